@@ -1,0 +1,25 @@
+//! The vocabulary of Ringwall as plain data: walls, limits, specs, facts, outcomes.
+//!
+//! Invariant: no IO, no clock, no randomness. Everything here can be built, compared and
+//! serialised in a test without a kernel.
+
+mod command;
+mod facts;
+mod id;
+mod limits;
+mod outcome;
+mod sandbox;
+mod units;
+mod wall;
+
+pub use command::{Command, TerminalSize};
+pub use facts::{
+    Capabilities, CheckedFact, DeniedOpen, Evidence, IdMapLine, LandlockFacts, MountFact, Namespace,
+    NamespaceKind, RingFacts, SeccompFacts,
+};
+pub use id::{IdError, SandboxId, SandboxName};
+pub use limits::{KeptLimit, LimitError, LimitMeans, LimitName, Limits};
+pub use outcome::{ChangeSummary, Ending, Outcome, Usage};
+pub use sandbox::{SandboxSpec, WorkspaceMode, WorkspaceSpec};
+pub use units::{UnitError, parse_bytes, parse_cpus, parse_duration, show_bytes, show_duration};
+pub use wall::{RingKind, Wall, WallError};

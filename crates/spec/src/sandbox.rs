@@ -1,0 +1,49 @@
+//! What a caller asks for, before anyone has said yes.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Limits, SandboxName, Wall};
+
+/// A sandbox as asked for. Only admission turns it into something that can be raised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    pub wall: Wall,
+    /// OCI image reference; needed by, and only by, a wall with a container ring.
+    pub image: Option<String>,
+    pub workspace: Option<WorkspaceSpec>,
+    /// Host paths shown read-only at the same place inside, on top of the ring's own view.
+    pub read_only_paths: Vec<PathBuf>,
+    pub limits: Limits,
+    pub name: Option<SandboxName>,
+}
+
+impl SandboxSpec {
+    pub fn new(wall: Wall) -> Self {
+        SandboxSpec {
+            wall,
+            image: None,
+            workspace: None,
+            read_only_paths: Vec::new(),
+            limits: Limits::default(),
+            name: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceSpec {
+    /// A directory of the host.
+    pub path: PathBuf,
+    pub mode: WorkspaceMode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceMode {
+    /// The sandbox sees its own changes; the host sees none until they are applied.
+    CopyOnWrite,
+    /// Writes go straight to the host directory: no diff, no disk limit, nothing protected.
+    ReadWrite,
+}

@@ -1,0 +1,143 @@
+//! What the two sides say to each other.
+
+use ringwall_spec::{RingFacts, TerminalSize};
+use serde::{Deserialize, Serialize};
+
+/// Opens a stream. One request, one stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Replies: `Started`, output data, `Exited`. Input data is the program's standard input.
+    Start(StartProcess),
+    /// Replies: file data, then `Done`.
+    ReadFile { path: Vec<u8>, offset: u64, max_bytes: u64 },
+    /// Input data is the content; replies `Done` once it has been written and closed.
+    WriteFile { path: Vec<u8>, mode: u32, how: WriteHow },
+    /// Replies `Entries`, as many as needed, then `Done`.
+    List { path: Vec<u8> },
+    /// Replies `Stat`. Does not follow a symbolic link at the end of the path.
+    Stat { path: Vec<u8> },
+    /// Replies `Done`. Creates parents when asked.
+    MakeDir { path: Vec<u8>, mode: u32, parents: bool },
+    Rename { from: Vec<u8>, to: Vec<u8> },
+    Remove { path: Vec<u8>, recursive: bool },
+    /// Raise the next ring. Replies `Raised`; from then on both sides' data are the byte stream of
+    /// the new ring's warden.
+    Raise(RaiseRing),
+    /// Replies `Facts`.
+    Facts,
+    /// Replies `Done`, then the warden kills what is left and exits.
+    Shutdown,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StartProcess {
+    pub argv: Vec<Vec<u8>>,
+    /// The whole environment, each entry `KEY=value`.
+    pub env: Vec<Vec<u8>>,
+    pub cwd: Vec<u8>,
+    /// Must be the warden's own user if given: a ring has one user.
+    pub user: Option<u32>,
+    pub limits: ProcessLimits,
+    pub terminal: Option<TerminalSize>,
+    /// False closes standard input at once.
+    pub stdin: bool,
+}
+
+/// Resource limits on top of those of the ring; they can only be lower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    pub cpu_seconds: Option<u64>,
+    pub open_files: Option<u64>,
+    pub file_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WriteHow {
+    /// Fails if the file exists.
+    CreateNew,
+    /// Creates or truncates.
+    Replace,
+    Append,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RaiseRing {
+    /// The step list of the next ring, in the launcher's own encoding; opaque here.
+    pub steps: Vec<u8>,
+}
+
+/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts` and `Error` end it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    Started { pid: u32 },
+    Exited(ExitReport),
+    Done,
+    Stat(FileStat),
+    Entries(Vec<DirEntry>),
+    Facts(Box<RingFacts>),
+    Raised,
+    Error(RemoteError),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitReport {
+    pub how: ExitHow,
+    /// User and system time of the process and the children it waited for.
+    pub cpu_micros: u64,
+    pub peak_rss_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExitHow {
+    Code(u8),
+    Signal(u8),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileKind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileStat {
+    pub kind: FileKind,
+    pub size: u64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub modified_seconds: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirEntry {
+    pub name: Vec<u8>,
+    pub stat: FileStat,
+}
+
+/// A refusal or failure inside the ring.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct RemoteError {
+    pub code: ErrorCode,
+    /// The kernel's errno, when there was one.
+    pub errno: Option<i32>,
+    /// At most 512 bytes; the receiver cuts longer ones.
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ErrorCode {
+    /// The program, file or directory is not there.
+    NotFound,
+    /// It is there but may not be used or is not executable.
+    NotPermitted,
+    /// The request makes no sense.
+    Invalid,
+    /// A bound was reached: too many streams, processes or bytes.
+    Limit,
+    /// Anything else that the kernel said.
+    System,
+}
