@@ -8,6 +8,26 @@
 //! Invariant: nothing a peer sends can panic this crate or make it hold more than a fixed amount
 //! of memory; a bad frame ends its stream, a broken framing ends the connection.
 
+mod bound;
+mod client;
+mod connection;
+mod error;
+mod frame;
+mod limits;
 mod message;
+mod process;
+mod server;
+mod tunnel;
 
+pub use client::{Client, ClientError, Parents, RemoveWhat};
+pub use connection::{Channel, Connection, Event, Side};
+pub use error::{OpenError, ProtocolError, StreamError, Violation};
+pub use frame::StreamId;
+pub use limits::{
+    MAX_DATA_BYTES, MAX_FRAME_BYTES, MAX_LIST_BYTES, MAX_MESSAGE_BYTES, MAX_STREAMS,
+    MAX_VIOLATIONS, OUTGOING_HIGH_WATER, VERSION, WINDOW,
+};
 pub use message::*;
+pub use process::{ProcessEvent, ProcessInput, RemoteProcess};
+pub use server::{Gone, Handler, InputEvent, ServerInput, ServerStream, serve};
+pub use tunnel::{Tunnel, TunnelReader, TunnelWriter};

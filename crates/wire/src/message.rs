@@ -9,17 +9,39 @@ pub enum Request {
     /// Replies: `Started`, output data, `Exited`. Input data is the program's standard input.
     Start(StartProcess),
     /// Replies: file data, then `Done`.
-    ReadFile { path: Vec<u8>, offset: u64, max_bytes: u64 },
+    ReadFile {
+        path: Vec<u8>,
+        offset: u64,
+        max_bytes: u64,
+    },
     /// Input data is the content; replies `Done` once it has been written and closed.
-    WriteFile { path: Vec<u8>, mode: u32, how: WriteHow },
+    WriteFile {
+        path: Vec<u8>,
+        mode: u32,
+        how: WriteHow,
+    },
     /// Replies `Entries`, as many as needed, then `Done`.
-    List { path: Vec<u8> },
+    List {
+        path: Vec<u8>,
+    },
     /// Replies `Stat`. Does not follow a symbolic link at the end of the path.
-    Stat { path: Vec<u8> },
+    Stat {
+        path: Vec<u8>,
+    },
     /// Replies `Done`. Creates parents when asked.
-    MakeDir { path: Vec<u8>, mode: u32, parents: bool },
-    Rename { from: Vec<u8>, to: Vec<u8> },
-    Remove { path: Vec<u8>, recursive: bool },
+    MakeDir {
+        path: Vec<u8>,
+        mode: u32,
+        parents: bool,
+    },
+    Rename {
+        from: Vec<u8>,
+        to: Vec<u8>,
+    },
+    Remove {
+        path: Vec<u8>,
+        recursive: bool,
+    },
     /// Raise the next ring. Replies `Raised`; from then on both sides' data are the byte stream of
     /// the new ring's warden.
     Raise(RaiseRing),

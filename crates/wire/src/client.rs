@@ -1,0 +1,118 @@
+//! The engine's blocking side: calls that look like functions, over one shared connection.
+//!
+//! Invariant: no call outlives its deadline because of the warden. Calls without one end at the
+//! latest when the warden is gone.
+
+mod error;
+mod exchange;
+mod files;
+mod inbox;
+mod link;
+mod relay;
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringwall_spec::RingFacts;
+
+use crate::error::{StreamError, Violation};
+use crate::message::{RaiseRing, Reply, Request, StartProcess};
+use crate::process::RemoteProcess;
+use crate::tunnel::Tunnel;
+pub use error::ClientError;
+pub(crate) use exchange::{Exchange, Item, Outlet};
+pub use files::{Parents, RemoveWhat};
+use link::Link;
+
+/// A connection to one warden. Clones share it; it closes with the last of them and of what they
+/// started.
+#[derive(Debug, Clone)]
+pub struct Client {
+    link: Arc<Link>,
+    deadline: Option<Instant>,
+}
+
+impl Client {
+    /// Sends nothing yet: the greeting travels with the first request, and a peer that is no
+    /// warden shows in its answer.
+    pub fn connect(socket: UnixStream) -> io::Result<Client> {
+        Ok(Client {
+            link: Arc::new(Link::new(socket)?),
+            deadline: None,
+        })
+    }
+
+    /// Over any pair of byte streams, such as a [`Tunnel`]. Two threads carry the bytes; they end
+    /// when the client and the streams do.
+    pub fn over(
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+    ) -> io::Result<Client> {
+        Client::connect(relay::to_socket(reader, writer)?)
+    }
+
+    /// The same connection, with a time by which every call made on it must have ended.
+    #[must_use]
+    pub fn until(&self, deadline: Instant) -> Client {
+        Client {
+            link: Arc::clone(&self.link),
+            deadline: Some(deadline),
+        }
+    }
+
+    pub fn facts(&self, timeout: Duration) -> Result<RingFacts, ClientError> {
+        match self.within(timeout).ask(&Request::Facts)? {
+            Reply::Facts(facts) => Ok(*facts),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    /// Returns once the program runs, or could not be started.
+    pub fn start(&self, process: &StartProcess) -> Result<RemoteProcess, ClientError> {
+        let exchange = self.open(&Request::Start(process.clone()))?;
+        match exchange.reply(self.deadline)? {
+            Reply::Started { pid } => Ok(RemoteProcess::new(exchange, pid)),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    /// Raises the next ring; the tunnel leads to its warden.
+    pub fn raise(&self, steps: Vec<u8>) -> Result<Tunnel, ClientError> {
+        let exchange = self.open(&Request::Raise(RaiseRing { steps }))?;
+        match exchange.reply(self.deadline)? {
+            Reply::Raised => Ok(Tunnel::new(exchange)),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    /// Returns once the warden has agreed to end. That it has ended shows in its process.
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), ClientError> {
+        self.within(timeout).ask(&Request::Shutdown).map(drop)
+    }
+
+    fn open(&self, request: &Request) -> Result<Exchange, ClientError> {
+        Exchange::open(&self.link, request, self.deadline)
+    }
+
+    fn ask(&self, request: &Request) -> Result<Reply, ClientError> {
+        self.open(request)?.reply(self.deadline)
+    }
+
+    /// The earlier of the two times counts.
+    fn within(&self, timeout: Duration) -> Client {
+        let deadline = [Instant::now().checked_add(timeout), self.deadline]
+            .into_iter()
+            .flatten();
+        Client {
+            link: Arc::clone(&self.link),
+            deadline: deadline.min(),
+        }
+    }
+}
+
+/// The connection lets only the replies of a request through; were that to change, fail closed.
+pub(crate) fn unexpected_reply() -> ClientError {
+    ClientError::Stream(StreamError::ByPeer(Violation::UnexpectedReply))
+}
