@@ -1,0 +1,264 @@
+//! Applies step lists: the one loop of the launcher.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
+use crate::step::{Place, RawPath, Slot, Step};
+use crate::{apparmor, confine, exec, fdpass, mount, network, process, seccomp};
+
+/// The register file that steps work on.
+#[derive(Debug, Default)]
+pub struct Machine {
+    slots: HashMap<Slot, OwnedFd>,
+    /// Where `Report` sends descriptors, and where a failure is told.
+    report: Option<OwnedFd>,
+}
+
+/// Which step failed, and why.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[error("could not {step}: {reason}")]
+pub struct StepFailure {
+    pub step: String,
+    pub reason: String,
+    pub errno: Option<i32>,
+}
+
+impl Machine {
+    /// The socket gets a high number, so that the descriptors of an exec never land on it.
+    pub fn set_report(&mut self, socket: OwnedFd) -> io::Result<()> {
+        self.report = Some(rustix::io::fcntl_dupfd_cloexec(&socket, exec::FIRST_SAFE)?);
+        Ok(())
+    }
+
+    pub fn report(&self) -> Option<BorrowedFd<'_>> {
+        self.report.as_ref().map(AsFd::as_fd)
+    }
+
+    pub fn put(&mut self, slot: Slot, fd: OwnedFd) {
+        self.slots.insert(slot, fd);
+    }
+
+    pub fn apply_all(&mut self, steps: &[Step]) -> Result<(), StepFailure> {
+        for step in steps {
+            self.apply(step).map_err(|error| StepFailure {
+                step: describe(step),
+                reason: error.to_string(),
+                errno: error.raw_os_error(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::MakeUserNamespace { maps, into } => {
+                self.put(*into, process::make_user_namespace(maps)?);
+                Ok(())
+            }
+            Step::EnterUserNamespace { from } => process::enter_user_namespace(self.get(*from)?),
+            Step::UnshareUserNamespace { maps } => process::unshare_user_namespace(maps),
+            Step::BecomeUser { uid, gid } => process::become_user(*uid, *gid),
+            Step::DenyNestedUserNamespaces => {
+                fs::write("/proc/sys/user/max_user_namespaces", "0")
+            }
+            Step::JoinCgroups { from } => self.join_cgroups(from),
+            Step::Hostname { name } => Ok(rustix::system::sethostname(name.as_bytes())?),
+            Step::LoopbackUp => network::loopback_up(),
+            Step::LimitResource(limit) => confine::limit_resource(*limit),
+            Step::PinCpus { count } => confine::pin_cpus(*count),
+            Step::Report { slot } => {
+                let socket = self.report().ok_or(io::ErrorKind::NotConnected)?;
+                fdpass::send(socket, &[0], &[self.get(*slot)?])
+            }
+            Step::AppArmorOnExec { profile } => apparmor::change_on_exec(profile),
+            Step::DropCapabilities => confine::drop_capabilities(),
+            Step::NoNewPrivileges => confine::no_new_privileges(),
+            Step::Landlock { rules } => confine::landlock(rules),
+            Step::Seccomp => seccomp::install_job_filter(),
+            Step::Exec { program, descriptors } => self.exec(program, descriptors),
+            mount_step => self.apply_mount(mount_step),
+        }
+    }
+
+    fn apply_mount(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::UnshareMounts => process::unshare_mounts(),
+            Step::OpenHostTree { path, recursive, into } => {
+                let tree = mount::clone_tree(rustix::fs::CWD, path.as_path(), *recursive)?;
+                self.put(*into, tree);
+                Ok(())
+            }
+            Step::OpenTree { at, recursive, into } => {
+                let place = self.open(at)?;
+                let tree = mount::clone_tree(place.as_fd(), Path::new(""), *recursive)?;
+                self.put(*into, tree);
+                Ok(())
+            }
+            Step::SetMountFlags { tree, flags } => mount::set_flags(self.get(*tree)?, *flags),
+            Step::IdMapTree { tree, user_namespace } => {
+                mount::id_map(self.get(*tree)?, self.get(*user_namespace)?)
+            }
+            Step::Tmpfs { bytes, inodes, mode, into } => {
+                self.put(*into, mount::tmpfs(*bytes, *inodes, *mode)?);
+                Ok(())
+            }
+            Step::Proc { into } => {
+                self.put(*into, mount::proc()?);
+                Ok(())
+            }
+            Step::Devpts { into } => {
+                self.put(*into, mount::devpts()?);
+                Ok(())
+            }
+            Step::Overlay { lower, upper, work, into } => {
+                let tree = self.overlay(lower, upper, work)?;
+                self.put(*into, tree);
+                Ok(())
+            }
+            Step::Attach { tree, at } => {
+                let place = self.open(at)?;
+                mount::attach(self.get(*tree)?, place.as_fd())
+            }
+            Step::AttachHost { tree, path } => {
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let place = rustix::fs::open(path.as_path(), flags, Mode::empty())?;
+                mount::attach(self.get(*tree)?, place.as_fd())
+            }
+            Step::Mask { file_cover, dir_cover, at } => self.mask(file_cover, dir_cover, at),
+            Step::OpenRoot { into } => {
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                self.put(*into, rustix::fs::open("/", flags, Mode::empty())?);
+                Ok(())
+            }
+            Step::PivotRoot { tree } => mount::pivot_to(self.get(*tree)?),
+            entry => self.make_entry(entry),
+        }
+    }
+
+    fn make_entry(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::MakeDir { at, mode } => {
+                let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
+                keep_existing(rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)))?;
+                // mkdir is subject to the umask; the plan's mode is not.
+                set_mode(parent.as_fd(), name, *mode)
+            }
+            Step::MakeDirs { at, mode } => {
+                let mut prefix = std::path::PathBuf::new();
+                for part in at.path.as_path().components() {
+                    prefix.push(part);
+                    let dir = self.get(at.dir)?;
+                    let (parent, name) = mount::open_parent(dir, &prefix)?;
+                    let mode = Mode::from_raw_mode(*mode);
+                    keep_existing(rustix::fs::mkdirat(&parent, name, mode))?;
+                }
+                Ok(())
+            }
+            Step::MakeFile { at, mode } => {
+                let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let opened = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o600));
+                keep_existing(opened.map(drop))?;
+                set_mode(parent.as_fd(), name, *mode)
+            }
+            Step::MakeSymlink { at, target } => {
+                let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
+                keep_existing(rustix::fs::symlinkat(target.as_path(), &parent, name))
+            }
+            Step::Whiteout { at } => {
+                let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
+                let device = FileType::CharacterDevice;
+                Ok(rustix::fs::mknodat(&parent, name, device, Mode::empty(), 0)?)
+            }
+            // `apply` and `apply_mount` name every other step.
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn overlay(&self, lower: &[Slot], upper: &Place, work: &Place) -> io::Result<OwnedFd> {
+        let layers =
+            lower.iter().map(|slot| self.get(*slot)).collect::<io::Result<Vec<_>>>()?;
+        // A path descriptor is not enough for the layers that will be written.
+        let reopen = |place: &Place| -> io::Result<OwnedFd> {
+            let at = self.open(place)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            Ok(rustix::fs::openat(&at, ".", flags, Mode::empty())?)
+        };
+        let (upper, work) = (reopen(upper)?, reopen(work)?);
+        mount::overlay(&layers, upper.as_fd(), work.as_fd())
+    }
+
+    fn mask(&self, file_cover: &Place, dir_cover: &Place, at: &Place) -> io::Result<()> {
+        let place = match self.open(at) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
+        let cover = if kind == FileType::Directory { dir_cover } else { file_cover };
+        let cover = self.open(cover)?;
+        let copy = mount::clone_tree(cover.as_fd(), Path::new(""), false)?;
+        mount::attach(copy.as_fd(), place.as_fd())
+    }
+
+    /// Writing "0" moves the writer itself. The right to do so was checked when the engine opened
+    /// the files.
+    fn join_cgroups(&self, from: &[Slot]) -> io::Result<()> {
+        for slot in from {
+            rustix::io::write(self.get(*slot)?, b"0")?;
+        }
+        Ok(())
+    }
+
+    fn exec(&mut self, program: &RawPath, descriptors: &[Slot]) -> io::Result<()> {
+        let passed =
+            descriptors.iter().map(|slot| self.get(*slot)).collect::<io::Result<Vec<_>>>()?;
+        Err(exec::exec_with(program.as_path(), &passed))
+    }
+
+    fn get(&self, slot: Slot) -> io::Result<BorrowedFd<'_>> {
+        self.slots.get(&slot).map(AsFd::as_fd).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("slot {} is empty", slot.0))
+        })
+    }
+
+    fn open(&self, place: &Place) -> io::Result<OwnedFd> {
+        mount::open_place(self.get(place.dir)?, place.path.as_path())
+    }
+}
+
+fn keep_existing(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+fn set_mode(parent: BorrowedFd<'_>, name: &Path, mode: u32) -> io::Result<()> {
+    Ok(rustix::fs::chmodat(parent, name, Mode::from_raw_mode(mode), AtFlags::empty())?)
+}
+
+/// Names the path a step was about: an error without it would help nobody.
+fn describe(step: &Step) -> String {
+    let path = match step {
+        Step::OpenHostTree { path, .. } | Step::AttachHost { path, .. } => Some(path),
+        Step::OpenTree { at, .. }
+        | Step::Attach { at, .. }
+        | Step::MakeDir { at, .. }
+        | Step::MakeDirs { at, .. }
+        | Step::MakeFile { at, .. }
+        | Step::MakeSymlink { at, .. }
+        | Step::Whiteout { at }
+        | Step::Mask { at, .. } => Some(&at.path),
+        Step::Exec { program, .. } => Some(program),
+        _ => None,
+    };
+    match path {
+        Some(path) => format!("{} {:?}", step.name(), path.as_path()),
+        None => step.name().to_owned(),
+    }
+}

@@ -1,0 +1,65 @@
+//! The last step of every ring: become the warden with nothing but what was meant for it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The first descriptor that a started program gets beyond the standard three.
+const FIRST: RawFd = 3;
+/// Descriptors from here on are never a target of an exec.
+pub const FIRST_SAFE: RawFd = 64;
+
+/// Replaces this process by `program`, which finds `descriptors` as 3, 4, ... and nothing else but
+/// the caller's standard three. Returns only on failure.
+pub fn exec_with(program: &Path, descriptors: &[BorrowedFd<'_>]) -> io::Error {
+    match prepare(descriptors).and_then(|()| path_text(program)) {
+        Ok(path) => execve(&path),
+        Err(error) => error,
+    }
+}
+
+fn path_text(program: &Path) -> io::Result<CString> {
+    CString::new(program.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+fn prepare(descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    // Copies above every target first, so that no target overwrites a source that is still needed.
+    let mut copies = Vec::with_capacity(descriptors.len());
+    for fd in descriptors {
+        copies.push(rustix::io::fcntl_dupfd_cloexec(fd, FIRST_SAFE)?);
+    }
+    let mut next = FIRST;
+    for copy in &copies {
+        dup_onto(copy.as_raw_fd(), next)?;
+        next += 1;
+    }
+    // Everything else closes on exec, not now: this process may still have to tell of a failure.
+    close_on_exec_from(next)
+}
+
+pub(crate) fn dup_onto(from: RawFd, to: RawFd) -> io::Result<()> {
+    // SAFETY: both are plain numbers; `to` is a number that no safe owner in this process uses any
+    // more once the program is replaced, and on failure the process ends.
+    let result = unsafe { libc::dup2(from, to) };
+    if result == to { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn close_on_exec_from(first: RawFd) -> io::Result<()> {
+    let first = first.unsigned_abs();
+    // SAFETY: close_range with CLOEXEC only sets a flag on descriptors.
+    let result = unsafe {
+        libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Runs the program with no environment; its only argument is its own name.
+fn execve(path: &CString) -> io::Error {
+    let arguments = [path.as_ptr(), std::ptr::null()];
+    let environment = [std::ptr::null::<libc::c_char>()];
+    // SAFETY: the path is a valid C string and both lists end with a null pointer.
+    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}

@@ -1,0 +1,316 @@
+//! What this host offers: cheap facts that are only read, and dear ones that are really tried.
+//!
+//! [`HostFacts::read`] looks at /proc, /sys and a few system calls with arguments that change
+//! nothing; it may run at every start. [`probe`](probe()) makes namespaces and mounts in a child of its
+//! own, with the very functions that the launcher uses; only `doctor` and error reports need it.
+
+mod probe;
+mod subid;
+mod syscalls;
+
+use std::fs;
+use std::io::Read;
+
+use rustix::fs::{Access, access};
+
+use crate::cgroup::Hierarchy;
+
+pub use probe::{Probe, ProbeError, Trial, Tried, probe};
+pub use subid::IdRangeGiven;
+pub use syscalls::Syscalls;
+
+/// No file of /proc or /sys that is read here is longer; what is longer is cut.
+const LONGEST_FILE: u64 = 256 * 1024;
+
+/// Facts about the host, as one process saw them at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFacts {
+    pub kernel: Kernel,
+    pub uid: u32,
+    pub gid: u32,
+    pub user_namespaces: UserNamespaces,
+    /// 0 when the kernel has no Landlock or it is switched off.
+    pub landlock_abi: u32,
+    pub seccomp_filter: bool,
+    pub syscalls: Syscalls,
+    /// Whether the kernel lists overlayfs; one built as a module is listed once it is loaded.
+    pub overlay_listed: bool,
+    pub cgroup: Hierarchy,
+    pub apparmor: bool,
+    /// Whether a program may type into its terminal; absent before kernel 6.2, where it may.
+    pub legacy_tiocsti: Option<bool>,
+    /// Ranges of subordinate ids in /etc/subuid and /etc/subgid.
+    pub subordinate_uids: Vec<IdRangeGiven>,
+    pub subordinate_gids: Vec<IdRangeGiven>,
+    pub kvm: Device,
+    pub memory_bytes: u64,
+    pub swap_bytes: u64,
+    /// CPUs that this process may run on.
+    pub cpus: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    pub release: String,
+    /// Major and minor; zeros when the release does not start with numbers.
+    pub version: (u32, u32),
+}
+
+/// A device file, as far as can be told without opening it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    Missing,
+    /// There, but this user may not read and write it.
+    Denied,
+    Usable,
+}
+
+/// The settings that decide whether an ordinary user may make user namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UserNamespaces {
+    /// `user.max_user_namespaces`; absent when the kernel has none at all.
+    pub max: Option<u64>,
+    /// `kernel.unprivileged_userns_clone`, a Debian setting.
+    pub unprivileged_clone: Option<bool>,
+    /// `kernel.apparmor_restrict_unprivileged_userns`, an Ubuntu setting.
+    pub apparmor_restricted: Option<bool>,
+}
+
+/// Something that stands in the way, and the way round it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    pub reason: String,
+    pub fix: String,
+}
+
+impl HostFacts {
+    pub fn read() -> HostFacts {
+        let uid = rustix::process::getuid().as_raw();
+        let name = subid::user_name(uid);
+        let subordinate = |path| subid::ranges(path, uid, name.as_deref());
+        let (memory_bytes, swap_bytes) = memory();
+        HostFacts {
+            kernel: Kernel::read(),
+            uid,
+            gid: rustix::process::getgid().as_raw(),
+            user_namespaces: UserNamespaces::read(),
+            landlock_abi: crate::inside::landlock_abi(),
+            seccomp_filter: syscalls::seccomp_filter(),
+            syscalls: Syscalls::read(),
+            overlay_listed: overlay_listed(&read_text("/proc/filesystems").unwrap_or_default()),
+            cgroup: Hierarchy::detect(),
+            apparmor: crate::apparmor::enabled(),
+            legacy_tiocsti: read_switch("/proc/sys/dev/tty/legacy_tiocsti"),
+            subordinate_uids: subordinate("/etc/subuid"),
+            subordinate_gids: subordinate("/etc/subgid"),
+            kvm: Device::at("/dev/kvm"),
+            memory_bytes,
+            swap_bytes,
+            cpus: cpus(),
+        }
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether tmpfs keeps `user.` attributes, in which overlayfs marks replaced directories.
+    /// Kernel 6.6 and later.
+    pub fn tmpfs_user_xattrs(&self) -> bool {
+        self.kernel.at_least(6, 6)
+    }
+
+    /// What the settings alone say against user namespaces for this user. `None` does not promise
+    /// that they work: a container or a security module may still refuse; only a probe can tell.
+    pub fn user_namespace_obstacle(&self) -> Option<Obstacle> {
+        self.user_namespaces.obstacle(self.is_root())
+    }
+}
+
+impl Kernel {
+    fn read() -> Kernel {
+        let release = rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned();
+        Kernel {
+            version: parse_version(&release).unwrap_or_default(),
+            release,
+        }
+    }
+
+    pub fn at_least(&self, major: u32, minor: u32) -> bool {
+        self.version >= (major, minor)
+    }
+}
+
+impl Device {
+    fn at(path: &str) -> Device {
+        match access(path, Access::READ_OK | Access::WRITE_OK) {
+            Ok(()) => Device::Usable,
+            Err(_) if access(path, Access::EXISTS).is_ok() => Device::Denied,
+            Err(_) => Device::Missing,
+        }
+    }
+}
+
+impl UserNamespaces {
+    fn read() -> UserNamespaces {
+        UserNamespaces {
+            max: read_text("/proc/sys/user/max_user_namespaces")
+                .and_then(|text| text.trim().parse().ok()),
+            unprivileged_clone: read_switch("/proc/sys/kernel/unprivileged_userns_clone"),
+            apparmor_restricted: read_switch(
+                "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            ),
+        }
+    }
+
+    fn obstacle(&self, root: bool) -> Option<Obstacle> {
+        let told = |reason: &str, fix: &str| {
+            Some(Obstacle {
+                reason: reason.to_owned(),
+                fix: fix.to_owned(),
+            })
+        };
+        if self.max.is_none() {
+            return told(
+                "the kernel has no user namespaces",
+                "boot a kernel built with CONFIG_USER_NS=y",
+            );
+        }
+        if self.max == Some(0) {
+            return told(
+                "user.max_user_namespaces is 0",
+                "as root: sysctl -w user.max_user_namespaces=65536",
+            );
+        }
+        if root {
+            return None;
+        }
+        if self.unprivileged_clone == Some(false) {
+            return told(
+                "kernel.unprivileged_userns_clone is 0",
+                "as root: sysctl -w kernel.unprivileged_userns_clone=1 (or run Ringwall as root)",
+            );
+        }
+        if self.apparmor_restricted == Some(true) {
+            return told(
+                "kernel.apparmor_restrict_unprivileged_userns is 1: only programs with an AppArmor profile that allows it may use user namespaces",
+                "load the profile that comes with Ringwall, as root: apparmor_parser -r resources/apparmor/ringwall-launcher (or: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)",
+            );
+        }
+        None
+    }
+}
+
+/// `6.18.44-x86` is 6 and 18.
+fn parse_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn overlay_listed(file_systems: &str) -> bool {
+    file_systems
+        .lines()
+        .any(|line| line.split_whitespace().next_back() == Some("overlay"))
+}
+
+fn memory() -> (u64, u64) {
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit);
+    (
+        info.totalram.saturating_mul(unit),
+        info.totalswap.saturating_mul(unit),
+    )
+}
+
+fn cpus() -> u32 {
+    let count = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    count.max(1)
+}
+
+fn read_text(path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .ok()?
+        .take(LONGEST_FILE)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn read_switch(path: &str) -> Option<bool> {
+    match read_text(path)?.trim() {
+        "0" => Some(false),
+        _ => Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_facts_of_this_host_are_read() {
+        let facts = HostFacts::read();
+        assert!(facts.kernel.version.0 >= 5, "{:?}", facts.kernel);
+        assert!(facts.cpus >= 1 && facts.memory_bytes > 1 << 20);
+        assert_eq!(facts.uid, rustix::process::getuid().as_raw());
+        assert_eq!(facts, HostFacts::read(), "nothing changes by reading");
+    }
+
+    #[test]
+    fn kernel_versions_compare_as_numbers() {
+        let kernel = |release: &str| Kernel {
+            version: parse_version(release).unwrap_or_default(),
+            release: release.to_owned(),
+        };
+        assert!(kernel("6.10.3-arch1").at_least(6, 6));
+        assert!(!kernel("6.1.0-28-amd64").at_least(6, 6));
+        assert!(!kernel("5.15").at_least(6, 0));
+        assert!(!kernel("odd").at_least(1, 0));
+    }
+
+    #[test]
+    fn overlay_is_told_apart_from_names_that_contain_it() {
+        assert!(overlay_listed("nodev\ttmpfs\nnodev\toverlay\n\text4\n"));
+        assert!(!overlay_listed("nodev\toverlayx\nnodev\tfuse.overlay\n"));
+    }
+
+    #[test]
+    fn every_setting_against_user_namespaces_is_named_with_its_fix() {
+        let free = UserNamespaces {
+            max: Some(9),
+            ..UserNamespaces::default()
+        };
+        assert_eq!(free.obstacle(false), None);
+        let check = |settings: UserNamespaces, root: bool, word: &str| {
+            let obstacle = settings.obstacle(root).unwrap();
+            assert!(
+                obstacle.reason.contains(word) && !obstacle.fix.is_empty(),
+                "{obstacle:?}"
+            );
+        };
+        check(UserNamespaces::default(), true, "no user namespaces");
+        check(
+            UserNamespaces {
+                max: Some(0),
+                ..free
+            },
+            true,
+            "max_user_namespaces",
+        );
+        let clone = UserNamespaces {
+            unprivileged_clone: Some(false),
+            ..free
+        };
+        check(clone, false, "unprivileged_userns_clone");
+        let apparmor = UserNamespaces {
+            apparmor_restricted: Some(true),
+            ..free
+        };
+        check(apparmor, false, "apparmor_restrict");
+        assert_eq!(apparmor.obstacle(true), None, "root is not restricted");
+    }
+}

@@ -1,0 +1,157 @@
+//! The engine's side of the launcher.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use super::protocol::{Answer, Order};
+use crate::apply::StepFailure;
+use crate::fdpass::{self, MAX_MESSAGE};
+use crate::step::Step;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("could not start the launcher {path}")]
+    Start { path: String, source: io::Error },
+    #[error("the launcher could not be reached")]
+    Talk(#[source] io::Error),
+    #[error("the launcher ended before it answered")]
+    Gone,
+    #[error("the launcher answered out of turn")]
+    OutOfTurn,
+    #[error(transparent)]
+    Step(#[from] StepFailure),
+}
+
+/// A parked launcher. It ends, and with it every ring that it started, when this is dropped.
+#[derive(Debug)]
+pub struct Spawner {
+    socket: OwnedFd,
+    child: std::process::Child,
+    /// Whether the answer about the template was read. Not waited for at the start, so that the
+    /// first ring can be ordered at once.
+    template_checked: bool,
+}
+
+/// A ring on its way up.
+#[derive(Debug)]
+pub struct Launched {
+    /// The warden, as numbered here outside.
+    pub pid: u32,
+    pub pidfd: OwnedFd,
+    /// Reported descriptors arrive here, and the failure if there is one; closed when the warden
+    /// runs.
+    report: OwnedFd,
+}
+
+impl Spawner {
+    /// Starts a launcher and lets it apply `template`; whether that worked is told by the first
+    /// [`Spawner::spawn`].
+    pub fn start(program: &Path, template: Vec<Step>) -> Result<Spawner, LaunchError> {
+        let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
+        let child = spawn_program(program, &theirs)
+            .map_err(|source| LaunchError::Start { path: program.display().to_string(), source })?;
+        drop(theirs);
+        let spawner = Spawner { socket: ours, child, template_checked: false };
+        spawner.order(&Order::Template(template), &[])?;
+        Ok(spawner)
+    }
+
+    fn check_template(&mut self) -> Result<(), LaunchError> {
+        if self.template_checked {
+            return Ok(());
+        }
+        match self.answer()? {
+            (Answer::Ready, _) => self.template_checked = true,
+            (Answer::Failed(failure), _) => return Err(failure.into()),
+            (Answer::Spawned { .. }, _) => return Err(LaunchError::OutOfTurn),
+        }
+        Ok(())
+    }
+
+    /// Starts a ring. `descriptors` become the passed slots of the steps.
+    pub fn spawn(
+        &mut self,
+        steps: Vec<Step>,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Launched, LaunchError> {
+        let (report, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
+        let mut all = vec![theirs.as_fd()];
+        all.extend_from_slice(descriptors);
+        self.order(&Order::Spawn(steps), &all)?;
+        drop(theirs);
+        self.check_template()?;
+        match self.answer()? {
+            (Answer::Spawned { pid }, mut fds) => {
+                let pidfd = fds.pop().ok_or(LaunchError::OutOfTurn)?;
+                Ok(Launched { pid, pidfd, report })
+            }
+            (Answer::Failed(failure), _) => Err(failure.into()),
+            (Answer::Ready, _) => Err(LaunchError::OutOfTurn),
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn order(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) -> Result<(), LaunchError> {
+        let bytes = postcard::to_stdvec(order)
+            .map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
+        fdpass::send(self.socket.as_fd(), &bytes, descriptors).map_err(LaunchError::Talk)
+    }
+
+    fn answer(&self) -> Result<(Answer, Vec<OwnedFd>), LaunchError> {
+        read_answer(self.socket.as_fd())?.ok_or(LaunchError::Gone)
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        // Closing the socket ends the launcher; killing it makes that immediate, so that waiting
+        // cannot hang on a launcher that is stuck in a step.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Launched {
+    /// The next reported descriptor. `None` when the warden has started and nothing more will come.
+    pub fn reported(&self) -> Result<Option<OwnedFd>, LaunchError> {
+        let mut buffer = [0; 4096];
+        let received = fdpass::receive(self.report.as_fd(), &mut buffer);
+        let Some((length, mut fds)) = received.map_err(LaunchError::Talk)? else {
+            return Ok(None);
+        };
+        if let Some(fd) = fds.pop() {
+            return Ok(Some(fd));
+        }
+        let bytes = buffer.get(..length).unwrap_or_default();
+        match postcard::from_bytes(bytes) {
+            Ok(Answer::Failed(failure)) => Err(LaunchError::Step(failure)),
+            _ => Err(LaunchError::OutOfTurn),
+        }
+    }
+}
+
+fn read_answer(socket: BorrowedFd<'_>) -> Result<Option<(Answer, Vec<OwnedFd>)>, LaunchError> {
+    let mut buffer = vec![0; MAX_MESSAGE.min(16 * 1024)];
+    let received = fdpass::receive(socket, &mut buffer).map_err(LaunchError::Talk)?;
+    let Some((length, fds)) = received else { return Ok(None) };
+    let bytes = buffer.get(..length).unwrap_or_default();
+    let answer = postcard::from_bytes(bytes)
+        .map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
+    Ok(Some((answer, fds)))
+}
+
+/// The launcher finds its socket as standard input: nothing else has to be passed through exec.
+fn spawn_program(program: &Path, socket: &OwnedFd) -> io::Result<std::process::Child> {
+    let stdin = socket.try_clone()?;
+    debug_assert!(stdin.as_raw_fd() > 2);
+    std::process::Command::new(program)
+        .env_clear()
+        .stdin(stdin)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+}

@@ -1,0 +1,12 @@
+//! Between the engine and the launcher: a spawner per plan, parked in its user namespace and
+//! mount template, that turns short step lists into running wardens.
+
+mod client;
+mod inner;
+mod protocol;
+mod server;
+
+pub use client::{LaunchError, Launched, Spawner};
+pub use inner::{InnerRing, raise_inner};
+pub use protocol::encode_steps;
+pub use server::serve_stdin;

@@ -1,0 +1,166 @@
+//! The new mount API: trees as descriptors, attached only when they are ready.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags,
+};
+
+use crate::step::MountFlags;
+
+/// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
+/// leave `dir`, but it may cross mounts: they are our own.
+pub fn open_place(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+}
+
+/// Opens the directory that holds the last part of `path`, and gives that part back.
+pub fn open_parent<'p>(dir: BorrowedFd<'_>, path: &'p Path) -> io::Result<(OwnedFd, &'p Path)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = open_place(dir, path.parent().unwrap_or(Path::new("")))?;
+    Ok((parent, Path::new(name)))
+}
+
+/// A detached copy of the mount at `path` below `dir`; with `recursive` also what is mounted below.
+pub fn clone_tree(dir: BorrowedFd<'_>, path: &Path, recursive: bool) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    Ok(rustix::mount::open_tree(dir, path, flags)?)
+}
+
+pub fn attach(tree: BorrowedFd<'_>, at: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(tree, "", at, "", flags)?)
+}
+
+pub fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(&context, "size", bytes.to_string())?;
+    rustix::mount::fsconfig_set_string(&context, "nr_inodes", inodes.to_string())?;
+    rustix::mount::fsconfig_set_string(&context, "mode", format!("{mode:o}"))?;
+    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+}
+
+/// All of /proc is read-only: nothing in it that a job may write is worth what it must not write.
+pub fn proc() -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    finish(&context, flags)
+}
+
+pub fn devpts() -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_flag(&context, "newinstance")?;
+    rustix::mount::fsconfig_set_string(&context, "ptmxmode", "0666")?;
+    rustix::mount::fsconfig_set_string(&context, "mode", "0620")?;
+    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+}
+
+/// An overlay whose layers are given as descriptors, bottom to top.
+pub fn overlay(
+    lower: &[BorrowedFd<'_>],
+    upper: BorrowedFd<'_>,
+    work: BorrowedFd<'_>,
+) -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_flag(&context, "userxattr")?;
+    // Overlay wants the topmost layer first.
+    for layer in lower.iter().rev() {
+        set_layer(context.as_fd(), "lowerdir+", *layer)?;
+    }
+    set_layer(context.as_fd(), "upperdir", upper)?;
+    set_layer(context.as_fd(), "workdir", work)?;
+    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+}
+
+/// Overlay takes descriptors since Linux 6.13; before, their names in /proc do the same.
+fn set_layer(context: BorrowedFd<'_>, key: &str, layer: BorrowedFd<'_>) -> io::Result<()> {
+    if rustix::mount::fsconfig_set_fd(context, key, layer).is_ok() {
+        return Ok(());
+    }
+    let path = format!("/proc/self/fd/{}", layer.as_raw_fd());
+    Ok(rustix::mount::fsconfig_set_string(context, key, path)?)
+}
+
+fn finish(context: &OwnedFd, flags: MountAttrFlags) -> io::Result<OwnedFd> {
+    rustix::mount::fsconfig_create(context)?;
+    Ok(rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
+}
+
+/// Every tree of a ring is without setuid and without devices; these flags come on top.
+pub fn set_flags(tree: BorrowedFd<'_>, flags: MountFlags) -> io::Result<()> {
+    let mut set = libc::MOUNT_ATTR_NOSUID;
+    if !flags.devices {
+        set |= libc::MOUNT_ATTR_NODEV;
+    }
+    if flags.read_only {
+        set |= libc::MOUNT_ATTR_RDONLY;
+    }
+    if flags.no_exec {
+        set |= libc::MOUNT_ATTR_NOEXEC;
+    }
+    mount_setattr(tree, flags.recursive, set, None)
+}
+
+pub fn id_map(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
+    mount_setattr(tree, false, libc::MOUNT_ATTR_IDMAP, Some(user_namespace))
+}
+
+fn mount_setattr(
+    tree: BorrowedFd<'_>,
+    recursive: bool,
+    set: u64,
+    user_namespace: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: set,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: user_namespace.map_or(0, |fd| fd.as_raw_fd().unsigned_abs().into()),
+    };
+    let empty = CString::default();
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a valid C string, the attributes outlive the call and their size is given;
+    // the kernel only reads them.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            empty.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Nothing mounted from here on spreads to the namespace that ours was copied from.
+pub fn make_private() -> io::Result<()> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(rustix::mount::mount_change("/", flags)?)
+}
+
+/// Makes `tree` the root and lets go of the old one.
+pub fn pivot_to(tree: BorrowedFd<'_>) -> io::Result<()> {
+    rustix::process::fchdir(tree)?;
+    // With both arguments "." the old root lands on top of the new one, so no directory is needed for it.
+    rustix::process::pivot_root(".", ".")?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+    Ok(rustix::process::chdir("/")?)
+}

@@ -1,0 +1,172 @@
+//! Processes: clone into namespaces, user namespaces with maps, death with the parent.
+
+use std::fs;
+use std::io;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use crate::step::{IdMaps, IdRange};
+
+/// The two sides of a clone.
+#[derive(Debug)]
+pub enum Cloned {
+    Child,
+    Parent { pid: Pid, pidfd: OwnedFd },
+}
+
+/// Clones this process like fork, into the namespaces of `flags`.
+///
+/// Only for single-threaded programs: the child goes on as a full copy of this process, so another
+/// thread's locks would stay locked in it for ever.
+pub fn clone_into(flags: u64) -> io::Result<Cloned> {
+    let mut pidfd: RawFd = -1;
+    let flags = flags | libc::CLONE_PIDFD.unsigned_abs() as u64 | libc::SIGCHLD as u64;
+    // Not clone3: behind our own filter that call does not exist, as its flags cannot be checked.
+    // SAFETY: without a stack the child goes on with a copy of ours, like fork; with CLONE_PIDFD
+    // the kernel stores the descriptor where the parent's thread id would go, and `pidfd` outlives
+    // the call; the last two arguments are not used with these flags.
+    let result = unsafe {
+        libc::syscall(libc::SYS_clone, flags, 0usize, &raw mut pidfd, 0usize, 0usize)
+    };
+    match result {
+        0 => Ok(Cloned::Child),
+        pid if pid > 0 => {
+            // SAFETY: the kernel just stored a new descriptor there, owned by nobody else.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            let pid = pid.ok_or(io::ErrorKind::InvalidData)?;
+            Ok(Cloned::Parent { pid, pidfd })
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Ends this process at once: no destructors, no buffers. For the child of a clone.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit has no preconditions and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Makes a user namespace with the given maps. Needs the right to map these ids: root.
+pub fn make_user_namespace(maps: &IdMaps) -> io::Result<OwnedFd> {
+    refuse_host_root(maps)?;
+    let (mut hold, mut held) = io::pipe().map(|(reader, writer)| (writer, reader))?;
+    match clone_into(libc::CLONE_NEWUSER.unsigned_abs().into())? {
+        Cloned::Child => {
+            // The namespace needs a process in it until it has its maps.
+            drop(hold);
+            let _ = held.read(&mut [0]);
+            exit_now(0)
+        }
+        Cloned::Parent { pid, pidfd } => {
+            let made = write_maps(&pid.as_raw_nonzero().to_string(), maps).and_then(|()| {
+                let path = format!("/proc/{}/ns/user", pid.as_raw_nonzero());
+                Ok(OwnedFd::from(fs::File::open(path)?))
+            });
+            let _ = hold.write(&[0]);
+            drop(hold);
+            let _ = rustix::process::waitid(
+                rustix::process::WaitId::PidFd(pidfd.as_fd()),
+                rustix::process::WaitIdOptions::EXITED,
+            );
+            made
+        }
+    }
+}
+
+/// An ordinary user's way: a new user namespace round this process, mapping only the own ids.
+pub fn unshare_user_namespace(maps: &IdMaps) -> io::Result<()> {
+    refuse_host_root(maps)?;
+    unshare(UnshareFlags::NEWUSER)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    write_maps("self", maps)
+}
+
+pub fn enter_user_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    let kind = Some(LinkNameSpaceType::User);
+    Ok(rustix::thread::move_into_link_name_space(namespace, kind)?)
+}
+
+pub fn unshare_mounts() -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS)?;
+    crate::mount::make_private()
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the flags do not include the file table, so no descriptor that safe code holds can
+    // become invalid.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
+}
+
+/// A ring whose user is the host's root could write to files such as core_pattern.
+fn refuse_host_root(maps: &IdMaps) -> io::Result<()> {
+    let maps_root = |range: &IdRange| range.outside == 0 && range.count > 0;
+    if maps.uids.iter().any(maps_root) || maps.gids.iter().any(maps_root) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "refused: a ring must not contain the host's root user",
+        ));
+    }
+    Ok(())
+}
+
+fn write_maps(process: &str, maps: &IdMaps) -> io::Result<()> {
+    let text = |ranges: &[IdRange]| -> String {
+        ranges.iter().map(|r| format!("{} {} {}\n", r.inside, r.outside, r.count)).collect()
+    };
+    fs::write(format!("/proc/{process}/gid_map"), text(&maps.gids))?;
+    fs::write(format!("/proc/{process}/uid_map"), text(&maps.uids))
+}
+
+/// Takes on a user of the own user namespace and keeps the capabilities in it: they are needed for
+/// the mounts and given up in a step of their own.
+pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+    use rustix::thread::CapabilitiesSecureBits as Bits;
+    rustix::thread::set_capabilities_secure_bits(Bits::NO_SETUID_FIXUP)?;
+    // Where setgroups is denied (an ordinary user's namespace) the groups are unmapped and stay as
+    // they are.
+    let _ = set_no_groups();
+    set_ids(libc::SYS_setresgid, gid)?;
+    set_ids(libc::SYS_setresuid, uid)
+}
+
+fn set_no_groups() -> io::Result<()> {
+    // SAFETY: a count of zero means that the list is not read.
+    let result = unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set_ids(call: libc::c_long, id: u32) -> io::Result<()> {
+    // SAFETY: setresuid and setresgid take three plain numbers.
+    let result = unsafe { libc::syscall(call, id, id, id) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// This process is killed when its parent ends, however that happens.
+pub fn die_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// Lets the kernel reap our children: nobody waits for them.
+pub fn ignore_child_exits() {
+    set_child_disposition(libc::SIG_IGN);
+}
+
+/// Undoes [`ignore_child_exits`]: an ignored signal stays ignored across exec.
+pub fn default_child_exits() {
+    set_child_disposition(libc::SIG_DFL);
+}
+
+fn set_child_disposition(handler: libc::sighandler_t) {
+    // SAFETY: SIG_IGN and SIG_DFL are valid dispositions for SIGCHLD and run no code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, handler) };
+}
+
+/// Waits for one child by number; for callers that did not ignore child exits.
+pub fn wait_for(pid: Pid) -> io::Result<()> {
+    rustix::process::waitpid(Some(pid), WaitOptions::empty())?;
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! What the job filter decides: by the rules, by running the program here, and by the kernel.
+
+mod compiled;
+mod kernel;
+mod machine;
+mod numbers;
+mod written;
+
+use std::sync::LazyLock;
+
+use super::source::{Rules, SyscallTable};
+
+const TABLE: &str = include_str!("../../../../../resources/seccomp/x86_64.syscalls");
+const JOB: &str = include_str!("../../../../../resources/seccomp/job.filter");
+
+static PARSED_TABLE: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable::parse(TABLE).unwrap());
+
+fn table() -> &'static SyscallTable {
+    &PARSED_TABLE
+}
+
+fn job_rules() -> Rules {
+    Rules::parse(JOB, table()).unwrap()
+}
+
+fn number(call: &str) -> u32 {
+    table()
+        .calls()
+        .find(|(name, _)| *name == call)
+        .unwrap_or_else(|| panic!("{call}?"))
+        .1
+}

@@ -1,0 +1,226 @@
+//! The step list: a ring as data.
+//!
+//! A plan is compiled to a list of steps by the engine, sent to the launcher, and applied one by
+//! one. Steps name descriptors by [`Slot`], a small register file, so that no step after the
+//! first few has to look anything up by a path of the host.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// A register that holds one descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Slot(pub u16);
+
+impl Slot {
+    /// The descriptors that came with a request are in the slots from here on, in order.
+    pub const FIRST_PASSED: u16 = 1000;
+
+    pub const fn passed(index: u16) -> Slot {
+        Slot(Self::FIRST_PASSED + index)
+    }
+}
+
+/// A path as bytes: file names need not be UTF-8.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RawPath(Vec<u8>);
+
+impl RawPath {
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+}
+
+impl<P: AsRef<Path>> From<P> for RawPath {
+    fn from(path: P) -> RawPath {
+        RawPath(path.as_ref().as_os_str().as_bytes().to_vec())
+    }
+}
+
+impl std::fmt::Debug for RawPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_path().fmt(f)
+    }
+}
+
+/// A place below a directory that a slot holds. Resolved without following any symbolic link, so
+/// a hostile image cannot redirect it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub dir: Slot,
+    pub path: RawPath,
+}
+
+impl Place {
+    pub fn new(dir: Slot, path: impl AsRef<Path>) -> Place {
+        Place { dir, path: path.into() }
+    }
+
+    /// The directory in the slot itself.
+    pub fn root(dir: Slot) -> Place {
+        Place::new(dir, "")
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    pub inside: u32,
+    pub outside: u32,
+    pub count: u32,
+}
+
+/// Flags of a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MountFlags {
+    pub read_only: bool,
+    pub no_exec: bool,
+    /// Device files work: for the few that are bound one by one.
+    pub devices: bool,
+    /// Also apply to every mount below.
+    pub recursive: bool,
+}
+
+/// What Landlock lets a job do below a path. Everything not granted anywhere is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathAccess {
+    /// Read files, list directories, execute.
+    Read,
+    /// Read, and write to what is there: for device files.
+    Device,
+    /// Everything but making device nodes.
+    Write,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResourceLimit {
+    OpenFiles(u64),
+    /// Processes of this user in this user namespace.
+    Processes(u64),
+    /// Private writable memory of one process.
+    DataBytes(u64),
+    CoreBytes(u64),
+}
+
+/// How a user namespace gets its maps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdMaps {
+    pub uids: Vec<IdRange>,
+    pub gids: Vec<IdRange>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    // -- users ----------------------------------------------------------------------------------
+    /// Make a user namespace with these maps and keep it in a slot. Needs root.
+    MakeUserNamespace { maps: IdMaps, into: Slot },
+    /// Enter a user namespace made before.
+    EnterUserNamespace { from: Slot },
+    /// Enter a new user namespace as an ordinary user: each map has one line for the own id.
+    UnshareUserNamespace { maps: IdMaps },
+    /// Become this user of the user namespace, with no other groups.
+    BecomeUser { uid: u32, gid: u32 },
+    /// No user namespace can be made below this one.
+    DenyNestedUserNamespaces,
+
+    // -- mounts ---------------------------------------------------------------------------------
+    /// A mount namespace of our own, from which nothing spreads back.
+    UnshareMounts,
+    /// Copy the mount at a host path, detached, into a slot.
+    OpenHostTree { path: RawPath, recursive: bool, into: Slot },
+    /// Copy the mount at a place, detached, into a slot.
+    OpenTree { at: Place, recursive: bool, into: Slot },
+    SetMountFlags { tree: Slot, flags: MountFlags },
+    /// Show the tree's files as owned by the ids of a user namespace made before. Needs root.
+    IdMapTree { tree: Slot, user_namespace: Slot },
+    /// A new tmpfs, capped in bytes and inodes, detached.
+    Tmpfs { bytes: u64, inodes: u64, mode: u32, into: Slot },
+    /// The proc file system of our pid namespace, read-only, detached.
+    Proc { into: Slot },
+    /// A private set of pseudo-terminals, detached.
+    Devpts { into: Slot },
+    /// An overlay, detached. `lower` is from bottom to top.
+    Overlay { lower: Vec<Slot>, upper: Place, work: Place, into: Slot },
+    /// Attach a detached tree.
+    Attach { tree: Slot, at: Place },
+    /// Attach a detached tree at a path of the host's view; only before the root changes.
+    AttachHost { tree: Slot, path: RawPath },
+    MakeDir { at: Place, mode: u32 },
+    /// Directories on the way to a place and the place itself; what is there already is kept.
+    MakeDirs { at: Place, mode: u32 },
+    MakeFile { at: Place, mode: u32 },
+    MakeSymlink { at: Place, target: RawPath },
+    /// Hide what a lower layer has at this place of an overlay's upper directory.
+    Whiteout { at: Place },
+    /// Attach a copy of the fitting cover over a place, if something is there.
+    Mask { file_cover: Place, dir_cover: Place, at: Place },
+    /// The root directory as this process sees it now. A child sees its own copy of the template's
+    /// mounts, so it has to open it anew.
+    OpenRoot { into: Slot },
+    /// Make a tree the root; the old root is gone afterwards, and the slot holds the new root.
+    PivotRoot { tree: Slot },
+
+    // -- the rest of the ring ---------------------------------------------------------------------
+    /// Move this process into the control groups whose join files the slots hold.
+    JoinCgroups { from: Vec<Slot> },
+    Hostname { name: String },
+    LoopbackUp,
+    LimitResource(ResourceLimit),
+    /// Run only on the first so many of the CPUs that we may use.
+    PinCpus { count: u32 },
+    /// Hand a descriptor back to the engine.
+    Report { slot: Slot },
+
+    // -- giving up power, in this order ----------------------------------------------------------
+    AppArmorOnExec { profile: String },
+    DropCapabilities,
+    NoNewPrivileges,
+    Landlock { rules: Vec<(RawPath, PathAccess)> },
+    Seccomp,
+    /// Replace this process. The slots become descriptors 3, 4, ... of the program; everything
+    /// else is closed.
+    Exec { program: RawPath, descriptors: Vec<Slot> },
+}
+
+impl Step {
+    /// A short name for error messages, in words that a person can look up.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Step::MakeUserNamespace { .. } => "make user namespace",
+            Step::EnterUserNamespace { .. } => "enter user namespace",
+            Step::UnshareUserNamespace { .. } => "make own user namespace",
+            Step::BecomeUser { .. } => "become user",
+            Step::DenyNestedUserNamespaces => "deny nested user namespaces",
+            Step::UnshareMounts => "make mount namespace",
+            Step::OpenHostTree { .. } => "open host tree",
+            Step::OpenTree { .. } => "open tree",
+            Step::SetMountFlags { .. } => "set mount flags",
+            Step::IdMapTree { .. } => "map owners of tree",
+            Step::Tmpfs { .. } => "make tmpfs",
+            Step::Proc { .. } => "make proc",
+            Step::Devpts { .. } => "make devpts",
+            Step::Overlay { .. } => "make overlay",
+            Step::Attach { .. } | Step::AttachHost { .. } => "attach mount",
+            Step::MakeDir { .. } | Step::MakeDirs { .. } => "make directory",
+            Step::MakeFile { .. } => "make file",
+            Step::MakeSymlink { .. } => "make symlink",
+            Step::Whiteout { .. } => "hide workspace file",
+            Step::Mask { .. } => "mask path",
+            Step::OpenRoot { .. } => "open root",
+            Step::PivotRoot { .. } => "change root",
+            Step::JoinCgroups { .. } => "join control groups",
+            Step::Hostname { .. } => "set host name",
+            Step::LoopbackUp => "bring up loopback",
+            Step::LimitResource(_) => "limit resource",
+            Step::PinCpus { .. } => "pin to CPUs",
+            Step::Report { .. } => "report descriptor",
+            Step::AppArmorOnExec { .. } => "set AppArmor profile",
+            Step::DropCapabilities => "drop capabilities",
+            Step::NoNewPrivileges => "set no-new-privileges",
+            Step::Landlock { .. } => "apply Landlock",
+            Step::Seccomp => "apply seccomp filter",
+            Step::Exec { .. } => "start warden",
+        }
+    }
+}
