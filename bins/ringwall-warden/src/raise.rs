@@ -1,0 +1,154 @@
+//! The next ring: raised from in here, and spoken to through us.
+//!
+//! We carry the bytes and do not look at them. When our side of the tunnel is dropped, the inner
+//! ring is killed.
+
+use std::error::Error;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use ringwall_linux::launch::{InnerRing, raise_inner};
+use ringwall_wire::{Channel, Connection, ErrorCode, RemoteError, StreamId};
+use rustix::event::PollFlags;
+use rustix::net::Shutdown;
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+
+use crate::error::{failed, refused};
+use crate::job::Port;
+use crate::pump::{Flushed, Forwarded, Outbox, forward};
+use crate::start::set_nonblocking;
+use crate::{facts, tree};
+
+/// A few short lines.
+const FDINFO_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    inner: OwnedFd,
+    first_process: OwnedFd,
+    outbox: Outbox,
+    /// The engine sends no more.
+    engine_ended: bool,
+    /// The inner warden takes no more.
+    inner_deaf: bool,
+    /// The inner warden sends no more.
+    inner_ended: bool,
+}
+
+pub(crate) fn raise(steps: &[u8]) -> Result<Tunnel, RemoteError> {
+    let InnerRing { stream, pidfd } = raise_inner(steps).map_err(|error| {
+        let message = format!(
+            "the inner ring could not be raised: {}",
+            with_causes(&error)
+        );
+        refused(ErrorCode::System, &message)
+    })?;
+    Tunnel::new(stream, pidfd)
+}
+
+/// The engine gets text only, so the causes go into it.
+fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+impl Tunnel {
+    fn new(inner: OwnedFd, first_process: OwnedFd) -> Result<Tunnel, RemoteError> {
+        let tunnel = Tunnel {
+            inner,
+            first_process,
+            outbox: Outbox::default(),
+            engine_ended: false,
+            inner_deaf: false,
+            inner_ended: false,
+        };
+        set_nonblocking(&tunnel.inner)
+            .map_err(|errno| failed("cannot prepare the inner ring's stream", errno))?;
+        Ok(tunnel)
+    }
+
+    pub(crate) fn interests(
+        &self,
+        sendable: usize,
+    ) -> impl Iterator<Item = (Port, BorrowedFd<'_>, PollFlags)> {
+        let writing = !self.outbox.is_empty() && !self.inner_deaf;
+        let reading = sendable > 0 && !self.inner_ended;
+        let fd = self.inner.as_fd();
+        [
+            writing.then_some((Port::Input, fd, PollFlags::OUT)),
+            reading.then_some((Port::Output, fd, PollFlags::IN)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    pub(crate) fn ready(
+        &mut self,
+        port: Port,
+        connection: &mut Connection,
+        stream: StreamId,
+        buffer: &mut [u8],
+    ) {
+        if port == Port::Input {
+            self.feed(connection, stream);
+        } else if forward(connection, stream, Channel::Bytes, &self.inner, buffer)
+            == Forwarded::Closed
+        {
+            self.inner_ended = true;
+            connection.end(stream);
+        }
+    }
+
+    pub(crate) fn input(&mut self, bytes: Vec<u8>, connection: &mut Connection, stream: StreamId) {
+        self.outbox.push(bytes);
+        self.feed(connection, stream);
+    }
+
+    pub(crate) fn end_input(&mut self, connection: &mut Connection, stream: StreamId) {
+        self.engine_ended = true;
+        self.feed(connection, stream);
+    }
+
+    fn feed(&mut self, connection: &mut Connection, stream: StreamId) {
+        if !self.inner_deaf {
+            let (written, flushed) = self.outbox.flush(self.inner.as_fd());
+            connection.consumed(stream, written);
+            self.inner_deaf = flushed == Flushed::Closed;
+            if flushed == Flushed::Everything && self.engine_ended {
+                let _ = rustix::net::shutdown(&self.inner, Shutdown::Write);
+            }
+        }
+        if self.inner_deaf {
+            connection.consumed(stream, self.outbox.discard());
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.inner_ended && self.engine_ended
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        // Not only the first process: without a pid namespace of its own, what it started would
+        // fall to us and live on. It holds its orphans, so the whole ring is below it.
+        match pid_of(&self.first_process) {
+            Some(first) => tree::kill(first),
+            None => {
+                let _ = pidfd_send_signal(&self.first_process, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Our name for the process, unless it has ended: only then could the number be someone else's.
+fn pid_of(process: &OwnedFd) -> Option<Pid> {
+    let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
+    let info = facts::read_start(&path, FDINFO_MAX)?;
+    let number = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    number
+        .trim()
+        .parse()
+        .ok()
+        .filter(|pid| *pid > 0)
+        .and_then(Pid::from_raw)
+}
