@@ -1,1 +1,5 @@
-//! ring-container
+//! The container ring: an OCI image as read-only layers under a writable one, own everything.
+
+mod plan;
+
+pub use plan::{ContainerRing, WORKSPACE_PATH};

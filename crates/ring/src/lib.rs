@@ -1,1 +1,17 @@
-//! ring
+//! The ring contract: a ring is planned as data, raised by the launcher, and believed only after
+//! its facts were checked against the plan.
+//!
+//! Invariant: planning does no IO and needs no privileges; ring crates differ only in the plans
+//! they make.
+
+mod base;
+mod check;
+mod input;
+mod plan;
+mod raise;
+
+pub use base::{Base, FIRST_RUN_SLOT, WARDEN_PATH, run_slots};
+pub use check::{EvidenceError, Expected, HostNamespaces, check};
+pub use input::{Identity, RingInput, WorkspaceInput};
+pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};
+pub use raise::{RaiseRingError, RaisedRing, SpawnerHandle};

@@ -1,0 +1,125 @@
+//! The plan of the container ring.
+
+use std::path::PathBuf;
+
+use ringwall_linux::step::{PathAccess, Place, Slot, Step};
+use ringwall_ring::{Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot};
+use ringwall_spec::RingKind;
+
+/// Where the workspace is inside a container ring.
+pub const WORKSPACE_PATH: &str = "/workspace";
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ContainerRing;
+
+impl Ring for ContainerRing {
+    fn kind(&self) -> RingKind {
+        RingKind::Container
+    }
+
+    fn plan(&self, input: &RingInput<'_>) -> Result<RingPlan, PlanError> {
+        let user = input.image_user;
+        if user.0 >= Identity::RANGE || user.1 >= Identity::RANGE {
+            return Err(PlanError::User(user.0.max(user.1)));
+        }
+        let expected = Expected {
+            maps: input.identity.maps(user.0),
+            user,
+            root_read_only: false,
+            open_files: input.admitted.spec().limits.open_files.into(),
+            apparmor: input.apparmor.clone(),
+            own_namespaces: true,
+            seccomp_filters: 1,
+        };
+        let working_directory = if input.workspace.is_some() { WORKSPACE_PATH } else { "/" };
+        Ok(RingPlan {
+            ring: RingKind::Container,
+            template: template(input, setup_user(input)),
+            run: run(input),
+            expected,
+            working_directory: PathBuf::from(working_directory),
+        })
+    }
+}
+
+/// Who sets the ring up: its root, so that the image's files keep their owners; an ordinary
+/// caller's ring has only one user.
+fn setup_user(input: &RingInput<'_>) -> (u32, u32) {
+    if input.identity.is_root() { (0, 0) } else { input.image_user }
+}
+
+fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
+    let mut steps = Base::default();
+    let root = input.identity.is_root();
+    if root {
+        steps.open_sources(input, input.image_user);
+    }
+    steps.enter(input.identity, inside);
+    if !root {
+        steps.open_sources(input, inside);
+    }
+    steps.make_base(&["dev", "scratch", "root", "proc"]);
+    steps.make_dev(&input.warden);
+    for path in &input.admitted.spec().read_only_paths {
+        let name = path.strip_prefix("/").unwrap_or(path);
+        let at = Place::new(slot::BASE, PathBuf::from("shown").join(name));
+        steps.push(Step::MakeDirs { at: at.clone(), mode: 0o755 });
+        steps.bind_read_only(path, at, true);
+    }
+    steps.pivot_to_base();
+    steps.into_steps()
+}
+
+fn run(input: &RingInput<'_>) -> Vec<Step> {
+    let mut steps = Base::default();
+    steps.begin_run(input);
+    let scratch = |name: &str| Place::new(slot::SCRATCH, name);
+    let new_root = |name: &str| Place::new(slot::NEW_ROOT, name);
+    for name in ["root", "root-work"] {
+        steps.push(Step::MakeDir { at: scratch(name), mode: 0o755 });
+    }
+    // The base goes away with the change of root, and with it the way to the scratch space.
+    steps.push(Step::Attach { tree: slot::SCRATCH, at: Place::new(slot::ROOT, "scratch") });
+    let layers = slot::FIRST_LAYER..slot::FIRST_LAYER.saturating_add(layer_count(input));
+    steps.push(Step::Overlay {
+        lower: layers.map(Slot).collect(),
+        upper: scratch("root"),
+        work: scratch("root-work"),
+        into: slot::NEW_ROOT,
+    });
+    steps.push(Step::Attach { tree: slot::NEW_ROOT, at: Place::new(slot::ROOT, "root") });
+    for name in ["dev", "proc", "sys", "tmp"] {
+        steps.push(Step::MakeDirs { at: new_root(name), mode: 0o755 });
+    }
+    let dev = Place::new(slot::ROOT, "dev");
+    steps.push(Step::OpenTree { at: dev, recursive: true, into: slot::RUN_TEMPORARY });
+    steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: new_root("dev") });
+    steps.attach_scratch("tmp", new_root("tmp"), slot::TMP);
+    steps.attach_scratch("shm", new_root("dev/shm"), slot::RUN_TEMPORARY);
+    steps.attach_proc(slot::NEW_ROOT, slot::NEW_ROOT);
+    steps.attach_terminals(slot::NEW_ROOT);
+    for path in &input.admitted.spec().read_only_paths {
+        let name = path.strip_prefix("/").unwrap_or(path);
+        let from = Place::new(slot::ROOT, PathBuf::from("shown").join(name));
+        let at = Place::new(slot::NEW_ROOT, name);
+        steps.push(Step::MakeDirs { at: at.clone(), mode: 0o755 });
+        steps.push(Step::OpenTree { at: from, recursive: true, into: slot::RUN_TEMPORARY });
+        steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at });
+    }
+    if input.identity.is_root() && input.image_user != (0, 0) {
+        let (uid, gid) = input.image_user;
+        steps.push(Step::BecomeUser { uid, gid });
+    }
+    if let Some(workspace) = &input.workspace {
+        let at = new_root(WORKSPACE_PATH.trim_start_matches('/'));
+        steps.push(Step::MakeDirs { at: at.clone(), mode: 0o755 });
+        steps.attach_workspace(workspace, at, slot::NEW_ROOT);
+    }
+    steps.push(Step::PivotRoot { tree: slot::NEW_ROOT });
+    steps.confine_and_exec(input, vec![("/".into(), PathAccess::Write)]);
+    steps.into_steps()
+}
+
+fn layer_count(input: &RingInput<'_>) -> u16 {
+    u16::try_from(input.layers.len()).unwrap_or(u16::MAX)
+}

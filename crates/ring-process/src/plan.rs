@@ -1,0 +1,152 @@
+//! The plan of the process ring.
+
+use std::path::{Path, PathBuf};
+
+use ringwall_linux::step::{PathAccess, Place, Step};
+use ringwall_ring::{Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot};
+use ringwall_spec::RingKind;
+
+/// The top-level directories of the host that a ring sees. Everything else is not there: homes,
+/// /var, /run, /srv, /mnt and whatever else a host may have.
+const VISIBLE: [&str; 11] =
+    ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
+
+/// The user inside when root runs Ringwall; programs behave better when they are not root.
+const USER_FOR_ROOT: u32 = 1000;
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessRing;
+
+impl Ring for ProcessRing {
+    fn kind(&self) -> RingKind {
+        RingKind::Process
+    }
+
+    fn plan(&self, input: &RingInput<'_>) -> Result<RingPlan, PlanError> {
+        let inside = inside_user(input);
+        let extra = &input.admitted.spec().read_only_paths;
+        let places: Vec<&Path> = input
+            .workspace
+            .iter()
+            .map(|workspace| workspace.path.as_path())
+            .chain(extra.iter().map(PathBuf::as_path))
+            .collect();
+        for place in &places {
+            refuse_covering(place)?;
+        }
+        let workspace = input.workspace.as_ref().map(|w| w.path.clone());
+        Ok(RingPlan {
+            ring: RingKind::Process,
+            template: template(input, inside, &places),
+            run: run(input),
+            expected: Expected {
+                maps: input.identity.maps(inside.0),
+                user: inside,
+                root_read_only: true,
+                open_files: input.admitted.spec().limits.open_files.into(),
+                apparmor: input.apparmor.clone(),
+                own_namespaces: true,
+                seccomp_filters: 1,
+            },
+            working_directory: workspace.unwrap_or_else(|| PathBuf::from("/tmp")),
+        })
+    }
+}
+
+fn inside_user(input: &RingInput<'_>) -> (u32, u32) {
+    match input.identity {
+        Identity::Root { .. } => (USER_FOR_ROOT, USER_FOR_ROOT),
+        Identity::User { uid, gid } => (uid, gid),
+    }
+}
+
+/// A path that would hide the ring's own parts cannot be shown.
+fn refuse_covering(path: &Path) -> Result<(), PlanError> {
+    let own = ["/proc", "/dev", "/sys"];
+    let covers = |dir: &str| path.starts_with(dir) || Path::new(dir).starts_with(path);
+    if own.iter().any(|dir| covers(dir)) || path == Path::new("/tmp") {
+        let reason = "it would cover a part of the ring; choose a directory of its own";
+        return Err(PlanError::Path(path.to_owned(), reason));
+    }
+    Ok(())
+}
+
+/// Below /tmp, which is new in every run, a place has to be made in every run.
+fn below_tmp(path: &Path) -> Option<&Path> {
+    path.strip_prefix("/tmp").ok()
+}
+
+fn is_visible(path: &Path) -> bool {
+    let first = path.components().nth(1);
+    first.is_some_and(|part| VISIBLE.iter().any(|name| part.as_os_str() == *name))
+}
+
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+fn template(input: &RingInput<'_>, inside: (u32, u32), places: &[&Path]) -> Vec<Step> {
+    let mut steps = Base::default();
+    let root = input.identity.is_root();
+    if root {
+        steps.open_sources(input, inside);
+    }
+    steps.enter(input.identity, inside);
+    if !root {
+        steps.open_sources(input, inside);
+    }
+    steps.make_base(&["dev", "proc", "sys", "tmp"]);
+    for name in VISIBLE {
+        let at = Place::new(slot::BASE, name);
+        if let Some((_, target)) = input.host_links.iter().find(|(link, _)| link == name) {
+            steps.push(Step::MakeSymlink { at, target: target.into() });
+        } else if input.host_dirs.iter().any(|dir| dir == name) {
+            steps.push(Step::MakeDir { at: at.clone(), mode: 0o755 });
+            steps.bind_read_only(&Path::new("/").join(name), at, true);
+        }
+    }
+    // Mount points that lie in the base itself; those below a visible directory exist already.
+    for place in places {
+        if below_tmp(place).is_none() && !is_visible(place) {
+            let at = Place::new(slot::BASE, relative(place));
+            steps.push(Step::MakeDirs { at, mode: 0o755 });
+        }
+    }
+    for path in &input.admitted.spec().read_only_paths {
+        if below_tmp(path).is_none() {
+            steps.bind_read_only(path, Place::new(slot::BASE, relative(path)), true);
+        }
+    }
+    steps.make_dev(&input.warden);
+    steps.pivot_to_base();
+    steps.freeze_base();
+    steps.into_steps()
+}
+
+fn run(input: &RingInput<'_>) -> Vec<Step> {
+    let mut steps = Base::default();
+    steps.begin_run(input);
+    // The scratch space itself goes below the /tmp made from it, where no job can reach it.
+    let tmp = || Place::new(slot::ROOT, "tmp");
+    steps.push(Step::Attach { tree: slot::SCRATCH, at: tmp() });
+    steps.attach_scratch("shm", Place::new(slot::ROOT, "dev/shm"), slot::RUN_TEMPORARY);
+    steps.attach_scratch("tmp", tmp(), slot::TMP);
+    steps.attach_proc(slot::ROOT, slot::ROOT);
+    steps.attach_terminals(slot::ROOT);
+    let mut rules = vec![
+        ("/".into(), PathAccess::Read),
+        ("/dev".into(), PathAccess::Device),
+        ("/dev/shm".into(), PathAccess::Write),
+        ("/tmp".into(), PathAccess::Write),
+    ];
+    if let Some(workspace) = &input.workspace {
+        if let Some(rest) = below_tmp(&workspace.path) {
+            steps.push(Step::MakeDirs { at: Place::new(slot::TMP, rest), mode: 0o755 });
+        }
+        let at = Place::new(slot::ROOT, relative(&workspace.path));
+        steps.attach_workspace(workspace, at, slot::ROOT);
+        rules.push(((&workspace.path).into(), PathAccess::Write));
+    }
+    steps.confine_and_exec(input, rules);
+    steps.into_steps()
+}

@@ -1,0 +1,330 @@
+//! The parts that every ring plan shares, as lists of steps.
+
+use std::path::Path;
+
+use ringwall_linux::step::{
+    IdMaps, IdRange, MountFlags, PathAccess, Place, RawPath, ResourceLimit, Slot, Step,
+};
+use ringwall_spec::{Limits, WorkspaceMode};
+
+use crate::input::{Identity, RingInput, WorkspaceInput};
+
+/// Where the warden program is inside every ring: on our own /dev, never in an image.
+pub const WARDEN_PATH: &str = "/dev/.ringwall/warden";
+
+/// Slots from here on belong to the steps of a run.
+pub const FIRST_RUN_SLOT: u16 = 100;
+
+/// The slots that plans of all rings agree on.
+pub mod run_slots {
+    use super::Slot;
+
+    pub const USER_NAMESPACE: Slot = Slot(0);
+    pub const WORKSPACE_NAMESPACE: Slot = Slot(1);
+    pub const WORKSPACE: Slot = Slot(2);
+    pub const BASE: Slot = Slot(3);
+    pub const DEV: Slot = Slot(4);
+    pub const CANARY: Slot = Slot(5);
+    /// Short-lived: taken and used by neighbouring steps.
+    pub const TEMPORARY: Slot = Slot(6);
+    pub const FIRST_LAYER: u16 = 20;
+
+    pub const ROOT: Slot = Slot(super::FIRST_RUN_SLOT);
+    pub const SCRATCH: Slot = Slot(super::FIRST_RUN_SLOT + 1);
+    pub const TMP: Slot = Slot(super::FIRST_RUN_SLOT + 2);
+    pub const NEW_ROOT: Slot = Slot(super::FIRST_RUN_SLOT + 3);
+    pub const RUN_TEMPORARY: Slot = Slot(super::FIRST_RUN_SLOT + 4);
+
+    /// The warden's stream.
+    pub const STREAM: Slot = Slot::passed(0);
+    pub const FIRST_CGROUP: u16 = 1;
+}
+
+use run_slots as slot;
+
+const READ_ONLY: MountFlags =
+    MountFlags { read_only: true, no_exec: false, devices: false, recursive: false };
+const READ_ONLY_TREE: MountFlags = MountFlags { recursive: true, ..READ_ONLY };
+const DEVICE: MountFlags =
+    MountFlags { read_only: false, no_exec: true, devices: true, recursive: false };
+
+/// Device files that every ring has.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Parts of /proc that tell a job about the host and help no honest program. Everything else in
+/// /proc is read-only.
+const MASKED: [&str; 12] = [
+    "acpi",
+    "asound",
+    "interrupts",
+    "kallsyms",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "sysrq-trigger",
+    "timer_list",
+    "timer_stats",
+];
+
+/// Collects steps. Every method appends what its name says.
+#[derive(Debug, Default)]
+pub struct Base {
+    steps: Vec<Step>,
+}
+
+impl Base {
+    pub fn into_steps(self) -> Vec<Step> {
+        self.steps
+    }
+
+    pub fn push(&mut self, step: Step) -> &mut Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// What only root can prepare, before it gives up being root: host trees with mapped owners.
+    pub fn open_sources(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
+        let root = input.identity.is_root();
+        if root {
+            let maps = input.identity.maps(inside.0);
+            self.push(Step::MakeUserNamespace { maps, into: slot::USER_NAMESPACE });
+        }
+        for (number, layer) in (slot::FIRST_LAYER..).zip(&input.layers) {
+            self.open_host(layer, Slot(number));
+            if root {
+                self.push(Step::IdMapTree {
+                    tree: Slot(number),
+                    user_namespace: slot::USER_NAMESPACE,
+                });
+            }
+        }
+        if let Some(workspace) = &input.workspace {
+            self.open_host(&workspace.path, slot::WORKSPACE);
+            if let Identity::Root { first_id } = input.identity {
+                self.map_workspace(workspace, first_id, inside);
+            }
+        }
+    }
+
+    /// The owner of the workspace is the ring's user inside; other owners are nobody.
+    fn map_workspace(&mut self, workspace: &WorkspaceInput, first_id: u32, inside: (u32, u32)) {
+        let one = |disk, inside| {
+            vec![IdRange { inside: disk, outside: first_id.saturating_add(inside), count: 1 }]
+        };
+        let maps = IdMaps {
+            uids: one(workspace.owner_uid, inside.0),
+            gids: one(workspace.owner_gid, inside.1),
+        };
+        self.push(Step::MakeUserNamespace { maps, into: slot::WORKSPACE_NAMESPACE });
+        self.push(Step::IdMapTree {
+            tree: slot::WORKSPACE,
+            user_namespace: slot::WORKSPACE_NAMESPACE,
+        });
+    }
+
+    /// Into the user namespace and a mount namespace of our own.
+    pub fn enter(&mut self, identity: Identity, inside: (u32, u32)) {
+        match identity {
+            Identity::Root { .. } => {
+                self.push(Step::EnterUserNamespace { from: slot::USER_NAMESPACE });
+                self.push(Step::BecomeUser { uid: inside.0, gid: inside.1 });
+            }
+            Identity::User { .. } => {
+                self.push(Step::UnshareUserNamespace { maps: identity.maps(inside.0) });
+            }
+        }
+        self.push(Step::DenyNestedUserNamespaces);
+        self.push(Step::UnshareMounts);
+    }
+
+    fn open_host(&mut self, path: &Path, into: Slot) {
+        self.push(Step::OpenHostTree { path: path.into(), recursive: false, into });
+    }
+
+    /// Shows a host path read-only at a place of the base.
+    pub fn bind_read_only(&mut self, from: &Path, at: Place, recursive: bool) {
+        let into = slot::TEMPORARY;
+        self.push(Step::OpenHostTree { path: from.into(), recursive, into });
+        let flags = if recursive { READ_ONLY_TREE } else { READ_ONLY };
+        self.push(Step::SetMountFlags { tree: into, flags });
+        self.push(Step::Attach { tree: into, at });
+    }
+
+    /// A small tmpfs that will be the root of the template, attached where it can be worked on.
+    pub fn make_base(&mut self, directories: &[&str]) {
+        let proc = slot::TEMPORARY;
+        self.push(Step::OpenHostTree { path: "/proc".into(), recursive: true, into: proc });
+        self.push(Step::Tmpfs { bytes: 1 << 20, inodes: 1024, mode: 0o755, into: slot::BASE });
+        // Any directory would do: nothing of the host's view is needed by path here but /dev.
+        self.push(Step::AttachHost { tree: slot::BASE, path: "/proc".into() });
+        for name in directories {
+            self.push(Step::MakeDir { at: Place::new(slot::BASE, name), mode: 0o755 });
+        }
+        // The kernel lets a user namespace mount its own proc only where it can see one already.
+        // Each run covers this one with its own, or leaves it behind with the base.
+        self.push(Step::Attach { tree: proc, at: Place::new(slot::BASE, "proc") });
+    }
+
+    /// Our own /dev, with the warden on it, at `dev` of the base; and the canary for the evidence.
+    pub fn make_dev(&mut self, warden: &Path) {
+        let at = |path: &str| Place::new(slot::DEV, path);
+        self.push(Step::Tmpfs { bytes: 1 << 18, inodes: 64, mode: 0o755, into: slot::DEV });
+        self.push(Step::Attach { tree: slot::DEV, at: Place::new(slot::BASE, "dev") });
+        for name in DEVICES {
+            self.push(Step::MakeFile { at: at(name), mode: 0o666 });
+            let into = slot::TEMPORARY;
+            self.open_host(&Path::new("/dev").join(name), into);
+            self.push(Step::SetMountFlags { tree: into, flags: DEVICE });
+            self.push(Step::Attach { tree: into, at: at(name) });
+        }
+        for (name, mode) in [("pts", 0o755), ("shm", 0o1777), (".ringwall", 0o755)] {
+            self.push(Step::MakeDir { at: at(name), mode });
+        }
+        let links = [
+            ("ptmx", "pts/ptmx"),
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ];
+        for (name, target) in links {
+            self.push(Step::MakeSymlink { at: at(name), target: target.into() });
+        }
+        self.push(Step::MakeFile { at: at(".ringwall/no-file"), mode: 0 });
+        self.push(Step::MakeDir { at: at(".ringwall/no-dir"), mode: 0o555 });
+        self.push(Step::MakeFile { at: at(".ringwall/warden"), mode: 0o555 });
+        self.bind_read_only(warden, at(".ringwall/warden"), false);
+        self.push(Step::SetMountFlags { tree: slot::DEV, flags: READ_ONLY });
+        // Never attached anywhere: what is on it can be reached only by its descriptor.
+        self.push(Step::Tmpfs { bytes: 4096, inodes: 8, mode: 0o755, into: slot::CANARY });
+        self.push(Step::MakeFile { at: Place::new(slot::CANARY, "canary"), mode: 0o666 });
+    }
+
+    /// The base becomes the root; the host's view is gone.
+    pub fn pivot_to_base(&mut self) {
+        self.push(Step::PivotRoot { tree: slot::BASE });
+    }
+
+    pub fn freeze_base(&mut self) {
+        self.push(Step::SetMountFlags { tree: slot::BASE, flags: READ_ONLY });
+    }
+
+    // -- steps of a run ------------------------------------------------------------------------
+
+    /// Limits first, so that everything after is counted; then what every ring has.
+    pub fn begin_run(&mut self, input: &RingInput<'_>) {
+        if input.cgroup_files > 0 {
+            let first = slot::FIRST_CGROUP;
+            let from = (first..first + input.cgroup_files).map(Slot::passed).collect();
+            self.push(Step::JoinCgroups { from });
+        }
+        self.push(Step::OpenRoot { into: slot::ROOT });
+        self.push(Step::Hostname { name: input.hostname.clone() });
+        self.push(Step::LoopbackUp);
+        let Limits { disk_bytes, disk_inodes, .. } = input.admitted.spec().limits;
+        self.push(Step::Tmpfs {
+            bytes: disk_bytes,
+            inodes: disk_inodes,
+            mode: 0o755,
+            into: slot::SCRATCH,
+        });
+        for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777)] {
+            self.push(Step::MakeDir { at: Place::new(slot::SCRATCH, name), mode });
+        }
+    }
+
+    /// Attaches a directory of the scratch space.
+    pub fn attach_scratch(&mut self, name: &str, at: Place, keep: Slot) {
+        let from = Place::new(slot::SCRATCH, name);
+        self.push(Step::OpenTree { at: from, recursive: false, into: keep });
+        self.push(Step::Attach { tree: keep, at });
+    }
+
+    /// Attaches the workspace at a place and hides what the ring must not see of it.
+    pub fn attach_workspace(&mut self, workspace: &WorkspaceInput, at: Place, covers: Slot) {
+        match workspace.mode {
+            WorkspaceMode::CopyOnWrite => self.overlay_workspace(workspace, at),
+            WorkspaceMode::ReadWrite => {
+                self.push(Step::SetMountFlags {
+                    tree: slot::WORKSPACE,
+                    flags: MountFlags::default(),
+                });
+                self.push(Step::Attach { tree: slot::WORKSPACE, at: at.clone() });
+                for hidden in &workspace.hidden {
+                    let path = at.path.as_path().join(hidden);
+                    self.mask(covers, Place::new(at.dir, path));
+                }
+            }
+        }
+    }
+
+    fn overlay_workspace(&mut self, workspace: &WorkspaceInput, at: Place) {
+        let upper = Place::new(slot::SCRATCH, "workspace");
+        let work = Place::new(slot::SCRATCH, "workspace-work");
+        for place in [&upper, &work] {
+            self.push(Step::MakeDir { at: place.clone(), mode: 0o755 });
+        }
+        let inside_upper = |path: &Path| Place::new(slot::SCRATCH, Path::new("workspace").join(path));
+        for (path, mode) in &workspace.hidden_parents {
+            self.push(Step::MakeDir { at: inside_upper(path), mode: *mode });
+        }
+        for path in &workspace.hidden {
+            self.push(Step::Whiteout { at: inside_upper(path) });
+        }
+        let into = slot::RUN_TEMPORARY;
+        self.push(Step::Overlay { lower: vec![slot::WORKSPACE], upper, work, into });
+        self.push(Step::Attach { tree: into, at });
+    }
+
+    pub fn attach_proc(&mut self, root: Slot, covers: Slot) {
+        self.push(Step::Proc { into: slot::RUN_TEMPORARY });
+        self.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: Place::new(root, "proc") });
+        for name in MASKED {
+            self.mask(covers, Place::new(root, Path::new("proc").join(name)));
+        }
+    }
+
+    fn mask(&mut self, covers: Slot, at: Place) {
+        let file_cover = Place::new(covers, "dev/.ringwall/no-file");
+        let dir_cover = Place::new(covers, "dev/.ringwall/no-dir");
+        self.push(Step::Mask { file_cover, dir_cover, at });
+    }
+
+    pub fn attach_terminals(&mut self, root: Slot) {
+        self.push(Step::Devpts { into: slot::RUN_TEMPORARY });
+        self.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: Place::new(root, "dev/pts") });
+    }
+
+    /// Everything after which this process can do no more than the job, then the warden.
+    pub fn confine_and_exec(&mut self, input: &RingInput<'_>, rules: Vec<(RawPath, PathAccess)>) {
+        let limits = &input.admitted.spec().limits;
+        self.push(Step::Report { slot: slot::SCRATCH });
+        self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
+        self.push(Step::LimitResource(ResourceLimit::OpenFiles(limits.open_files.into())));
+        if input.cgroup_files == 0 {
+            self.limit_without_cgroups(limits);
+        }
+        if let Some(profile) = &input.apparmor {
+            self.push(Step::AppArmorOnExec { profile: profile.clone() });
+        }
+        self.push(Step::NoNewPrivileges);
+        self.push(Step::Landlock { rules });
+        self.push(Step::DropCapabilities);
+        self.push(Step::Seccomp);
+        self.push(Step::Exec {
+            program: WARDEN_PATH.into(),
+            descriptors: vec![slot::STREAM, slot::CANARY],
+        });
+    }
+
+    /// Without control groups: one process is capped in memory (the engine watches the sum), the
+    /// number of processes is counted by this user namespace, CPUs are pinned.
+    fn limit_without_cgroups(&mut self, limits: &Limits) {
+        let processes = ResourceLimit::Processes(limits.pids.into());
+        self.push(Step::LimitResource(processes));
+        self.push(Step::LimitResource(ResourceLimit::DataBytes(limits.memory_bytes)));
+        self.push(Step::PinCpus { count: limits.cpu_milli.div_ceil(1000) });
+    }
+}

@@ -1,0 +1,193 @@
+//! Facts against the plan. A layer that cannot be shown stops the run.
+
+use ringwall_linux::seccomp;
+use ringwall_linux::step::{IdMaps, IdRange};
+use ringwall_spec::{
+    CheckedFact, DeniedOpen, Evidence, IdMapLine, Namespace, NamespaceKind, RingFacts, RingKind,
+};
+
+/// What a ring's facts must show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    pub maps: IdMaps,
+    pub user: (u32, u32),
+    pub root_read_only: bool,
+    pub open_files: u64,
+    pub apparmor: Option<String>,
+    /// False for a ring inside a ring: it shares the namespaces of the outer one.
+    pub own_namespaces: bool,
+    /// Filters stack: one per ring.
+    pub seccomp_filters: u32,
+}
+
+/// The namespaces of the engine itself: a ring must share none of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostNamespaces(pub Vec<Namespace>);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the {layer} of the {ring} ring is not in place: expected {expected}, found {seen}; the run was stopped (see `ringwall doctor`)"
+)]
+pub struct EvidenceError {
+    pub ring: RingKind,
+    pub layer: String,
+    pub expected: String,
+    pub seen: String,
+}
+
+/// Checks every layer that the plan promised.
+pub fn check(
+    ring: RingKind,
+    expected: &Expected,
+    host: &HostNamespaces,
+    facts: RingFacts,
+) -> Result<Evidence, EvidenceError> {
+    let mut checker = Checker { ring, checks: Vec::new() };
+    if expected.own_namespaces {
+        checker.namespaces(host, &facts)?;
+    }
+    checker.users(expected, &facts)?;
+    checker.privileges(expected, &facts)?;
+    checker.filters(expected, &facts)?;
+    checker.view(expected, &facts)?;
+    Ok(Evidence { ring, checks: checker.checks, facts })
+}
+
+struct Checker {
+    ring: RingKind,
+    checks: Vec<CheckedFact>,
+}
+
+impl Checker {
+    /// Records a layer as seen, or stops.
+    fn require(
+        &mut self,
+        layer: &str,
+        holds: bool,
+        expected: impl Into<String>,
+        seen: impl Into<String>,
+    ) -> Result<(), EvidenceError> {
+        let seen = seen.into();
+        if holds {
+            self.checks.push(CheckedFact { layer: layer.to_owned(), seen });
+            return Ok(());
+        }
+        let (ring, layer, expected) = (self.ring, layer.to_owned(), expected.into());
+        Err(EvidenceError { ring, layer, expected, seen })
+    }
+
+    fn namespaces(&mut self, host: &HostNamespaces, facts: &RingFacts) -> Result<(), EvidenceError> {
+        for kind in NamespaceKind::ALL {
+            let find = |list: &[Namespace]| list.iter().find(|n| n.kind == kind).map(|n| n.id);
+            let (inside, outside) = (find(&facts.namespaces), find(&host.0));
+            let own = matches!((inside, outside), (Some(i), Some(o)) if i != o);
+            let show = |id: Option<u64>| id.map_or("unknown".to_owned(), |id| id.to_string());
+            self.require(
+                &format!("{} namespace", kind.proc_name()),
+                own,
+                format!("another than the host's {}", show(outside)),
+                format!("{} (host {})", show(inside), show(outside)),
+            )?;
+        }
+        self.require("process numbering", facts.pid == 1, "warden is process 1", {
+            format!("warden is process {}", facts.pid)
+        })
+    }
+
+    fn users(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
+        let check = |planned: &[IdRange], seen: &[IdMapLine]| {
+            let same = planned.len() == seen.len()
+                && planned.iter().zip(seen).all(|(p, s)| {
+                    (p.inside, p.outside, p.count) == (s.inside, s.outside, s.count)
+                });
+            // Independent of the plan: host root must never be in a ring.
+            same && seen.iter().all(|line| line.outside != 0)
+        };
+        let maps = [
+            ("uid map", &expected.maps.uids, &facts.uid_map),
+            ("gid map", &expected.maps.gids, &facts.gid_map),
+        ];
+        for (layer, planned, seen) in maps {
+            let text: Vec<_> = seen
+                .iter()
+                .map(|line| format!("{}->{} x{}", line.inside, line.outside, line.count))
+                .collect();
+            self.require(layer, check(planned, seen), format!("{planned:?}"), text.join(", "))?;
+        }
+        let user = (facts.uid, facts.gid);
+        self.require(
+            "user",
+            user == expected.user,
+            format!("{:?}", expected.user),
+            format!("uid {} gid {}", facts.uid, facts.gid),
+        )
+    }
+
+    fn privileges(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
+        let caps = facts.capabilities;
+        self.require(
+            "capabilities",
+            caps.is_empty(),
+            "none in any set",
+            if caps.is_empty() {
+                "none in any set".to_owned()
+            } else {
+                format!("effective {:x}, bounding {:x}", caps.effective, caps.bounding)
+            },
+        )?;
+        self.require("no-new-privileges", facts.no_new_privs, "on", on(facts.no_new_privs))?;
+        let (soft, hard) = facts.open_files;
+        let kept = soft <= expected.open_files && hard <= expected.open_files;
+        let most = format!("at most {}", expected.open_files);
+        self.require("open files limit", kept, most, hard.to_string())?;
+        if let Some(profile) = &expected.apparmor {
+            let seen = facts.apparmor.clone().unwrap_or_default();
+            self.require("AppArmor", seen.starts_with(profile.as_str()), profile, seen)?;
+        }
+        Ok(())
+    }
+
+    fn filters(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
+        let seen = &facts.seccomp;
+        self.require(
+            "seccomp filter",
+            seen.mode == 2
+                && seen.filters == expected.seccomp_filters
+                && seen.fingerprint == seccomp::JOB_FINGERPRINT,
+            format!("{} with fingerprint {:011x}", expected.seccomp_filters, seccomp::JOB_FINGERPRINT),
+            format!("{} with fingerprint {:011x}", seen.filters, seen.fingerprint),
+        )?;
+        let refused = seen.refuses_io_uring && seen.refuses_user_namespace;
+        self.require("refused syscalls", refused, "io_uring and user namespaces refused", {
+            format!("io_uring {}, user namespaces {}", refusal(seen.refuses_io_uring), {
+                refusal(seen.refuses_user_namespace)
+            })
+        })?;
+        let landlock = facts.landlock;
+        // A ring inside a ring has no canary; the engine tries a write instead.
+        let denied = landlock.denied_open == DeniedOpen::Denied
+            || (!expected.own_namespaces && landlock.denied_open == DeniedOpen::NotTried);
+        self.require("Landlock", landlock.abi > 0 && denied, "a forbidden open is denied", {
+            format!("ABI {}, forbidden open: {:?}", landlock.abi, landlock.denied_open)
+        })
+    }
+
+    fn view(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
+        let only_loopback = facts.network_devices.iter().all(|name| name == "lo");
+        let devices = facts.network_devices.join(", ");
+        self.require("network devices", only_loopback, "loopback at most", devices)?;
+        let wanted = if expected.root_read_only { "read-only" } else { "own writable layer" };
+        let seen = if facts.root_read_only { "read-only" } else { "own writable layer" };
+        let same = expected.root_read_only == facts.root_read_only;
+        self.require("root file system", same, wanted, seen)?;
+        self.require("kernel", !facts.kernel_release.is_empty(), "a release", &facts.kernel_release)
+    }
+}
+
+fn on(state: bool) -> &'static str {
+    if state { "on" } else { "off" }
+}
+
+fn refusal(refused: bool) -> &'static str {
+    if refused { "refused" } else { "ALLOWED" }
+}

@@ -1,0 +1,72 @@
+//! What a ring plan is made from: facts of the host and the request, already read.
+
+use std::path::PathBuf;
+
+use ringwall_linux::step::{IdMaps, IdRange};
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::WorkspaceMode;
+
+/// Who runs Ringwall, and so which ids a ring can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// Root: each ring gets a private range of host ids, starting here.
+    Root { first_id: u32 },
+    /// An ordinary user: a ring has one user, which is the caller outside.
+    User { uid: u32, gid: u32 },
+}
+
+impl Identity {
+    pub const RANGE: u32 = 65_536;
+
+    /// Maps for a ring whose processes run as `inside`.
+    pub fn maps(self, inside: u32) -> IdMaps {
+        let one = |outside| vec![IdRange { inside, outside, count: 1 }];
+        match self {
+            Identity::Root { first_id } => {
+                let all = vec![IdRange { inside: 0, outside: first_id, count: Self::RANGE }];
+                IdMaps { uids: all.clone(), gids: all }
+            }
+            Identity::User { uid, gid } => IdMaps { uids: one(uid), gids: one(gid) },
+        }
+    }
+
+    pub fn is_root(self) -> bool {
+        matches!(self, Identity::Root { .. })
+    }
+}
+
+/// Everything that a plan depends on.
+#[derive(Debug, Clone)]
+pub struct RingInput<'a> {
+    pub admitted: &'a AdmittedSpec,
+    pub identity: Identity,
+    /// The warden program on the host.
+    pub warden: PathBuf,
+    pub workspace: Option<WorkspaceInput>,
+    /// Top-level entries of the host's root that are links, with their targets, and those that are
+    /// directories; for the process ring's view.
+    pub host_links: Vec<(String, PathBuf)>,
+    pub host_dirs: Vec<String>,
+    /// Image layers on the host, bottom to top; for the container ring.
+    pub layers: Vec<PathBuf>,
+    /// The user that the image wants, already looked up.
+    pub image_user: (u32, u32),
+    /// How many control-group join files will be passed; zero when limits are kept by other means.
+    pub cgroup_files: u16,
+    /// An AppArmor profile to change to, where the host has one loaded.
+    pub apparmor: Option<String>,
+    pub hostname: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceInput {
+    /// Canonical host path of a directory.
+    pub path: PathBuf,
+    pub mode: WorkspaceMode,
+    pub owner_uid: u32,
+    pub owner_gid: u32,
+    /// Files that the ring must not see, relative to the workspace.
+    pub hidden: Vec<PathBuf>,
+    /// The directories above them, parents first, with their modes: the overlay shows ours.
+    pub hidden_parents: Vec<(PathBuf, u32)>,
+}

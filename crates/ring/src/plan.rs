@@ -1,0 +1,57 @@
+//! A ring as a plan: what the launcher will do, and what the facts must show afterwards.
+
+use std::path::PathBuf;
+
+use ringwall_linux::step::{PathAccess, Slot, Step};
+use ringwall_spec::RingKind;
+
+use crate::base::WARDEN_PATH;
+use crate::check::Expected;
+use crate::input::RingInput;
+
+/// Pure data: can be compared, printed and tested without a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingPlan {
+    pub ring: RingKind,
+    /// Applied once by the spawner, which then stays parked.
+    pub template: Vec<Step>,
+    /// Applied by every run.
+    pub run: Vec<Step>,
+    pub expected: Expected,
+    /// Where the workspace is inside, or else where a job starts.
+    pub working_directory: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("the {0} ring cannot keep a limit of {1} here: {2}")]
+    Limit(RingKind, String, String),
+    #[error("the path {0:?} cannot be shown in the ring: {1}")]
+    Path(PathBuf, &'static str),
+    #[error("the image wants user {0}, which is outside the ring's 65536 users")]
+    User(u32),
+}
+
+/// What every kind of ring offers. Implementations make plans; the engine decides.
+pub trait Ring {
+    fn kind(&self) -> RingKind;
+    fn plan(&self, input: &RingInput<'_>) -> Result<RingPlan, PlanError>;
+}
+
+/// A process ring inside another ring, raised by that ring's warden. Namespaces are those of the
+/// outer ring; what this adds is a narrower file view and one more filter.
+pub fn inner_process_plan(writable: &[PathBuf]) -> Vec<Step> {
+    let mut rules = vec![
+        ("/".into(), PathAccess::Read),
+        ("/dev".into(), PathAccess::Device),
+        ("/dev/shm".into(), PathAccess::Write),
+        ("/tmp".into(), PathAccess::Write),
+    ];
+    rules.extend(writable.iter().map(|path| (path.into(), PathAccess::Write)));
+    vec![
+        Step::NoNewPrivileges,
+        Step::Landlock { rules },
+        Step::Seccomp,
+        Step::Exec { program: WARDEN_PATH.into(), descriptors: vec![Slot::passed(0)] },
+    ]
+}

@@ -1,0 +1,82 @@
+//! Raises one planned ring: a spawner for its template, a child for its run.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use ringwall_linux::launch::{LaunchError, Launched, Spawner};
+
+use crate::plan::RingPlan;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RaiseRingError {
+    #[error("the ring could not be raised")]
+    Launch(#[from] LaunchError),
+    #[error("no channel to the warden could be made")]
+    Channel(#[source] std::io::Error),
+    #[error("the ring was raised without its scratch space")]
+    NoScratch,
+}
+
+/// A parked launcher, shared by the rings that it started.
+#[derive(Debug, Clone)]
+pub struct SpawnerHandle(Arc<std::sync::Mutex<Spawner>>);
+
+impl SpawnerHandle {
+    /// Starts a launcher on a plan's template. The work goes on while the caller does something
+    /// else.
+    pub fn start(launcher: &Path, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
+        let spawner = Spawner::start(launcher, plan.template.clone())?;
+        Ok(SpawnerHandle(Arc::new(std::sync::Mutex::new(spawner))))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.lock().pid()
+    }
+
+    /// Raises one ring. `cgroup_files` are the join files of its control groups.
+    pub fn raise(
+        &self,
+        plan: &RingPlan,
+        cgroup_files: &[OwnedFd],
+    ) -> Result<RaisedRing, RaiseRingError> {
+        let (ours, theirs) = UnixStream::pair().map_err(RaiseRingError::Channel)?;
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![theirs.as_fd()];
+        descriptors.extend(cgroup_files.iter().map(AsFd::as_fd));
+        let launched = self.lock().spawn(plan.run.clone(), &descriptors)?;
+        Ok(RaisedRing { stream: ours, launched, spawner: self.clone() })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Spawner> {
+        // A panic while holding the lock leaves the spawner itself intact: it is a socket.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A ring whose warden is starting or running.
+#[derive(Debug)]
+pub struct RaisedRing {
+    pub stream: UnixStream,
+    pub launched: Launched,
+    /// The ring lives no longer than its launcher.
+    pub spawner: SpawnerHandle,
+}
+
+impl RaisedRing {
+    /// The scratch space of the ring, readable from outside.
+    pub fn scratch(&self) -> Result<OwnedFd, RaiseRingError> {
+        self.launched.reported()?.ok_or(RaiseRingError::NoScratch)
+    }
+
+    /// Why the warden never spoke: the launcher's word, if it left one.
+    pub fn failure(&self) -> Option<RaiseRingError> {
+        loop {
+            match self.launched.reported() {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some(error.into()),
+            }
+        }
+    }
+}
