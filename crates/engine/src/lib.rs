@@ -1,1 +1,35 @@
-//! engine
+//! The control plane: admit, place, raise, run, settle. It runs inside the command line by
+//! default; nothing has to be started first.
+//!
+//! Invariants:
+//! - nothing is raised but an `AdmittedSpec`, and no job starts before the evidence was checked;
+//! - whatever a sandbox needs on the host is named by its record before it is made, so that a
+//!   crash at any moment leaves nothing that [`Engine::gc`] cannot find.
+
+mod attach;
+mod config;
+mod gc;
+mod host;
+mod job;
+mod keep;
+mod limits;
+mod place;
+mod raise;
+mod record;
+mod relay;
+mod sandbox;
+mod settle;
+mod stop;
+mod watchdog;
+
+pub use attach::{AttachError, Attached};
+pub use config::{Engine, EngineConfig, OpenError, Programs};
+pub use gc::{GcError, GcReport};
+pub use job::{Job, Output, RunError, StartError};
+pub use keep::KeepError;
+pub use place::PlaceError;
+pub use raise::RaiseError;
+pub use record::{Record, RecordError, RecordKind, RecordState};
+pub use sandbox::{Killer, Sandbox};
+pub use settle::SettleError;
+pub use stop::StopError;

@@ -1,0 +1,85 @@
+//! Reaches a living sandbox through its keeper.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use ringwall_spec::Command;
+use ringwall_wire::Client;
+use rustix::fs::{Mode, OFlags};
+
+use crate::config::Engine;
+use crate::job::{Defaults, Job, Reach, StartError};
+use crate::record::{Record, RecordKind, RecordState};
+
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    #[error("sandbox {0} is not running; `ringwall ps` lists those that are")]
+    NotRunning(String),
+    #[error("sandbox {0} belongs to a `ringwall run` and takes no other commands; use `ringwall create`")]
+    NotLiving(String),
+    #[error("sandbox {id} does not answer; `ringwall stop {id}` ends it")]
+    Connect { id: String, source: io::Error },
+}
+
+/// A living sandbox of which another process takes care.
+#[derive(Debug)]
+pub struct Attached {
+    client: Client,
+    defaults: Defaults,
+    output_bytes: u64,
+}
+
+impl Engine {
+    pub fn attach(&self, record: &Record) -> Result<Attached, AttachError> {
+        let id = record.id.to_string();
+        if record.state != RecordState::Running {
+            return Err(AttachError::NotRunning(id));
+        }
+        if record.kind != RecordKind::Living {
+            return Err(AttachError::NotLiving(id));
+        }
+        let client = connect(&record.socket_path())
+            .and_then(Client::connect)
+            .map_err(|source| AttachError::Connect { id, source })?;
+        let output_bytes = record.limits.output_bytes;
+        Ok(Attached { client, defaults: record.defaults.clone(), output_bytes })
+    }
+}
+
+impl Attached {
+    /// Runs a command beside what runs there already. At the timeout it is killed with everything
+    /// it started; the sandbox lives on.
+    pub fn start(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {
+        let (client, defaults) = (&self.client, &self.defaults);
+        Job::start(client, command, defaults, timeout, self.output_bytes, Reach::Process)
+    }
+
+    pub fn files(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// Socket addresses are at most 108 bytes long, and state directories may be deeper than that: the
+/// directory is opened and the socket named below its descriptor.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    with_short_name(path, |short| UnixStream::connect(short))
+}
+
+pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+    with_short_name(path, |short| UnixListener::bind(short))
+}
+
+fn with_short_name<T>(
+    path: &Path,
+    open: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(dir, flags, Mode::empty())?;
+    open(&Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name))
+}

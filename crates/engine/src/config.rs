@@ -1,0 +1,115 @@
+//! Where an engine keeps its state and finds its programs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use ringwall_image::Store;
+use ringwall_linux::cgroup::Hierarchy;
+use ringwall_ring::{HostNamespaces, Identity};
+
+use crate::host;
+use crate::raise::Parked;
+
+/// The two programs that an engine starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    pub launcher: PathBuf,
+    pub warden: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Sandbox records, kept changes and images.
+    pub home: PathBuf,
+    pub programs: Programs,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("no home directory is known; set RINGWALL_HOME to a directory for Ringwall's state")]
+    NoHome,
+    #[error("the program {0} is missing next to ringwall; install all three programs in one directory")]
+    ProgramMissing(String),
+    #[error("the running program could not be found")]
+    NoExecutable(#[source] std::io::Error),
+    #[error("the directory {path} cannot be used for state; set RINGWALL_HOME to one you can write")]
+    Home { path: String, source: std::io::Error },
+    #[error("/proc could not be read; Ringwall needs it")]
+    Proc(#[source] std::io::Error),
+}
+
+/// The control plane of one process.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) home: PathBuf,
+    pub(crate) programs: Programs,
+    pub(crate) identity: Identity,
+    pub(crate) cgroups: Hierarchy,
+    pub(crate) namespaces: HostNamespaces,
+    pub(crate) apparmor: Option<String>,
+    /// Launchers that wait for the next ring of the same plan.
+    pub(crate) parked: Mutex<Vec<Parked>>,
+}
+
+impl EngineConfig {
+    /// State in `RINGWALL_HOME`, else where root's or the user's state belongs; programs next to
+    /// the running one, or in `RINGWALL_PROGRAMS`.
+    pub fn from_environment() -> Result<EngineConfig, OpenError> {
+        let home = match std::env::var_os("RINGWALL_HOME") {
+            Some(home) if !home.is_empty() => PathBuf::from(home),
+            _ => default_home()?,
+        };
+        let programs = match std::env::var_os("RINGWALL_PROGRAMS") {
+            Some(dir) if !dir.is_empty() => PathBuf::from(dir),
+            _ => {
+                let own = std::env::current_exe().map_err(OpenError::NoExecutable)?;
+                own.parent().map(Path::to_owned).unwrap_or_default()
+            }
+        };
+        let programs = Programs {
+            launcher: programs.join("ringwall-launcher"),
+            warden: programs.join("ringwall-warden"),
+        };
+        Ok(EngineConfig { home, programs })
+    }
+}
+
+fn default_home() -> Result<PathBuf, OpenError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/ringwall"));
+    }
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(data) = set("XDG_DATA_HOME") {
+        return Ok(PathBuf::from(data).join("ringwall"));
+    }
+    let home = set("HOME").ok_or(OpenError::NoHome)?;
+    Ok(PathBuf::from(home).join(".local/share/ringwall"))
+}
+
+impl Engine {
+    pub fn open(config: EngineConfig) -> Result<Engine, OpenError> {
+        for program in [&config.programs.launcher, &config.programs.warden] {
+            if !program.is_file() {
+                return Err(OpenError::ProgramMissing(program.display().to_string()));
+            }
+        }
+        let home = config.home;
+        let sandboxes = home.join("sandboxes");
+        host::make_private_dirs(&sandboxes)
+            .map_err(|source| OpenError::Home { path: home.display().to_string(), source })?;
+        Ok(Engine {
+            home,
+            programs: config.programs,
+            identity: host::identity(),
+            cgroups: Hierarchy::detect(),
+            namespaces: host::own_namespaces().map_err(OpenError::Proc)?,
+            apparmor: host::sandbox_profile(),
+            parked: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The image store of this engine.
+    pub fn images(&self) -> Result<Store, ringwall_image::StoreError> {
+        Store::open(&self.home.join("images"))
+    }
+}

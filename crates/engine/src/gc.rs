@@ -1,0 +1,100 @@
+//! Removes what crashed runs left behind.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use ringwall_linux::cgroup::CgroupError;
+use ringwall_spec::SandboxId;
+use rustix::fs::FlockOperation;
+
+use crate::config::Engine;
+use crate::record::{self, Record, RecordState};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct GcReport {
+    /// Abandoned sandboxes that were cleaned up after.
+    pub sandboxes: u64,
+    pub cgroups: u64,
+    /// Temporary files and unused parts of the image store.
+    pub image_leftovers: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GcError {
+    #[error("{path} could not be cleaned up")]
+    Io { path: String, source: io::Error },
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Store(#[from] ringwall_image::StoreError),
+}
+
+/// Held shared while a record comes into being and exclusively while leftovers are looked for, so
+/// that a record half made is never taken for a leftover.
+#[derive(Debug)]
+pub(crate) struct CreationLock(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl CreationLock {
+    pub(crate) fn shared(sandboxes: &Path) -> io::Result<CreationLock> {
+        Self::take(sandboxes, FlockOperation::LockShared)
+    }
+
+    fn take(sandboxes: &Path, how: FlockOperation) -> io::Result<CreationLock> {
+        let path = sandboxes.join(".creation");
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        rustix::fs::flock(&file, how)?;
+        Ok(CreationLock(file))
+    }
+}
+
+impl Engine {
+    /// Cleans up after every sandbox whose owner is gone.
+    pub fn gc(&self) -> Result<GcReport, GcError> {
+        let mut report = GcReport::default();
+        let sandboxes = self.home.join("sandboxes");
+        let wrong = |source| GcError::Io { path: sandboxes.display().to_string(), source };
+        let _lock = CreationLock::take(&sandboxes, FlockOperation::LockExclusive).map_err(wrong)?;
+        for entry in fs::read_dir(&sandboxes).map_err(wrong)? {
+            let dir = entry.map_err(wrong)?.path();
+            if !dir.is_dir() || record::is_held(&dir) {
+                continue;
+            }
+            let finished =
+                Record::load(&dir).is_ok_and(|record| record.state == RecordState::Finished);
+            if !finished {
+                report.cgroups += u64::from(self.has_group(&dir));
+                self.clean_up(&dir)?;
+                report.sandboxes += 1;
+            }
+        }
+        let freed = self.images()?.gc()?;
+        let leftovers = freed.layers + freed.blobs + freed.temporary;
+        report.image_leftovers = u64::try_from(leftovers).unwrap_or(u64::MAX);
+        Ok(report)
+    }
+
+    /// Kills what is left of one sandbox and removes its traces.
+    pub(crate) fn clean_up(&self, dir: &Path) -> Result<(), GcError> {
+        if let Some(id) = id_of(dir)
+            && self.cgroups.means().is_some()
+        {
+            self.cgroups.remove_by_name(id.as_str())?;
+        }
+        match fs::remove_dir_all(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => {
+                other.map_err(|source| GcError::Io { path: dir.display().to_string(), source })
+            }
+        }
+    }
+
+    fn has_group(&self, dir: &Path) -> bool {
+        id_of(dir).is_some_and(|id| self.cgroups.find(id.as_str()).is_some())
+    }
+}
+
+/// Only a well-formed id may name a control group to remove.
+fn id_of(dir: &Path) -> Option<SandboxId> {
+    dir.file_name()?.to_str()?.parse().ok()
+}

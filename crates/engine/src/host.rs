@@ -1,0 +1,79 @@
+//! What the engine reads of the host before it plans.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use ringwall_linux::apparmor;
+use ringwall_ring::{HostNamespaces, Identity};
+use ringwall_spec::{Namespace, NamespaceKind, SandboxId};
+
+/// Ids of rings start here: above what hosts give to people and to their subordinate ranges.
+const FIRST_RING_ID: u32 = 1 << 30;
+/// How many ranges there are to choose from.
+const ID_RANGES: u32 = 8192;
+
+/// The AppArmor profile that jobs get where it is loaded.
+const SANDBOX_PROFILE: &str = "ringwall-sandbox";
+
+pub(crate) fn identity() -> Identity {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() {
+        // A range of its own per engine: what escapes one ring is still not the user of another.
+        let slot = u32::from_le_bytes(random_bytes()) % ID_RANGES;
+        Identity::Root { first_id: FIRST_RING_ID + slot * Identity::RANGE }
+    } else {
+        Identity::User { uid: uid.as_raw(), gid: gid.as_raw() }
+    }
+}
+
+pub(crate) fn new_id() -> SandboxId {
+    SandboxId::from_random(random_bytes())
+}
+
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // The kernel fills such short requests whole or not at all, and fails only before the pool is
+    // ready; an id of zeros would then clash with a record and be refused.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    bytes
+}
+
+pub(crate) fn own_namespaces() -> io::Result<HostNamespaces> {
+    let mut namespaces = Vec::with_capacity(NamespaceKind::ALL.len());
+    for kind in NamespaceKind::ALL {
+        let id = fs::metadata(format!("/proc/self/ns/{}", kind.proc_name()))?.ino();
+        namespaces.push(Namespace { kind, id });
+    }
+    Ok(HostNamespaces(namespaces))
+}
+
+pub(crate) fn sandbox_profile() -> Option<String> {
+    let usable = apparmor::enabled() && apparmor::profile_loaded(SANDBOX_PROFILE);
+    usable.then(|| SANDBOX_PROFILE.to_owned())
+}
+
+/// The entries of the host's root directory: directories, and links with their targets.
+pub(crate) fn root_entries() -> io::Result<(Vec<String>, Vec<(String, PathBuf)>)> {
+    let (mut dirs, mut links) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir("/")? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            links.push((name, fs::read_link(entry.path())?));
+        } else if kind.is_dir() {
+            dirs.push(name);
+        }
+    }
+    Ok((dirs, links))
+}
+
+/// Makes a directory that only its owner can enter. Does nothing when it is there.
+pub(crate) fn make_private_dirs(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,310 @@
+//! One command in a sandbox: started, fed, bounded, waited for.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ringwall_image::Image;
+use ringwall_linux::cgroup::Group;
+use ringwall_spec::{Command, Ending};
+use ringwall_wire::{
+    Client, ClientError, ErrorCode, ExitHow, ExitReport, ProcessEvent, ProcessInput, ProcessLimits,
+    RemoteProcess, StartProcess,
+};
+
+use crate::sandbox::{Killer, Sandbox};
+
+/// Where a job's output goes.
+pub trait Output {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()>;
+    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the command is empty; give a program to run after --")]
+    EmptyCommand,
+    #[error("{program}: not found in the sandbox")]
+    NotFound { program: String },
+    #[error("{program}: found in the sandbox but cannot be executed ({reason})")]
+    NotExecutable { program: String, reason: String },
+    #[error("the command could not be started: {0}")]
+    Refused(String),
+    #[error("the sandbox did not answer")]
+    Warden(#[source] ClientError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("the sandbox ended without a word; its warden was lost")]
+    WardenLost(#[source] ClientError),
+    #[error("the output could not be passed on")]
+    Output(#[source] io::Error),
+}
+
+/// How a job is ended when a bound is reached.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    /// The sandbox was made for this job: end all of it.
+    Sandbox { killer: Killer, memory: MemoryCheck },
+    /// The sandbox lives on: dropping the process's stream kills its tree.
+    Process,
+}
+
+/// Tells whether the memory limit was reached, by whichever means it is kept.
+#[derive(Debug, Clone)]
+pub(crate) enum MemoryCheck {
+    Group(Arc<Group>),
+    Watchdog(Arc<AtomicBool>),
+    Unknown,
+}
+
+impl MemoryCheck {
+    pub(crate) fn exceeded(&self) -> bool {
+        match self {
+            MemoryCheck::Group(group) => group.usage().is_ok_and(|usage| usage.oom_kills > 0),
+            MemoryCheck::Watchdog(exceeded) => exceeded.load(Ordering::SeqCst),
+            MemoryCheck::Unknown => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Job {
+    process: RemoteProcess,
+    deadline: Option<Instant>,
+    output_left: u64,
+    written: u64,
+    reach: Reach,
+}
+
+impl Job {
+    pub(crate) fn start(
+        client: &Client,
+        command: &Command,
+        defaults: &Defaults,
+        timeout: Duration,
+        output_bytes: u64,
+        reach: Reach,
+    ) -> Result<Job, StartError> {
+        let program = command.argv.first().ok_or(StartError::EmptyCommand)?;
+        let shown = program.to_string_lossy().into_owned();
+        let process = client.start(&defaults.fill(command)).map_err(|error| match error {
+            ClientError::Remote(remote) if remote.code == ErrorCode::NotFound => {
+                StartError::NotFound { program: shown }
+            }
+            ClientError::Remote(remote) if remote.code == ErrorCode::NotPermitted => {
+                StartError::NotExecutable { program: shown, reason: remote.message }
+            }
+            ClientError::Remote(remote) => StartError::Refused(remote.message),
+            other => StartError::Warden(other),
+        })?;
+        let deadline = Instant::now().checked_add(timeout);
+        Ok(Job { process, deadline, output_left: output_bytes, written: 0, reach })
+    }
+
+    /// Sends input, signals and window sizes; can be used from other threads.
+    pub fn input(&self) -> ProcessInput {
+        self.process.input()
+    }
+
+    /// Passes output on and keeps the bounds until the job has ended.
+    pub fn wait(mut self, output: &mut dyn Output) -> Result<Ending, RunError> {
+        loop {
+            let event = match self.process.next(self.deadline) {
+                Ok(event) => event,
+                Err(ClientError::TimedOut) => return Ok(self.end_as(Ending::Timeout)),
+                Err(error) => return self.lost(error),
+            };
+            let written = match &event {
+                ProcessEvent::Exited(report) => return Ok(self.exited(*report)),
+                ProcessEvent::Stdout(bytes) => self.deliver(bytes, |b| output.stdout(b)),
+                ProcessEvent::Stderr(bytes) => self.deliver(bytes, |b| output.stderr(b)),
+            };
+            match written {
+                Ok(true) => {}
+                Ok(false) => return Ok(self.end_as(Ending::OutputLimit)),
+                Err(error) => {
+                    self.end_as(Ending::Stopped);
+                    return Err(RunError::Output(error));
+                }
+            }
+        }
+    }
+
+    /// Passes on what still fits; false when that was not all.
+    fn deliver(
+        &mut self,
+        bytes: &[u8],
+        write: impl FnOnce(&[u8]) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        let room = usize::try_from(self.output_left).unwrap_or(usize::MAX);
+        let fits = bytes.get(..room).unwrap_or(bytes);
+        write(fits)?;
+        let count = u64::try_from(fits.len()).unwrap_or(u64::MAX);
+        self.output_left -= count;
+        self.written += count;
+        Ok(fits.len() == bytes.len())
+    }
+
+    fn exited(&self, report: ExitReport) -> Ending {
+        let ending = match report.how {
+            ExitHow::Code(code) => Ending::Exited { code },
+            ExitHow::Signal(signal) => Ending::Signaled { signal },
+        };
+        // A shell turns a killed child into an exit code, so any failure counts.
+        let failed = ending != Ending::Exited { code: 0 };
+        if failed && self.exceeded_memory() { Ending::Oom } else { ending }
+    }
+
+    fn exceeded_memory(&self) -> bool {
+        match &self.reach {
+            Reach::Sandbox { memory, .. } => memory.exceeded(),
+            Reach::Process => false,
+        }
+    }
+
+    fn end_as(&self, ending: Ending) -> Ending {
+        if let Reach::Sandbox { killer, .. } = &self.reach {
+            killer.kill_tree();
+        }
+        ending
+    }
+
+    /// The warden is gone: somebody stopped the sandbox, memory ran out, or something is wrong.
+    fn lost(&self, error: ClientError) -> Result<Ending, RunError> {
+        if let Reach::Sandbox { killer, .. } = &self.reach
+            && killer.was_stopped()
+        {
+            return Ok(Ending::Stopped);
+        }
+        if self.exceeded_memory() {
+            return Ok(Ending::Oom);
+        }
+        Err(RunError::WardenLost(error))
+    }
+}
+
+/// What a command gets when it does not say otherwise.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Defaults {
+    /// Each `KEY=value`.
+    env: Vec<Vec<u8>>,
+    working_directory: Vec<u8>,
+}
+
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Defaults {
+    pub(crate) fn new(image: Option<&Image>, working_directory: &Path, in_workspace: bool) -> Self {
+        let mut env: Vec<Vec<u8>> =
+            [PATH, "LANG=C.UTF-8", "RINGWALL=1"].iter().map(|v| v.as_bytes().to_vec()).collect();
+        let mut directory = working_directory.as_os_str().as_bytes().to_vec();
+        match image {
+            Some(image) => {
+                set(&mut env, b"HOME=/root".to_vec());
+                for (key, value) in &image.config.env {
+                    set(&mut env, format!("{key}={value}").into_bytes());
+                }
+                match &image.config.working_dir {
+                    Some(wanted) if !in_workspace => {
+                        directory = wanted.as_os_str().as_bytes().to_vec();
+                    }
+                    _ => {}
+                }
+            }
+            None => set(&mut env, b"HOME=/tmp".to_vec()),
+        }
+        Defaults { env, working_directory: directory }
+    }
+
+    fn fill(&self, command: &Command) -> StartProcess {
+        let mut env = self.env.clone();
+        if command.terminal.is_some() {
+            set(&mut env, b"TERM=xterm-256color".to_vec());
+        }
+        for (key, value) in &command.env {
+            let mut entry = key.clone();
+            entry.push("=");
+            entry.push(value);
+            set(&mut env, entry.into_vec());
+        }
+        let cwd = command.cwd.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
+        StartProcess {
+            argv: command.argv.iter().cloned().map(OsString::into_vec).collect(),
+            env,
+            cwd: cwd.unwrap_or_else(|| self.working_directory.clone()),
+            user: None,
+            limits: ProcessLimits::default(),
+            terminal: command.terminal,
+            stdin: command.stdin,
+        }
+    }
+}
+
+/// Later entries win.
+fn set(env: &mut Vec<Vec<u8>>, entry: Vec<u8>) {
+    let key_length = entry.iter().position(|b| *b == b'=').map_or(entry.len(), |at| at + 1);
+    let key = entry.get(..key_length).unwrap_or(&entry).to_vec();
+    env.retain(|other| !other.starts_with(&key));
+    env.push(entry);
+}
+
+impl Sandbox {
+    /// Starts the command for which this sandbox was raised: its bounds are the sandbox's.
+    pub fn start(&self, command: &Command) -> Result<Job, StartError> {
+        let client = self.client.as_ref().ok_or_else(|| {
+            StartError::Warden(ClientError::Disconnected)
+        })?;
+        let reach = Reach::Sandbox { killer: self.killer(), memory: self.memory_check() };
+        let limits = self.limits();
+        Job::start(client, command, &self.defaults(), limits.timeout, limits.output_bytes, reach)
+    }
+
+    /// Starts a command that may take as long as the sandbox lives; the sandbox outlives it.
+    pub(crate) fn start_background(&self, command: &Command) -> Result<Job, StartError> {
+        let client = self.client.as_ref().ok_or_else(|| {
+            StartError::Warden(ClientError::Disconnected)
+        })?;
+        let limits = self.limits();
+        let defaults = self.defaults();
+        Job::start(client, command, &defaults, Duration::MAX, limits.output_bytes, Reach::Process)
+    }
+
+    pub(crate) fn defaults(&self) -> Defaults {
+        let image = self.placement.image.as_ref();
+        Defaults::new(image, &self.plan().working_directory, self.spec.workspace.is_some())
+    }
+
+    pub(crate) fn memory_check(&self) -> MemoryCheck {
+        match (&self.group, &self.watchdog) {
+            (Some(group), _) => MemoryCheck::Group(group.clone()),
+            (None, Some(watchdog)) => MemoryCheck::Watchdog(watchdog.exceeded()),
+            (None, None) => MemoryCheck::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_callers_environment_wins_and_nothing_leaks_in() {
+        let defaults = Defaults::new(None, Path::new("/tmp"), false);
+        let command = Command {
+            argv: vec!["true".into()],
+            env: vec![("PATH".into(), "/x".into()), ("A".into(), "b=c".into())],
+            ..Command::default()
+        };
+        let filled = defaults.fill(&command);
+        let env: Vec<String> =
+            filled.env.iter().map(|e| String::from_utf8_lossy(e).into_owned()).collect();
+        assert_eq!(env, ["LANG=C.UTF-8", "RINGWALL=1", "HOME=/tmp", "PATH=/x", "A=b=c"]);
+        assert_eq!(filled.cwd, b"/tmp");
+    }
+}

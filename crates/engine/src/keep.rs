@@ -1,0 +1,241 @@
+//! Sandboxes that live on: each in the care of a keeper process of its own.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+
+use ringwall_linux::signals::SignalWatch;
+use ringwall_policy::Denied;
+use ringwall_spec::{Command, Ending, SandboxSpec};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Engine;
+use crate::job::{Output, StartError};
+use crate::raise::RaiseError;
+use crate::record::{Record, RecordError, RecordKind};
+use crate::relay::Relay;
+use crate::sandbox::Sandbox;
+use crate::settle::SettleError;
+
+/// The longest task that a keeper reads.
+const MAX_TASK_BYTES: u64 = 4 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    #[error(transparent)]
+    Raise(#[from] RaiseError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Settle(#[from] SettleError),
+    #[error("the keeper of the sandbox could not be started")]
+    Spawn(#[source] io::Error),
+    #[error("the keeper of the sandbox could not work")]
+    Io(#[source] io::Error),
+    /// The keeper's own words.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the keeper was given a task that it cannot read")]
+    Task(#[source] serde_json::Error),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Task {
+    spec: SandboxSpec,
+    command: Option<StoredCommand>,
+}
+
+/// A command as bytes: arguments need not be UTF-8.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredCommand {
+    argv: Vec<Vec<u8>>,
+    env: Vec<(Vec<u8>, Vec<u8>)>,
+    cwd: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Word {
+    Ready { id: String },
+    Refused { why: String },
+}
+
+impl Engine {
+    /// Starts a sandbox that outlives this process, and in it `command` if there is one. The
+    /// running program must know the hidden subcommand `keep`.
+    pub fn create(
+        &self,
+        spec: &SandboxSpec,
+        command: Option<&Command>,
+    ) -> Result<Record, KeepError> {
+        let task = Task { spec: spec.clone(), command: command.map(StoredCommand::from) };
+        let own = std::env::current_exe().map_err(KeepError::Spawn)?;
+        let programs = self.programs.launcher.parent().unwrap_or(std::path::Path::new("/"));
+        let mut keeper = std::process::Command::new(own)
+            .arg("keep")
+            .env_clear()
+            .env("RINGWALL_HOME", &self.home)
+            .env("RINGWALL_PROGRAMS", programs)
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(KeepError::Spawn)?;
+        if let Some(mut input) = keeper.stdin.take() {
+            let text = serde_json::to_vec(&task).map_err(KeepError::Task)?;
+            input.write_all(&text).map_err(KeepError::Io)?;
+        }
+        let mut line = String::new();
+        if let Some(output) = keeper.stdout.take() {
+            let mut output = BufReader::new(output.take(64 * 1024));
+            output.read_line(&mut line).map_err(KeepError::Io)?;
+        }
+        match serde_json::from_str(&line) {
+            Ok(Word::Ready { id }) => Ok(self.find(&id)?),
+            Ok(Word::Refused { why }) => {
+                let _ = keeper.wait();
+                Err(KeepError::Refused(why))
+            }
+            Err(_) => {
+                let _ = keeper.wait();
+                Err(KeepError::Refused("the keeper of the sandbox ended too early".to_owned()))
+            }
+        }
+    }
+
+    /// The body of a keeper: raises the sandbox, says so on standard output and serves it until it
+    /// is stopped or its time is over.
+    pub fn keep(&self, input: impl Read) -> Result<(), KeepError> {
+        // Before any other thread exists, so that all of them leave these signals to the watch.
+        let signals = SignalWatch::new(&[Signal::TERM, Signal::INT, Signal::HUP])
+            .map_err(KeepError::Io)?;
+        // Fails only for the leader of a process group, which then is a session of its own.
+        let _ = rustix::process::setsid();
+        let kept = self.raise_kept(input);
+        let word = match &kept {
+            Ok((sandbox, _)) => Word::Ready { id: sandbox.id.to_string() },
+            Err(error) => Word::Refused { why: error.to_string() },
+        };
+        say(&word).map_err(KeepError::Io)?;
+        let (sandbox, background) = kept?;
+        let (ended, end) = mpsc::channel();
+        let end_by_signal = ended.clone();
+        std::thread::spawn(move || {
+            if signals.wait().is_ok() {
+                let _ = end_by_signal.send(Ending::Stopped);
+            }
+        });
+        if let Some((job, log)) = background {
+            let killer = sandbox.killer();
+            std::thread::spawn(move || {
+                // How the background command ended is in its log; the sandbox lives on.
+                let _ = job.wait(&mut LogFile(log));
+                drop(killer);
+            });
+        }
+        watch_warden(&sandbox, ended);
+        let ending = match end.recv_timeout(sandbox.limits().timeout) {
+            Ok(ending) => ending,
+            Err(RecvTimeoutError::Timeout) => Ending::Timeout,
+            Err(RecvTimeoutError::Disconnected) => Ending::Stopped,
+        };
+        sandbox.settle(ending)?;
+        Ok(())
+    }
+
+    #[expect(clippy::type_complexity, reason = "the pair exists only between two lines of keep")]
+    fn raise_kept(
+        &self,
+        input: impl Read,
+    ) -> Result<(Sandbox, Option<(crate::Job, File)>), KeepError> {
+        let task: Task =
+            serde_json::from_reader(input.take(MAX_TASK_BYTES)).map_err(KeepError::Task)?;
+        let admitted = ringwall_policy::admit(task.spec)?;
+        let command = task.command.map(Command::from);
+        let words = command.iter().flat_map(|command| &command.argv);
+        let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let mut sandbox = self.raise_as(&admitted, RecordKind::Living, &words)?;
+        sandbox.save_defaults()?;
+        let background = match command {
+            None => None,
+            Some(command) => {
+                let log = sandbox.open_log().map_err(KeepError::Io)?;
+                Some((sandbox.start_background(&command)?, log))
+            }
+        };
+        let socket = sandbox.listen().map_err(KeepError::Io)?;
+        if let Some(client) = sandbox.files() {
+            Relay::serve(socket, Arc::new(Relay::new(client.clone())));
+        }
+        Ok((sandbox, background))
+    }
+}
+
+/// Ends the keeper when the warden is gone, for whatever reason.
+fn watch_warden(sandbox: &Sandbox, ended: Sender<Ending>) {
+    let Ok(warden) = sandbox.ring.launched.pidfd.try_clone() else { return };
+    let memory = sandbox.memory_check();
+    std::thread::spawn(move || {
+        let _ = crate::sandbox::wait_readable(&warden);
+        let ending = if memory.exceeded() { Ending::Oom } else { Ending::Stopped };
+        let _ = ended.send(ending);
+    });
+}
+
+/// Says one line and lets go of standard output, so that whoever waits for its end is not kept.
+fn say(word: &Word) -> io::Result<()> {
+    let mut line = serde_json::to_vec(word)?;
+    line.push(b'\n');
+    let mut output = io::stdout();
+    output.write_all(&line)?;
+    output.flush()?;
+    let null = File::options().write(true).open("/dev/null")?;
+    Ok(rustix::stdio::dup2_stdout(&null)?)
+}
+
+struct LogFile(File);
+
+impl Output for LogFile {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+}
+
+impl From<&Command> for StoredCommand {
+    fn from(command: &Command) -> StoredCommand {
+        let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
+        StoredCommand {
+            argv: command.argv.iter().map(bytes).collect(),
+            env: command.env.iter().map(|(key, value)| (bytes(key), bytes(value))).collect(),
+            cwd: command.cwd.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
+        }
+    }
+}
+
+impl From<StoredCommand> for Command {
+    fn from(stored: StoredCommand) -> Command {
+        let text = std::ffi::OsString::from_vec;
+        Command {
+            argv: stored.argv.into_iter().map(text).collect(),
+            env: stored.env.into_iter().map(|(key, value)| (text(key), text(value))).collect(),
+            cwd: stored.cwd.map(|path| text(path).into()),
+            terminal: None,
+            stdin: false,
+        }
+    }
+}

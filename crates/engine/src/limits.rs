@@ -1,0 +1,97 @@
+//! By which means each limit is kept on this host, or why it cannot be.
+
+use ringwall_linux::cgroup::{GroupLimits, Hierarchy, Means};
+use ringwall_spec::{
+    KeptLimit, LimitMeans, LimitName, Limits, WorkspaceMode, WorkspaceSpec, show_bytes,
+    show_duration,
+};
+
+use crate::place::PlaceError;
+
+/// What a control group is asked to keep.
+pub(crate) fn group_limits(limits: &Limits) -> GroupLimits {
+    GroupLimits {
+        memory_bytes: Some(limits.memory_bytes),
+        pids: Some(limits.pids),
+        cpu_milli: Some(limits.cpu_milli),
+    }
+}
+
+/// Names the means for every limit. Without control groups, a share of a CPU cannot be kept, and
+/// the run is refused.
+pub(crate) fn kept(
+    limits: &Limits,
+    cgroups: &Hierarchy,
+    workspace: Option<&WorkspaceSpec>,
+) -> Result<Vec<KeptLimit>, PlaceError> {
+    let (memory, cpu, pids) = match cgroups.means() {
+        Some(Means::V1) => (LimitMeans::CgroupV1, LimitMeans::CgroupV1, LimitMeans::CgroupV1),
+        Some(Means::V2) => (LimitMeans::CgroupV2, LimitMeans::CgroupV2, LimitMeans::CgroupV2),
+        None => {
+            if limits.cpu_milli % 1000 != 0 {
+                return Err(no_cgroup(cgroups, limits));
+            }
+            (LimitMeans::Watchdog, LimitMeans::Affinity, LimitMeans::Rlimit)
+        }
+    };
+    let entry = |limit, value: String, means| KeptLimit { limit, value, means };
+    let mut kept = vec![
+        entry(LimitName::Timeout, show_duration(limits.timeout), LimitMeans::Engine),
+        entry(LimitName::Memory, show_bytes(limits.memory_bytes), memory),
+        entry(LimitName::Cpu, show_cpus(limits.cpu_milli), cpu),
+        entry(LimitName::Pids, limits.pids.to_string(), pids),
+        entry(LimitName::Output, show_bytes(limits.output_bytes), LimitMeans::Engine),
+        entry(LimitName::OpenFiles, limits.open_files.to_string(), LimitMeans::Rlimit),
+    ];
+    let written_through = workspace.is_some_and(|w| w.mode == WorkspaceMode::ReadWrite);
+    let note = if written_through { " (outside the workspace)" } else { "" };
+    kept.push(entry(
+        LimitName::Disk,
+        format!("{}{note}", show_bytes(limits.disk_bytes)),
+        LimitMeans::Tmpfs,
+    ));
+    kept.push(entry(
+        LimitName::Inodes,
+        format!("{}{note}", limits.disk_inodes),
+        LimitMeans::Tmpfs,
+    ));
+    Ok(kept)
+}
+
+fn no_cgroup(cgroups: &Hierarchy, limits: &Limits) -> PlaceError {
+    let (reason, fix) = match cgroups {
+        Hierarchy::None { reason, fix } => (reason.clone(), fix.clone()),
+        _ => ("no usable control group".to_owned(), "see `ringwall doctor`".to_owned()),
+    };
+    PlaceError::CpuShare { asked: show_cpus(limits.cpu_milli), reason, fix }
+}
+
+fn show_cpus(milli: u32) -> String {
+    let text = format!("{}.{:03}", milli / 1000, milli % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_cgroups() -> Hierarchy {
+        Hierarchy::None { reason: "none here".into(), fix: "delegate one".into() }
+    }
+
+    #[test]
+    fn every_limit_is_kept_by_some_means() {
+        let kept = kept(&Limits::default(), &without_cgroups(), None).unwrap();
+        assert_eq!(kept.len(), 8);
+        let memory = kept.iter().find(|k| k.limit == LimitName::Memory).unwrap();
+        assert_eq!(memory.means, LimitMeans::Watchdog);
+    }
+
+    #[test]
+    fn a_share_of_a_cpu_needs_a_control_group() {
+        let limits = Limits { cpu_milli: 500, ..Limits::default() };
+        let refused = kept(&limits, &without_cgroups(), None).unwrap_err();
+        assert!(refused.to_string().contains("0.5"), "{refused}");
+        assert!(refused.to_string().contains("delegate one"), "{refused}");
+    }
+}

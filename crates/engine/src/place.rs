@@ -1,0 +1,174 @@
+//! From an admitted spec to a plan: reads what the plan needs of the host, decides nothing else.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ringwall_image::{Image, ImageHold};
+use ringwall_policy::AdmittedSpec;
+use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, WorkspaceInput};
+use ringwall_ring_container::ContainerRing;
+use ringwall_ring_process::ProcessRing;
+use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceSpec};
+use ringwall_workspace::{HideRules, Planted};
+
+use crate::config::Engine;
+use crate::{host, limits};
+
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    #[error(
+        "a limit of {asked} CPUs cannot be kept here: {reason}; {fix}, or ask for whole CPUs (--cpus 1)"
+    )]
+    CpuShare { asked: String, reason: String, fix: String },
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Workspace(#[from] ringwall_workspace::WorkspaceError),
+    #[error(transparent)]
+    Hide(#[from] ringwall_workspace::HideError),
+    #[error(transparent)]
+    Plant(#[from] ringwall_workspace::PlantError),
+    #[error(transparent)]
+    Image(#[from] ringwall_image::ResolveError),
+    #[error(transparent)]
+    Hold(#[from] ringwall_image::HoldError),
+    #[error(transparent)]
+    Store(#[from] ringwall_image::StoreError),
+    #[error("the image's user {0:?} is not known in the image; choose an image with a valid user")]
+    ImageUser(String),
+    #[error("{path:?} cannot be shown in the ring; check that it exists and that you may read it")]
+    HostPath { path: PathBuf, source: std::io::Error },
+}
+
+/// Everything that raising needs.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    pub(crate) plan: RingPlan,
+    pub(crate) kept: Vec<KeptLimit>,
+    /// Environment and command defaults of the image.
+    pub(crate) image: Option<Image>,
+    /// Keeps the image from being removed while the sandbox lives.
+    _held: Option<ImageHold>,
+    /// What the workspace must not show; not changes of the job's making.
+    pub(crate) hidden: Vec<PathBuf>,
+}
+
+impl Engine {
+    pub(crate) fn place(
+        &self,
+        admitted: &AdmittedSpec,
+        id: &SandboxId,
+    ) -> Result<Placement, PlaceError> {
+        let spec = admitted.spec();
+        let kept = limits::kept(&spec.limits, &self.cgroups, spec.workspace.as_ref())?;
+        let image = match &spec.image {
+            Some(reference) => Some(self.images()?.resolve(reference)?),
+            None => None,
+        };
+        let held = image.as_ref().map(Image::hold).transpose()?;
+        let workspace = spec.workspace.as_ref().map(read_workspace).transpose()?;
+        for path in &spec.read_only_paths {
+            std::fs::metadata(path)
+                .map_err(|source| PlaceError::HostPath { path: path.clone(), source })?;
+        }
+        let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
+        let outermost = spec.wall.outermost();
+        let (host_dirs, host_links) = match outermost {
+            RingKind::Process => host::root_entries()
+                .map_err(|source| PlaceError::HostPath { path: "/".into(), source })?,
+            RingKind::Container => (Vec::new(), Vec::new()),
+        };
+        let input = RingInput {
+            admitted,
+            identity: self.identity,
+            warden: self.programs.warden.clone(),
+            workspace,
+            host_links,
+            host_dirs,
+            layers: image.as_ref().map(|image| image.layers.clone()).unwrap_or_default(),
+            image_user: image.as_ref().map_or(Ok((0, 0)), image_user)?,
+            cgroup_files: self.cgroup_files(),
+            apparmor: self.apparmor.clone(),
+            hostname: format!("ring-{}", &id.as_str()[..6]),
+        };
+        let plan = match outermost {
+            RingKind::Process => ProcessRing.plan(&input)?,
+            RingKind::Container => ContainerRing.plan(&input)?,
+        };
+        Ok(Placement { plan, kept, image, _held: held, hidden })
+    }
+}
+
+fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {
+    let checked = ringwall_workspace::check_workspace(&spec.path)?;
+    let path = checked.path().to_owned();
+    let wrong = |source| PlaceError::HostPath { path: path.clone(), source };
+    let dir = File::open(&path).map_err(wrong)?;
+    let owner = dir.metadata().map_err(wrong)?;
+    let hidden = ringwall_workspace::find_hidden(dir.as_fd(), &HideRules::default())?;
+    let planted = ringwall_workspace::plan_whiteouts(dir.as_fd(), &hidden)?;
+    let hidden_parents = planted
+        .into_iter()
+        .filter_map(|planted| match planted {
+            Planted::Directory { path, mode } => Some((path, mode)),
+            Planted::Whiteout { .. } => None,
+        })
+        .collect();
+    Ok(WorkspaceInput {
+        mode: spec.mode,
+        owner_uid: owner.uid(),
+        owner_gid: owner.gid(),
+        hidden,
+        hidden_parents,
+        path,
+    })
+}
+
+/// The numbers behind the image's `User`: given as such, or looked up in the image itself.
+fn image_user(image: &Image) -> Result<(u32, u32), PlaceError> {
+    let wanted = image.config.user.as_deref().unwrap_or("").trim();
+    if wanted.is_empty() {
+        return Ok((0, 0));
+    }
+    let unknown = || PlaceError::ImageUser(wanted.to_owned());
+    let (user, group) = wanted.split_once(':').map_or((wanted, None), |(u, g)| (u, Some(g)));
+    let (uid, own_gid) = match user.parse() {
+        Ok(uid) => (uid, lookup(image, "etc/passwd", 2, user).map_or(0, |(_, gid)| gid)),
+        Err(_) => lookup(image, "etc/passwd", 0, user).ok_or_else(unknown)?,
+    };
+    let gid = match group {
+        None => own_gid,
+        Some(group) => match group.parse() {
+            Ok(gid) => gid,
+            Err(_) => lookup(image, "etc/group", 0, group).ok_or_else(unknown)?.0,
+        },
+    };
+    Ok((uid, gid))
+}
+
+/// Finds the line whose field number `key_field` is `key` and gives its third and fourth fields.
+fn lookup(image: &Image, file: &str, key_field: usize, key: &str) -> Option<(u32, u32)> {
+    let text = image.layers.iter().rev().find_map(|layer| read_in_layer(layer, file))?;
+    text.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let matches = fields.get(key_field) == Some(&key);
+        let number = |index: usize| fields.get(index).and_then(|field| field.parse().ok());
+        matches.then(|| Some((number(2)?, number(3).unwrap_or(0))))?
+    })
+}
+
+/// Reads a small file of a layer without following any link out of it.
+fn read_in_layer(layer: &Path, file: &str) -> Option<String> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+    use std::io::Read;
+
+    const MOST: u64 = 1 << 20;
+    let dir = openat(CWD, layer, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let fd = openat2(&dir, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let mut text = String::new();
+    File::from(fd).take(MOST).read_to_string(&mut text).ok()?;
+    Some(text)
+}

@@ -1,0 +1,237 @@
+//! Raises a wall ring by ring and believes none of it before its facts were checked.
+
+use std::os::fd::OwnedFd;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use ringwall_linux::cgroup::{CgroupError, Group};
+use ringwall_linux::launch::encode_steps;
+use ringwall_linux::step::Step;
+use ringwall_policy::AdmittedSpec;
+use ringwall_ring::{
+    EvidenceError, Expected, RaiseRingError, RaisedRing, RingPlan, SpawnerHandle, check,
+    inner_process_plan,
+};
+use ringwall_spec::{CheckedFact, RingKind, SandboxId};
+use ringwall_wire::{Client, ClientError, WriteHow};
+
+use crate::config::Engine;
+use crate::place::{PlaceError, Placement};
+use crate::record::{HeldRecord, Record, RecordError, RecordKind};
+use crate::sandbox::Sandbox;
+use crate::{host, limits};
+
+/// A warden that has not told its facts by then never will.
+const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A launcher that waits for the next ring with the same template.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    template: Vec<Step>,
+    spawner: SpawnerHandle,
+}
+
+/// How many launchers stay parked; the oldest goes first.
+const MAX_PARKED: usize = 16;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RaiseError {
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Ring(#[from] RaiseRingError),
+    #[error("the warden of the {ring} ring did not answer")]
+    Warden { ring: RingKind, source: ClientError },
+    #[error(transparent)]
+    Evidence(#[from] EvidenceError),
+    #[error("the plan of the inner ring could not be sent")]
+    Encode(#[source] std::io::Error),
+}
+
+impl Engine {
+    /// Raises the wall of an admitted spec. The sandbox ends when the value is dropped.
+    pub fn raise(&self, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
+        self.raise_as(admitted, RecordKind::Run, &[])
+    }
+
+    pub(crate) fn raise_as(
+        &self,
+        admitted: &AdmittedSpec,
+        kind: RecordKind,
+        command: &[String],
+    ) -> Result<Sandbox, RaiseError> {
+        let begun = Instant::now();
+        self.check_name(admitted.spec().name.as_ref())?;
+        let id = host::new_id();
+        let placement = self.place(admitted, &id)?;
+        // The launcher prepares its template while we write the record and make the groups.
+        let spawner = self.spawner(&placement.plan)?;
+        let mut record = Record::new(id.clone(), admitted.spec(), kind, &self.home);
+        record.command = command.to_vec();
+        let record = record.create()?;
+        let started = self.start_ring(&id, &placement, &spawner, admitted);
+        let (raised, group) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                self.forget_spawner(&placement.plan.template);
+                return Err(discard(record, error));
+            }
+        };
+        let mut sandbox = Sandbox::new(record, admitted.spec(), placement, raised, group, begun);
+        match self.check_wall(&mut sandbox) {
+            Ok(()) => Ok(sandbox),
+            Err(error) => {
+                let reason = sandbox.ring_failure().map_or(error, RaiseError::Ring);
+                self.forget_spawner(&sandbox.plan().template);
+                Err(reason)
+            }
+        }
+    }
+
+    fn start_ring(
+        &self,
+        id: &SandboxId,
+        placement: &Placement,
+        spawner: &SpawnerHandle,
+        admitted: &AdmittedSpec,
+    ) -> Result<(RaisedRing, Option<Group>), RaiseError> {
+        let group = match self.cgroups.means() {
+            Some(_) => {
+                let limits = limits::group_limits(&admitted.spec().limits);
+                Some(self.cgroups.create(id.as_str(), &limits)?)
+            }
+            None => None,
+        };
+        let raised = group
+            .as_ref()
+            .map_or(Ok(Vec::new()), Group::join_fds)
+            .map_err(RaiseError::from)
+            .and_then(|files: Vec<OwnedFd>| Ok(spawner.raise(&placement.plan, &files)?));
+        match (raised, group) {
+            (Ok(raised), group) => Ok((raised, group)),
+            (Err(error), group) => {
+                // The first error is the one to tell; `gc` finds what could not be removed.
+                let _ = group.map(|group| group.remove());
+                Err(error)
+            }
+        }
+    }
+
+    /// A parked launcher for this plan, or a new one. Where a limit is counted per user namespace,
+    /// every sandbox needs its own.
+    fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
+        if self.cgroups.means().is_none() {
+            return SpawnerHandle::start(&self.programs.launcher, plan);
+        }
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
+            return Ok(found.spawner.clone());
+        }
+        let spawner = SpawnerHandle::start(&self.programs.launcher, plan)?;
+        if parked.len() >= MAX_PARKED {
+            parked.remove(0);
+        }
+        let template = plan.template.clone();
+        parked.push(Parked { template, spawner: spawner.clone() });
+        Ok(spawner)
+    }
+
+    /// A launcher whose template failed must not be asked again.
+    fn forget_spawner(&self, template: &[Step]) {
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        parked.retain(|parked| parked.template != template);
+    }
+
+    /// Reads and checks the facts of every ring, raising the inner ones on the way.
+    fn check_wall(&self, sandbox: &mut Sandbox) -> Result<(), RaiseError> {
+        let outermost = sandbox.wall().outermost();
+        let warden = |ring| move |source| RaiseError::Warden { ring, source };
+        let client = sandbox.connect().map_err(warden(outermost))?;
+        let facts = client.facts(FACTS_TIMEOUT).map_err(warden(outermost))?;
+        let expected = sandbox.plan().expected.clone();
+        let mut evidence = check(outermost, &expected, &self.namespaces, facts)?;
+        evidence.checks.extend(self.check_group(sandbox, outermost)?);
+        sandbox.take_scratch()?;
+        let mut all = vec![evidence];
+        let mut innermost = client;
+        for (depth, ring) in (2u32..).zip(sandbox.wall().rings().iter().skip(1)) {
+            let writable = [sandbox.plan().working_directory.clone()];
+            let steps = encode_steps(&inner_process_plan(&writable))
+                .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
+            let tunnel = innermost.raise(steps).map_err(warden(*ring))?;
+            let (reader, writer) = tunnel.split();
+            innermost = Client::over(reader, writer)
+                .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
+            let expected = Expected {
+                own_namespaces: false,
+                seccomp_filters: depth,
+                ..expected.clone()
+            };
+            let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
+            let mut evidence = check(*ring, &expected, &self.namespaces, facts)?;
+            evidence.checks.push(try_forbidden_write(*ring, &innermost)?);
+            all.push(evidence);
+        }
+        sandbox.set_raised(innermost, all);
+        Ok(())
+    }
+
+    /// The limits as the kernel reports them, read from outside where a job cannot lie.
+    fn check_group(
+        &self,
+        sandbox: &Sandbox,
+        ring: RingKind,
+    ) -> Result<Option<CheckedFact>, RaiseError> {
+        let Some(group) = sandbox.group() else { return Ok(None) };
+        let (asked, found) = (limits::group_limits(sandbox.limits()), group.read_back()?);
+        // The kernel rounds memory down to whole pages.
+        let page = 4096;
+        let memory = asked.memory_bytes.map(|bytes| bytes / page);
+        let kept = found.memory_bytes.map(|bytes| bytes / page) == memory
+            && found.pids == asked.pids
+            && found.cpu_milli == asked.cpu_milli;
+        if !kept {
+            let (layer, expected) = ("control group".to_owned(), format!("{asked:?}"));
+            return Err(EvidenceError { ring, layer, expected, seen: format!("{found:?}") }.into());
+        }
+        let seen = format!(
+            "memory {} bytes, {} processes, {} thousandths of a CPU",
+            found.memory_bytes.unwrap_or_default(),
+            found.pids.unwrap_or_default(),
+            found.cpu_milli.unwrap_or_default(),
+        );
+        Ok(Some(CheckedFact { layer: "control group".to_owned(), seen }))
+    }
+
+    pub(crate) fn cgroup_files(&self) -> u16 {
+        // One join file per control group hierarchy: v1 has one for each controller.
+        self.cgroups.join_file_count()
+    }
+}
+
+/// In an inner ring, a write that only its own Landlock domain forbids must fail.
+fn try_forbidden_write(ring: RingKind, client: &Client) -> Result<CheckedFact, EvidenceError> {
+    let path = b"/.ringwall-forbidden";
+    let result = client.write_file(path, 0o600, WriteHow::Replace, &mut std::io::empty());
+    let layer = "Landlock".to_owned();
+    match result {
+        Err(ClientError::Remote(error)) if error.errno == Some(rustix::io::Errno::ACCESS.raw_os_error()) => {
+            Ok(CheckedFact { layer, seen: "a forbidden write is denied".to_owned() })
+        }
+        other => Err(EvidenceError {
+            ring,
+            layer,
+            expected: "a forbidden write is denied".to_owned(),
+            seen: format!("{other:?}"),
+        }),
+    }
+}
+
+fn discard(record: HeldRecord, error: RaiseError) -> RaiseError {
+    let _ = record.remove();
+    error
+}

@@ -1,0 +1,231 @@
+//! One directory per sandbox: who owns it, what it is, how it ended.
+//!
+//! The owner holds a lock on the record for as long as it lives. The kernel drops the lock when the
+//! owner dies, however that happens, so "abandoned" needs no guessing by process numbers.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ringwall_spec::{Limits, Outcome, SandboxId, SandboxName, SandboxSpec, Wall, WorkspaceSpec};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Engine;
+use crate::gc::CreationLock;
+use crate::job::Defaults;
+
+/// The longest record that is read back.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordKind {
+    /// Lives as long as the `run` that made it.
+    Run,
+    /// Lives until stopped or expired, in the care of a keeper process.
+    Living,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordState {
+    Running,
+    /// Ended in order; kept for its changes or its log.
+    Finished,
+    /// Its owner is gone without having settled: `gc` cleans up.
+    #[default]
+    Abandoned,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    pub id: SandboxId,
+    pub name: Option<SandboxName>,
+    pub wall: Wall,
+    pub image: Option<String>,
+    pub workspace: Option<WorkspaceSpec>,
+    pub limits: Limits,
+    pub created_unix_ms: u64,
+    pub owner_pid: u32,
+    pub command: Vec<String>,
+    pub kind: RecordKind,
+    /// Seen from the lock, not stored.
+    #[serde(skip)]
+    pub state: RecordState,
+    pub outcome: Option<Outcome>,
+    /// For commands of attached callers.
+    pub(crate) defaults: Defaults,
+    #[serde(skip)]
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("no sandbox {0:?}; `ringwall ps -a` lists what there is")]
+    NotFound(String),
+    #[error("{0:?} fits more than one sandbox; give more of the id")]
+    Ambiguous(String),
+    #[error("the name {0} is taken by sandbox {1}; choose another or `ringwall rm {1}`")]
+    NameTaken(SandboxName, SandboxId),
+    #[error("the records in {path} could not be used")]
+    Io { path: String, source: io::Error },
+    #[error("the record {path} cannot be read; `ringwall gc` removes it if its owner is gone")]
+    Damaged { path: String, source: serde_json::Error },
+}
+
+impl Record {
+    pub(crate) fn new(id: SandboxId, spec: &SandboxSpec, kind: RecordKind, home: &Path) -> Record {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Record {
+            dir: home.join("sandboxes").join(id.as_str()),
+            id,
+            name: spec.name.clone(),
+            wall: spec.wall.clone(),
+            image: spec.image.clone(),
+            workspace: spec.workspace.clone(),
+            limits: spec.limits.clone(),
+            created_unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
+            owner_pid: std::process::id(),
+            command: Vec::new(),
+            kind,
+            state: RecordState::Running,
+            outcome: None,
+            defaults: Defaults::default(),
+        }
+    }
+
+    /// What the sandbox's background command wrote.
+    pub fn log_path(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    pub(crate) fn changes_dir(&self) -> PathBuf {
+        self.dir.join("changes")
+    }
+
+    pub(crate) fn socket_path(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
+    pub(crate) fn lock_path(dir: &Path) -> PathBuf {
+        dir.join("lock")
+    }
+
+    /// Puts the record on disk and takes its lock.
+    pub(crate) fn create(self) -> Result<HeldRecord, RecordError> {
+        let wrong = |source| wrong(&self.dir, source);
+        let sandboxes = self.dir.parent().unwrap_or(Path::new("."));
+        let _creating = CreationLock::shared(sandboxes).map_err(wrong)?;
+        fs::DirBuilder::new().mode(0o700).create(&self.dir).map_err(wrong)?;
+        let lock = File::options()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(Self::lock_path(&self.dir))
+            .map_err(wrong)?;
+        let locked = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        locked.map_err(|error| wrong(error.into()))?;
+        let held = HeldRecord { record: self, _lock: lock };
+        held.save()?;
+        Ok(held)
+    }
+
+    pub(crate) fn load(dir: &Path) -> Result<Record, RecordError> {
+        let path = dir.join("record.json");
+        let size = fs::metadata(&path).map_err(|error| wrong(dir, error))?.len();
+        if size > MAX_RECORD_BYTES {
+            return Err(wrong(dir, io::ErrorKind::FileTooLarge.into()));
+        }
+        let text = fs::read(&path).map_err(|error| wrong(dir, error))?;
+        let mut record: Record = serde_json::from_slice(&text)
+            .map_err(|source| RecordError::Damaged { path: path.display().to_string(), source })?;
+        record.dir = dir.to_owned();
+        record.state = match (is_held(dir), &record.outcome) {
+            (true, _) => RecordState::Running,
+            (false, Some(_)) => RecordState::Finished,
+            (false, None) => RecordState::Abandoned,
+        };
+        Ok(record)
+    }
+}
+
+/// Whether a living process holds the record.
+pub(crate) fn is_held(dir: &Path) -> bool {
+    let Ok(lock) = File::open(Record::lock_path(dir)) else { return false };
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
+        == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+fn wrong(path: &Path, source: io::Error) -> RecordError {
+    RecordError::Io { path: path.display().to_string(), source }
+}
+
+/// A record whose sandbox is ours.
+#[derive(Debug)]
+pub(crate) struct HeldRecord {
+    pub(crate) record: Record,
+    _lock: File,
+}
+
+impl HeldRecord {
+    /// Replaces the stored record; a reader sees the old or the new one, never a part.
+    pub(crate) fn save(&self) -> Result<(), RecordError> {
+        let dir = &self.record.dir;
+        let text = serde_json::to_vec(&self.record).map_err(|error| wrong(dir, error.into()))?;
+        let (new, path) = (dir.join("record.new"), dir.join("record.json"));
+        File::create(&new)
+            .and_then(|mut file| file.write_all(&text))
+            .and_then(|()| fs::rename(&new, &path))
+            .map_err(|error| wrong(dir, error))
+    }
+
+    pub(crate) fn remove(self) -> Result<(), RecordError> {
+        fs::remove_dir_all(&self.record.dir).map_err(|error| wrong(&self.record.dir, error))
+    }
+}
+
+impl Engine {
+    /// All sandboxes that live or left something to look at, oldest first.
+    pub fn records(&self) -> Result<Vec<Record>, RecordError> {
+        let sandboxes = self.home.join("sandboxes");
+        let mut records = Vec::new();
+        for entry in fs::read_dir(&sandboxes).map_err(|error| wrong(&sandboxes, error))? {
+            let dir = entry.map_err(|error| wrong(&sandboxes, error))?.path();
+            // A record that vanishes or is being made while we look is not there.
+            if let Ok(record) = Record::load(&dir) {
+                records.push(record);
+            }
+        }
+        records.sort_by(|a, b| (a.created_unix_ms, &a.id).cmp(&(b.created_unix_ms, &b.id)));
+        Ok(records)
+    }
+
+    /// Finds by name, full id or unique beginning of an id.
+    pub fn find(&self, id_or_name: &str) -> Result<Record, RecordError> {
+        let records = self.records()?;
+        let by_name = |r: &&Record| r.name.as_ref().is_some_and(|n| n.as_str() == id_or_name);
+        if let Some(record) = records.iter().find(by_name) {
+            return Ok(record.clone());
+        }
+        let mut fitting = records.iter().filter(|r| {
+            !id_or_name.is_empty() && r.id.as_str().starts_with(id_or_name)
+        });
+        match (fitting.next(), fitting.next()) {
+            (Some(record), None) => Ok(record.clone()),
+            (Some(_), Some(_)) => Err(RecordError::Ambiguous(id_or_name.to_owned())),
+            (None, _) => Err(RecordError::NotFound(id_or_name.to_owned())),
+        }
+    }
+
+    /// A name belongs to one sandbox at a time.
+    pub(crate) fn check_name(&self, name: Option<&SandboxName>) -> Result<(), RecordError> {
+        let Some(name) = name else { return Ok(()) };
+        match self.records()?.into_iter().find(|record| record.name.as_ref() == Some(name)) {
+            Some(other) => Err(RecordError::NameTaken(name.clone(), other.id)),
+            None => Ok(()),
+        }
+    }
+}

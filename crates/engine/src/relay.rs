@@ -1,0 +1,166 @@
+//! Lets other processes speak to a sandbox's warden: the same frames on a socket, passed on
+//! request by request.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringwall_wire::{
+    Channel, Client, ClientError, ErrorCode, Handler, InputEvent, Parents, ProcessEvent,
+    RemoteError, RemoveWhat, Reply, Request, ServerStream, StartProcess,
+};
+
+/// How many processes may be attached at once.
+const MAX_ATTACHED: usize = 64;
+/// Small enough for one frame, whatever the names are.
+const ENTRIES_PER_REPLY: usize = 256;
+/// How soon a process without output is ended after its caller is gone.
+const CALLER_CHECK: Duration = Duration::from_millis(100);
+const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct Relay {
+    client: Client,
+}
+
+impl Relay {
+    pub(crate) fn new(client: Client) -> Relay {
+        Relay { client }
+    }
+
+    /// Serves connections until the process ends.
+    pub(crate) fn serve(socket: UnixListener, relay: Arc<Relay>) {
+        std::thread::spawn(move || {
+            for stream in socket.incoming().flatten() {
+                // Beyond the bound a caller is turned away by closing: it holds a copy each.
+                if Arc::strong_count(&relay) > MAX_ATTACHED {
+                    continue;
+                }
+                let relay = relay.clone();
+                std::thread::spawn(move || ringwall_wire::serve(stream, relay));
+            }
+        });
+    }
+
+    fn file_operation(
+        &self,
+        request: &Request,
+        stream: &ServerStream,
+    ) -> Result<Reply, ClientError> {
+        let client = &self.client;
+        let done = |()| Reply::Done;
+        match request {
+            Request::ReadFile { path, max_bytes, .. } => {
+                client.read_file(path, &mut ToCaller(stream), *max_bytes).map(|_| Reply::Done)
+            }
+            Request::WriteFile { path, mode, how } => {
+                let mut content = stream.input();
+                client.write_file(path, *mode, *how, &mut content).map(|_| Reply::Done)
+            }
+            Request::List { path } => {
+                for part in client.list(path)?.chunks(ENTRIES_PER_REPLY) {
+                    stream.reply(&Reply::Entries(part.to_vec()));
+                }
+                Ok(Reply::Done)
+            }
+            Request::Stat { path } => client.stat(path).map(Reply::Stat),
+            Request::MakeDir { path, mode, parents } => {
+                let parents = if *parents { Parents::Create } else { Parents::MustExist };
+                client.make_dir(path, *mode, parents).map(done)
+            }
+            Request::Rename { from, to } => client.rename(from, to).map(done),
+            Request::Remove { path, recursive } => {
+                let what = if *recursive { RemoveWhat::WholeTree } else { RemoveWhat::Single };
+                client.remove(path, what).map(done)
+            }
+            Request::Facts => {
+                client.facts(FACTS_TIMEOUT).map(|facts| Reply::Facts(Box::new(facts)))
+            }
+            Request::Start(_) | Request::Raise(_) | Request::Shutdown => Ok(Reply::Done),
+        }
+    }
+
+    fn run(&self, start: &StartProcess, stream: &ServerStream) -> Result<Reply, ClientError> {
+        let mut process = self.client.start(start)?;
+        stream.reply(&Reply::Started { pid: process.pid() });
+        let input = process.input();
+        let events = stream.input();
+        // Ends with the stream: the last event is its cancellation or our final reply.
+        std::thread::spawn(move || {
+            for event in events {
+                let done = match event {
+                    InputEvent::Data(bytes) => input.write_all(&bytes).is_err(),
+                    InputEvent::End => {
+                        input.close();
+                        false
+                    }
+                    InputEvent::Signal(signal) => {
+                        input.signal(signal);
+                        false
+                    }
+                    InputEvent::Resize(size) => {
+                        input.resize(size);
+                        false
+                    }
+                    // The thread that sends output notices and lets go of the process.
+                    InputEvent::Cancelled => true,
+                };
+                if done {
+                    return;
+                }
+            }
+        });
+        loop {
+            let sent = match process.next(Some(Instant::now() + CALLER_CHECK)) {
+                Ok(ProcessEvent::Stdout(bytes)) => stream.send(Channel::Stdout, &bytes).is_ok(),
+                Ok(ProcessEvent::Stderr(bytes)) => stream.send(Channel::Stderr, &bytes).is_ok(),
+                Ok(ProcessEvent::Exited(report)) => return Ok(Reply::Exited(report)),
+                Err(ClientError::TimedOut) => !stream.is_gone(),
+                Err(error) => return Err(error),
+            };
+            // Dropping the process kills it: nobody listens any more.
+            if !sent {
+                return Err(ClientError::Disconnected);
+            }
+        }
+    }
+}
+
+/// Errors of the ring pass through as they are; those of the way to it are told in words.
+fn as_remote(error: ClientError) -> RemoteError {
+    match error {
+        ClientError::Remote(remote) => remote,
+        other => RemoteError { code: ErrorCode::System, errno: None, message: other.to_string() },
+    }
+}
+
+/// File content on its way to an attached caller.
+struct ToCaller<'a>(&'a ServerStream);
+
+impl Write for ToCaller<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(Channel::Bytes, bytes).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Handler for Relay {
+    fn handle(&self, request: Request, stream: ServerStream) {
+        let reply = match &request {
+            Request::Start(start) => self.run(start, &stream),
+            // What only the keeper may ask of its warden.
+            Request::Raise(_) | Request::Shutdown => Ok(Reply::Error(RemoteError {
+                code: ErrorCode::NotPermitted,
+                errno: None,
+                message: "not for attached callers; use `ringwall stop`".to_owned(),
+            })),
+            other => self.file_operation(other, &stream),
+        };
+        stream.reply(&reply.unwrap_or_else(|error| Reply::Error(as_remote(error))));
+    }
+}

@@ -1,0 +1,219 @@
+//! A raised wall with its state.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use ringwall_linux::cgroup::Group;
+use ringwall_ring::{RaiseRingError, RaisedRing, RingPlan};
+use ringwall_spec::{Evidence, Limits, SandboxId, SandboxSpec, Wall};
+use ringwall_wire::{Client, ClientError};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
+
+use crate::place::Placement;
+use crate::attach::listen;
+use crate::record::{HeldRecord, RecordError};
+use crate::watchdog::Watchdog;
+
+/// Lives until settled or dropped; either way nothing of it stays.
+#[derive(Debug)]
+pub struct Sandbox {
+    pub(crate) record: Option<HeldRecord>,
+    pub(crate) id: SandboxId,
+    pub(crate) spec: SandboxSpec,
+    pub(crate) placement: Placement,
+    pub(crate) ring: RaisedRing,
+    pub(crate) group: Option<Arc<Group>>,
+    pub(crate) scratch: Option<OwnedFd>,
+    pub(crate) client: Option<Client>,
+    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) watchdog: Option<Watchdog>,
+    pub(crate) killer: Killer,
+    pub(crate) begun: Instant,
+    pub(crate) raised: Instant,
+    torn_down: bool,
+}
+
+/// Ends a sandbox from another thread.
+#[derive(Debug, Clone)]
+pub struct Killer {
+    warden: Arc<OwnedFd>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Killer {
+    /// Kills the whole tree; the job ends as stopped.
+    pub fn kill(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.kill_tree();
+    }
+
+    /// The kernel kills every process of a pid namespace with its first one.
+    pub(crate) fn kill_tree(&self) {
+        // It may be gone already, which is what we want.
+        let _ = rustix::process::pidfd_send_signal(&*self.warden, Signal::KILL);
+    }
+
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+}
+
+impl Sandbox {
+    pub(crate) fn new(
+        record: HeldRecord,
+        spec: &SandboxSpec,
+        placement: Placement,
+        ring: RaisedRing,
+        group: Option<Group>,
+        begun: Instant,
+    ) -> Sandbox {
+        let warden = ring.launched.pidfd.try_clone();
+        let warden = Arc::new(warden.unwrap_or_else(|_| empty_descriptor()));
+        Sandbox {
+            id: record.record.id.clone(),
+            record: Some(record),
+            spec: spec.clone(),
+            placement,
+            ring,
+            group: group.map(Arc::new),
+            scratch: None,
+            client: None,
+            evidence: Vec::new(),
+            watchdog: None,
+            killer: Killer { warden, stopped: Arc::default() },
+            begun,
+            raised: begun,
+            torn_down: false,
+        }
+    }
+
+    pub fn id(&self) -> &SandboxId {
+        &self.id
+    }
+
+    pub fn wall(&self) -> &Wall {
+        &self.spec.wall
+    }
+
+    /// The checked facts of every ring, outermost first.
+    pub fn evidence(&self) -> &[Evidence] {
+        &self.evidence
+    }
+
+    /// File operations inside, by the innermost warden.
+    pub fn files(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    pub fn killer(&self) -> Killer {
+        self.killer.clone()
+    }
+
+    /// The processes that belong to this sandbox alone, as numbered outside: warden and launcher.
+    pub fn helper_pids(&self) -> [u32; 2] {
+        [self.ring.launched.pid, self.ring.spawner.pid()]
+    }
+
+    pub(crate) fn plan(&self) -> &RingPlan {
+        &self.placement.plan
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.spec.limits
+    }
+
+    pub(crate) fn group(&self) -> Option<&Group> {
+        self.group.as_deref()
+    }
+
+    pub(crate) fn connect(&self) -> Result<Client, ClientError> {
+        let stream = self.ring.stream.try_clone().map_err(|_| ClientError::Disconnected)?;
+        Client::connect(stream).map_err(|_| ClientError::Disconnected)
+    }
+
+    pub(crate) fn take_scratch(&mut self) -> Result<(), RaiseRingError> {
+        self.scratch = Some(self.ring.scratch()?);
+        Ok(())
+    }
+
+    pub(crate) fn set_raised(&mut self, innermost: Client, evidence: Vec<Evidence>) {
+        if self.group.is_none() {
+            let scratch = self.scratch.as_ref().and_then(|fd| fd.try_clone().ok());
+            let pid = self.ring.launched.pid;
+            let most = self.spec.limits.memory_bytes;
+            self.watchdog = Some(Watchdog::start(pid, scratch, most, self.killer.clone()));
+        }
+        self.client = Some(innermost);
+        self.evidence = evidence;
+        self.raised = Instant::now();
+    }
+
+    pub(crate) fn ring_failure(&self) -> Option<RaiseRingError> {
+        self.ring.failure()
+    }
+
+    /// Kills everything inside and waits until the kernel has taken it apart.
+    pub(crate) fn tear_down(&mut self) {
+        if std::mem::replace(&mut self.torn_down, true) {
+            return;
+        }
+        self.killer.kill_tree();
+        let _ = wait_readable(&self.ring.launched.pidfd);
+        if let Some(watchdog) = self.watchdog.as_mut() {
+            watchdog.finish();
+        }
+    }
+
+    /// Whether the control group is gone. If not, the record must stay for `gc` to find it.
+    pub(crate) fn remove_group(&mut self) -> bool {
+        self.group.take().is_none_or(|group| group.remove().is_ok())
+    }
+
+    pub(crate) fn save_defaults(&mut self) -> Result<(), RecordError> {
+        let defaults = self.defaults();
+        let Some(record) = self.record.as_mut() else { return Ok(()) };
+        record.record.defaults = defaults;
+        record.save()
+    }
+
+    pub(crate) fn open_log(&self) -> io::Result<File> {
+        File::create(self.held()?.record.log_path())
+    }
+
+    pub(crate) fn listen(&self) -> io::Result<UnixListener> {
+        listen(&self.held()?.record.socket_path())
+    }
+
+    fn held(&self) -> io::Result<&HeldRecord> {
+        self.record.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.tear_down();
+        if self.remove_group()
+            && let Some(record) = self.record.take()
+        {
+            let _ = record.remove();
+        }
+    }
+}
+
+pub(crate) fn wait_readable(fd: &OwnedFd) -> io::Result<()> {
+    let mut polled = [PollFd::new(fd, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
+    Ok(())
+}
+
+/// Stands in for a pidfd that could not be copied (no descriptors left): signals to it fail, and
+/// the sandbox still dies with its launcher.
+fn empty_descriptor() -> OwnedFd {
+    std::io::stderr().as_fd().try_clone_to_owned().unwrap_or_else(|_| std::process::abort())
+}

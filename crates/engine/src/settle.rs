@@ -1,0 +1,112 @@
+//! After the job: take the wall down, keep what must be kept, say how it was.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use ringwall_spec::{ChangeSummary, Ending, Outcome, Usage, WorkspaceMode};
+use ringwall_workspace::{Bounds, Changes};
+use rustix::fs::{Mode, OFlags};
+
+use crate::config::Engine;
+use crate::record::{Record, RecordError, RecordKind};
+use crate::sandbox::Sandbox;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error("the changes in the workspace could not be kept: {0}")]
+    Collect(#[from] ringwall_workspace::CollectError),
+    #[error("the changes in the workspace could not be read")]
+    Scratch(#[source] std::io::Error),
+}
+
+impl Sandbox {
+    /// Ends the sandbox. Changes of a copy-on-write workspace are kept for `diff` and `apply`.
+    pub fn settle(mut self, ending: Ending) -> Result<Outcome, SettleError> {
+        let wall_ms = millis_since(self.raised);
+        self.tear_down();
+        let changes = self.collect_changes()?;
+        let outcome = Outcome {
+            id: self.id.clone(),
+            wall: self.spec.wall.clone(),
+            ending,
+            usage: self.usage(wall_ms),
+            limits: self.placement.kept.clone(),
+            evidence: std::mem::take(&mut self.evidence),
+            changes,
+        };
+        let clean = self.remove_group();
+        let Some(mut record) = self.record.take() else { return Ok(outcome) };
+        if !clean {
+            // Left as it is, without an outcome: `gc` takes it for abandoned and tries again.
+            return Ok(outcome);
+        }
+        let changed = changes.is_some_and(|summary| !summary.is_empty());
+        // A run leaves nothing behind but changes; a living sandbox keeps its record until `rm`.
+        if changed || record.record.kind == RecordKind::Living {
+            record.record.outcome = Some(outcome.clone());
+            record.save()?;
+            let _ = std::fs::remove_file(record.record.socket_path());
+        } else {
+            record.remove()?;
+        }
+        Ok(outcome)
+    }
+
+    fn usage(&self, wall_ms: u64) -> Usage {
+        let group = self.group.as_ref().and_then(|group| group.usage().ok());
+        let watched = self.watchdog.as_ref().map(crate::watchdog::Watchdog::peak_bytes);
+        let raise = self.raised.duration_since(self.begun).as_millis();
+        Usage {
+            wall_ms,
+            raise_ms: u64::try_from(raise).unwrap_or(u64::MAX),
+            cpu_ms: group.and_then(|usage| usage.cpu_micros).map(|micros| micros / 1000),
+            peak_memory_bytes: group.and_then(|usage| usage.peak_memory_bytes).or(watched),
+            output_bytes: 0,
+        }
+    }
+
+    /// Reads the upper directory of the workspace, now that nothing can change it any more.
+    fn collect_changes(&self) -> Result<Option<ChangeSummary>, SettleError> {
+        let (Some(workspace), Some(scratch), Some(record)) =
+            (&self.spec.workspace, &self.scratch, &self.record)
+        else {
+            return Ok(None);
+        };
+        if workspace.mode != WorkspaceMode::CopyOnWrite {
+            return Ok(None);
+        }
+        let upper = open_upper(scratch).map_err(SettleError::Scratch)?;
+        let limits = self.limits();
+        let bounds = Bounds {
+            max_total_bytes: limits.disk_bytes,
+            max_entries: limits.disk_inodes,
+            ..Bounds::default()
+        };
+        let changes = ringwall_workspace::collect(
+            upper.as_fd(),
+            &workspace.path,
+            &self.placement.hidden,
+            &record.record.changes_dir(),
+            &bounds,
+        )?;
+        Ok(Some(changes.summary()))
+    }
+}
+
+fn open_upper(scratch: &OwnedFd) -> std::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(scratch, "workspace", flags, Mode::empty())?)
+}
+
+fn millis_since(instant: Instant) -> u64 {
+    u64::try_from(instant.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Engine {
+    /// The kept changes of a sandbox that has ended.
+    pub fn changes(&self, record: &Record) -> Result<Changes, ringwall_workspace::LoadError> {
+        Changes::load(&record.changes_dir())
+    }
+}

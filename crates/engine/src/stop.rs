@@ -1,0 +1,79 @@
+//! Ends sandboxes that other processes own.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::config::Engine;
+use crate::gc::GcError;
+use crate::record::{self, Record, RecordState};
+
+/// How often the lock of a stopping sandbox is looked at.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    #[error("sandbox {0} is running; stop it first, or use `ringwall rm -f`")]
+    Running(String),
+    #[error("sandbox {id} could not be stopped")]
+    Signal { id: String, source: io::Error },
+    #[error("the record of sandbox {id} could not be removed")]
+    Remove { id: String, source: io::Error },
+    #[error(transparent)]
+    Gc(#[from] GcError),
+}
+
+impl Engine {
+    /// Asks the owner to end the sandbox; after `grace` it is killed and cleaned up after.
+    pub fn stop(&self, record: &Record, grace: Duration) -> Result<(), StopError> {
+        if record.state != RecordState::Running {
+            return Ok(());
+        }
+        let failed = |source: io::Error| StopError::Signal { id: record.id.to_string(), source };
+        let pid = i32::try_from(record.owner_pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
+        let owner = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            Err(rustix::io::Errno::SRCH) => return Ok(self.clean_up(&record.dir)?),
+            other => other.map_err(|error| failed(error.into()))?,
+        };
+        // The lock is still held, so the number still meant the owner when it was opened.
+        if !record::is_held(&record.dir) {
+            return Ok(());
+        }
+        let send = |signal| match rustix::process::pidfd_send_signal(&owner, signal) {
+            Err(rustix::io::Errno::SRCH) => Ok(()),
+            other => other.map_err(|error| failed(error.into())),
+        };
+        send(Signal::TERM)?;
+        if !released(record, grace) {
+            send(Signal::KILL)?;
+            released(record, Duration::from_secs(10));
+            self.clean_up(&record.dir)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a sandbox that has ended: its record, log and kept changes.
+    pub fn remove(&self, record: &Record) -> Result<(), StopError> {
+        match record.state {
+            RecordState::Running => Err(StopError::Running(record.id.to_string())),
+            RecordState::Abandoned => Ok(self.clean_up(&record.dir)?),
+            RecordState::Finished => fs::remove_dir_all(&record.dir)
+                .map_err(|source| StopError::Remove { id: record.id.to_string(), source }),
+        }
+    }
+}
+
+/// Waits until the owner has let go of the record.
+fn released(record: &Record, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    while record::is_held(&record.dir) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    true
+}
