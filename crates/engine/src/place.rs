@@ -11,7 +11,7 @@ use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceSpec};
-use ringwall_workspace::{HideRules, Planted};
+use ringwall_workspace::HideRules;
 
 use crate::config::Engine;
 use crate::{host, limits};
@@ -108,14 +108,7 @@ fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {
     let dir = File::open(&path).map_err(wrong)?;
     let owner = dir.metadata().map_err(wrong)?;
     let hidden = ringwall_workspace::find_hidden(dir.as_fd(), &HideRules::default())?;
-    let planted = ringwall_workspace::plan_whiteouts(dir.as_fd(), &hidden)?;
-    let hidden_parents = planted
-        .into_iter()
-        .filter_map(|planted| match planted {
-            Planted::Directory { path, mode } => Some((path, mode)),
-            Planted::Whiteout { .. } => None,
-        })
-        .collect();
+    let hidden_parents = ringwall_workspace::hidden_parents(dir.as_fd(), &hidden)?;
     Ok(WorkspaceInput {
         mode: spec.mode,
         owner_uid: owner.uid(),

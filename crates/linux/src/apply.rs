@@ -180,16 +180,10 @@ impl Machine {
         }
     }
 
-    fn overlay(&self, lower: &[Slot], upper: &Place, work: &Place) -> io::Result<OwnedFd> {
-        let layers =
-            lower.iter().map(|slot| self.get(*slot)).collect::<io::Result<Vec<_>>>()?;
-        // A path descriptor is not enough for the layers that will be written.
-        let reopen = |place: &Place| -> io::Result<OwnedFd> {
-            let at = self.open(place)?;
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            Ok(rustix::fs::openat(&at, ".", flags, Mode::empty())?)
-        };
-        let (upper, work) = (reopen(upper)?, reopen(work)?);
+    fn overlay(&self, lower: &[Place], upper: &Place, work: &Place) -> io::Result<OwnedFd> {
+        let layers = lower.iter().map(|at| self.open(at)).collect::<io::Result<Vec<_>>>()?;
+        let layers: Vec<_> = layers.iter().map(AsFd::as_fd).collect();
+        let (upper, work) = (self.open(upper)?, self.open(work)?);
         mount::overlay(&layers, upper.as_fd(), work.as_fd())
     }
 

@@ -140,8 +140,8 @@ pub enum Step {
     Proc { into: Slot },
     /// A private set of pseudo-terminals, detached.
     Devpts { into: Slot },
-    /// An overlay, detached. `lower` is from bottom to top.
-    Overlay { lower: Vec<Slot>, upper: Place, work: Place, into: Slot },
+    /// An overlay, detached. `lower` is from bottom to top, each attached in our own namespace.
+    Overlay { lower: Vec<Place>, upper: Place, work: Place, into: Slot },
     /// Attach a detached tree.
     Attach { tree: Slot, at: Place },
     /// Attach a detached tree at a path of the host's view; only before the root changes.

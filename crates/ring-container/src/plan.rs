@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use ringwall_linux::step::{PathAccess, Place, Slot, Step};
-use ringwall_ring::{Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot};
+use ringwall_linux::step::{PathAccess, Place, Step};
+use ringwall_ring::{
+    Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, layer_places, run_slots as slot,
+};
 use ringwall_spec::RingKind;
 
 /// Where the workspace is inside a container ring.
@@ -59,6 +61,7 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
         steps.open_sources(input, inside);
     }
     steps.make_base(&["dev", "scratch", "root", "proc"]);
+    steps.attach_sources(input);
     steps.make_dev(&input.warden);
     for path in &input.admitted.spec().read_only_paths {
         let name = path.strip_prefix("/").unwrap_or(path);
@@ -80,9 +83,8 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     }
     // The base goes away with the change of root, and with it the way to the scratch space.
     steps.push(Step::Attach { tree: slot::SCRATCH, at: Place::new(slot::ROOT, "scratch") });
-    let layers = slot::FIRST_LAYER..slot::FIRST_LAYER.saturating_add(layer_count(input));
     steps.push(Step::Overlay {
-        lower: layers.map(Slot).collect(),
+        lower: layer_places(slot::ROOT, input.layers.len()),
         upper: scratch("root"),
         work: scratch("root-work"),
         into: slot::NEW_ROOT,
@@ -118,8 +120,4 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.push(Step::PivotRoot { tree: slot::NEW_ROOT });
     steps.confine_and_exec(input, vec![("/".into(), PathAccess::Write)]);
     steps.into_steps()
-}
-
-fn layer_count(input: &RingInput<'_>) -> u16 {
-    u16::try_from(input.layers.len()).unwrap_or(u16::MAX)
 }

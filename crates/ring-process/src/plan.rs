@@ -117,6 +117,7 @@ fn template(input: &RingInput<'_>, inside: (u32, u32), places: &[&Path]) -> Vec<
             steps.bind_read_only(path, Place::new(slot::BASE, relative(path)), true);
         }
     }
+    steps.attach_sources(input);
     steps.make_dev(&input.warden);
     steps.pivot_to_base();
     steps.freeze_base();

@@ -68,6 +68,14 @@ const MASKED: [&str; 12] = [
     "timer_stats",
 ];
 
+/// Where the workspace itself is attached in the base.
+const WORKSPACE_SOURCE: &str = "workspace-source";
+
+/// Where the layers of an image are attached below `root`, bottom to top.
+pub fn layer_places(root: Slot, count: usize) -> Vec<Place> {
+    (0..count).map(|number| Place::new(root, format!("layers/{number}"))).collect()
+}
+
 /// Collects steps. Every method appends what its name says.
 #[derive(Debug, Default)]
 pub struct Base {
@@ -202,6 +210,24 @@ impl Base {
         self.push(Step::MakeFile { at: Place::new(slot::CANARY, "canary"), mode: 0o666 });
     }
 
+    /// Attaches layers and workspace to the base: an overlay takes only what is attached in its own
+    /// namespace. Each ring sees to it that nothing of this can be reached once it is up.
+    pub fn attach_sources(&mut self, input: &RingInput<'_>) {
+        let layers = (slot::FIRST_LAYER..).zip(layer_places(slot::BASE, input.layers.len()));
+        if !input.layers.is_empty() {
+            self.push(Step::MakeDir { at: Place::new(slot::BASE, "layers"), mode: 0o700 });
+        }
+        for (number, at) in layers {
+            self.push(Step::MakeDir { at: at.clone(), mode: 0o700 });
+            self.push(Step::Attach { tree: Slot(number), at });
+        }
+        if input.workspace.is_some() {
+            let at = Place::new(slot::BASE, WORKSPACE_SOURCE);
+            self.push(Step::MakeDir { at: at.clone(), mode: 0o700 });
+            self.push(Step::Attach { tree: slot::WORKSPACE, at });
+        }
+    }
+
     /// The base becomes the root; the host's view is gone.
     pub fn pivot_to_base(&mut self) {
         self.push(Step::PivotRoot { tree: slot::BASE });
@@ -242,25 +268,27 @@ impl Base {
         self.push(Step::Attach { tree: keep, at });
     }
 
-    /// Attaches the workspace at a place and hides what the ring must not see of it.
+    /// Attaches the workspace at a place and hides what the ring must not see of it. Its source in
+    /// the base is covered.
     pub fn attach_workspace(&mut self, workspace: &WorkspaceInput, at: Place, covers: Slot) {
+        let source = Place::new(slot::ROOT, WORKSPACE_SOURCE);
         match workspace.mode {
-            WorkspaceMode::CopyOnWrite => self.overlay_workspace(workspace, at),
+            WorkspaceMode::CopyOnWrite => self.overlay_workspace(workspace, source.clone(), at),
             WorkspaceMode::ReadWrite => {
-                self.push(Step::SetMountFlags {
-                    tree: slot::WORKSPACE,
-                    flags: MountFlags::default(),
-                });
-                self.push(Step::Attach { tree: slot::WORKSPACE, at: at.clone() });
+                let into = slot::RUN_TEMPORARY;
+                self.push(Step::OpenTree { at: source.clone(), recursive: false, into });
+                self.push(Step::SetMountFlags { tree: into, flags: MountFlags::default() });
+                self.push(Step::Attach { tree: into, at: at.clone() });
                 for hidden in &workspace.hidden {
                     let path = at.path.as_path().join(hidden);
                     self.mask(covers, Place::new(at.dir, path));
                 }
             }
         }
+        self.mask(slot::ROOT, source);
     }
 
-    fn overlay_workspace(&mut self, workspace: &WorkspaceInput, at: Place) {
+    fn overlay_workspace(&mut self, workspace: &WorkspaceInput, source: Place, at: Place) {
         let upper = Place::new(slot::SCRATCH, "workspace");
         let work = Place::new(slot::SCRATCH, "workspace-work");
         for place in [&upper, &work] {
@@ -274,7 +302,7 @@ impl Base {
             self.push(Step::Whiteout { at: inside_upper(path) });
         }
         let into = slot::RUN_TEMPORARY;
-        self.push(Step::Overlay { lower: vec![slot::WORKSPACE], upper, work, into });
+        self.push(Step::Overlay { lower: vec![source], upper, work, into });
         self.push(Step::Attach { tree: into, at });
     }
 

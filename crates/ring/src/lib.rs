@@ -10,7 +10,7 @@ mod input;
 mod plan;
 mod raise;
 
-pub use base::{Base, FIRST_RUN_SLOT, WARDEN_PATH, run_slots};
+pub use base::{Base, FIRST_RUN_SLOT, WARDEN_PATH, layer_places, run_slots};
 pub use check::{EvidenceError, Expected, HostNamespaces, check};
 pub use input::{Identity, RingInput, WorkspaceInput};
 pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};
