@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ringwall_linux::cgroup::CgroupError;
 use ringwall_spec::SandboxId;
+use ringwall_workspace::Recovered;
 use rustix::fs::FlockOperation;
 
 use crate::config::Engine;
@@ -16,6 +17,8 @@ pub struct GcReport {
     /// Abandoned sandboxes that were cleaned up after.
     pub sandboxes: u64,
     pub cgroups: u64,
+    /// Interrupted `apply`s that were finished or undone.
+    pub recovered: u64,
     /// Temporary files and unused parts of the image store.
     pub image_leftovers: u64,
 }
@@ -26,6 +29,8 @@ pub enum GcError {
     Io { path: String, source: io::Error },
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Recover(#[from] ringwall_workspace::RecoverError),
     #[error(transparent)]
     Store(#[from] ringwall_image::StoreError),
 }
@@ -60,9 +65,11 @@ impl Engine {
             if !dir.is_dir() || record::is_held(&dir) {
                 continue;
             }
-            let finished =
-                Record::load(&dir).is_ok_and(|record| record.state == RecordState::Finished);
-            if !finished {
+            let record = Record::load(&dir);
+            if let Ok(record) = &record {
+                report.recovered += u64::from(recover_apply(record)?);
+            }
+            if !record.is_ok_and(|record| record.state == RecordState::Finished) {
                 report.cgroups += u64::from(self.has_group(&dir));
                 self.clean_up(&dir)?;
                 report.sandboxes += 1;
@@ -70,6 +77,7 @@ impl Engine {
         }
         let freed = self.images()?.gc()?;
         let leftovers = freed.layers + freed.blobs + freed.temporary;
+        self.cgroups.remove_empty_parent();
         report.image_leftovers = u64::try_from(leftovers).unwrap_or(u64::MAX);
         Ok(report)
     }
@@ -92,6 +100,15 @@ impl Engine {
     fn has_group(&self, dir: &Path) -> bool {
         id_of(dir).is_some_and(|id| self.cgroups.find(id.as_str()).is_some())
     }
+}
+
+/// Finishes or undoes an `apply` that was interrupted.
+fn recover_apply(record: &Record) -> Result<bool, GcError> {
+    let changes = record.changes_dir();
+    if !changes.is_dir() {
+        return Ok(false);
+    }
+    Ok(ringwall_workspace::recover(&changes)? != Recovered::Nothing)
 }
 
 /// Only a well-formed id may name a control group to remove.

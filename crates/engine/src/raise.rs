@@ -114,8 +114,9 @@ impl Engine {
         match (raised, group) {
             (Ok(raised), group) => Ok((raised, group)),
             (Err(error), group) => {
-                // The first error is the one to tell; `gc` finds what could not be removed.
-                let _ = group.map(|group| group.remove());
+                // The child may have joined already. The first error is the one to tell, and `gc`
+                // finds what could not be removed.
+                let _ = group.map(|_| self.cgroups.remove_by_name(id.as_str()));
                 Err(error)
             }
         }
@@ -159,8 +160,9 @@ impl Engine {
         let mut all = vec![evidence];
         let mut innermost = client;
         for (depth, ring) in (2u32..).zip(sandbox.wall().rings().iter().skip(1)) {
-            let writable = [sandbox.plan().working_directory.clone()];
-            let steps = encode_steps(&inner_process_plan(&writable))
+            let workspace = sandbox.spec.workspace.as_ref();
+            let writable = workspace.map(|_| sandbox.plan().working_directory.clone());
+            let steps = encode_steps(&inner_process_plan(writable.as_slice()))
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
             let tunnel = innermost.raise(steps).map_err(warden(*ring))?;
             let (reader, writer) = tunnel.split();

@@ -1,1 +1,36 @@
-//! image
+//! OCI images without a daemon: pull, import, verify, unpack, keep.
+//!
+//! Everything that comes from a registry, an archive or an image is hostile: it is bounded before it
+//! is parsed, checked against its digest while it streams, and unpacked beneath one directory by a
+//! writer that refuses whatever could reach outside it. See [`unpack_layer`] for the rules.
+//!
+//! Invariant: blocking, no async runtime; no unsafe code; plain HTTP only to this machine itself.
+
+mod config;
+mod digest;
+mod import;
+mod limits;
+mod manifest;
+mod progress;
+mod pull;
+mod reference;
+mod registry;
+mod store;
+mod tar_stream;
+mod unpack;
+
+pub use config::{ConfigError, ImageConfig};
+pub use digest::{Digest, DigestError};
+pub use import::ImportError;
+pub use limits::{ImageLimits, UnpackLimits};
+pub use manifest::ManifestError;
+pub use progress::{NoProgress, Progress};
+pub use pull::{PullError, PullOptions};
+pub use reference::{Reference, ReferenceError, Version};
+pub use registry::{HttpError, RegistryError};
+pub use store::{
+    BlobError, Freed, HoldError, Image, ImageHold, ImageInfo, LayerError, RemoveError, Removed,
+    ResolveError, Store, StoreError,
+};
+pub use tar_stream::ArchiveError;
+pub use unpack::{Bomb, Refusal, UnpackError, Unpacked, unpack_layer};

@@ -1,1 +1,38 @@
-//! workspace
+//! The user's workspace as a sandbox sees it, and the way back out of it.
+//!
+//! A sandbox sees the workspace through an overlay: the host directory below, a directory of the
+//! sandbox's own above. This crate decides what must not be seen ([`find_hidden`]), reads what
+//! came out ([`collect`]), shows it ([`Changes::write_status`], [`Changes::write_diff`]) and writes
+//! it back ([`apply`]).
+//!
+//! Invariants:
+//! - Everything read from an upper directory is hostile. Every path is resolved by the kernel
+//!   with `openat2` below a directory descriptor, never through a symbolic link.
+//! - Nothing is written to a workspace but by [`apply`], and what it began it finishes or undoes.
+//! - Names and contents that a sandbox chose reach a terminal only in escaped form.
+
+mod apply;
+mod beneath;
+mod check;
+mod collect;
+mod content;
+mod diff;
+mod hide;
+mod manifest;
+mod path;
+mod pattern;
+mod show;
+mod whiteout;
+
+pub use apply::{Applied, ApplyError, ApplyOptions, RecoverError, Recovered, apply, recover};
+pub use check::{CheckedWorkspace, WorkspaceError, check_workspace};
+pub use collect::{Bounds, CollectError, collect};
+pub use content::Digest;
+pub use diff::{Contents, DiffError, DiffOptions};
+pub use hide::{HideError, HideRules, find_hidden};
+pub use manifest::{
+    After, Before, Change, ChangeKind, Changes, LoadError, Note, NoteKind, Refused, RefusedWhy,
+};
+pub use path::{PathError, RelPath};
+pub use show::{PathList, quoted};
+pub use whiteout::{Owner, PlantError, hidden_parents, plant_whiteouts};

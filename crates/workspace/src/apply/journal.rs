@@ -1,0 +1,147 @@
+//! The journal of an apply: what is about to be done, kept outside the workspace.
+//!
+//! It lives with the changes, in a directory of ours: a journal inside the workspace could be
+//! forged by whoever fills the workspace.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::stage::Stage;
+use crate::content;
+use crate::path::{EscapedBytes, RelPath};
+
+const FILE: &str = "journal.json";
+const MAX_BYTES: u64 = 256 << 20;
+
+/// One atomic, reversible move. A slot is a name in the staging directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Step {
+    /// The host's file or link goes into an empty slot.
+    Take { path: RelPath, slot: String },
+    /// What is staged goes to where nothing is.
+    Place {
+        path: RelPath,
+        slot: String,
+        inode: u64,
+        directory: bool,
+    },
+    /// What is staged and the host's file change places.
+    Swap {
+        path: RelPath,
+        slot: String,
+        inode: u64,
+    },
+    /// The host's directory, empty by then, goes.
+    RemoveDirectory {
+        path: RelPath,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+    ChangeMode {
+        path: RelPath,
+        inode: u64,
+        from: u32,
+        to: u32,
+    },
+}
+
+impl Step {
+    pub(super) fn path(&self) -> &RelPath {
+        match self {
+            Step::Take { path, .. }
+            | Step::Place { path, .. }
+            | Step::Swap { path, .. }
+            | Step::RemoveDirectory { path, .. }
+            | Step::ChangeMode { path, .. } => path,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    pub(super) workspace: EscapedBytes,
+    /// Inode of the workspace: another directory of that name is not ours to touch.
+    pub(super) inode: u64,
+    pub(super) staging: String,
+    /// Everything is in place: nothing is to be undone any more.
+    pub(super) committed: bool,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    dir: PathBuf,
+    record: Record,
+}
+
+impl Journal {
+    /// Remembers the staging directory before anything is put there.
+    pub(super) fn begin(
+        dir: &Path,
+        workspace: &Path,
+        root: &OwnedFd,
+        stage: &Stage,
+    ) -> io::Result<Self> {
+        let record = Record {
+            workspace: EscapedBytes(workspace.as_os_str().as_bytes().to_vec()),
+            inode: rustix::fs::fstat(root)?.st_ino,
+            staging: stage.name.clone(),
+            committed: false,
+            steps: Vec::new(),
+        };
+        let journal = Journal {
+            dir: dir.to_owned(),
+            record,
+        };
+        journal.write()?;
+        Ok(journal)
+    }
+
+    /// Remembers what is about to be done.
+    pub(super) fn arm(&mut self, steps: Vec<Step>) -> io::Result<()> {
+        self.record.steps = steps;
+        self.write()
+    }
+
+    /// From here on a crash leaves only rubbish to be removed.
+    pub(super) fn commit(&mut self) -> io::Result<()> {
+        self.record.committed = true;
+        self.write()
+    }
+
+    pub(super) fn remove(&self) {
+        remove(&self.dir);
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let unfinished = self.dir.join("journal.json.new");
+        let mut file = File::create(&unfinished)?;
+        file.write_all(&serde_json::to_vec(&self.record)?)?;
+        file.sync_data()?;
+        fs::rename(unfinished, self.dir.join(FILE))
+    }
+}
+
+/// The journal of an apply that did not finish, if there was one.
+pub(super) fn read(dir: &Path) -> io::Result<Option<Record>> {
+    let file = match File::open(dir.join(FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let bytes = content::read_bounded(file, MAX_BYTES)?
+        .ok_or_else(|| io::Error::other("the journal is too large"))?;
+    Ok(Some(serde_json::from_slice(&bytes)?))
+}
+
+pub(super) fn remove(dir: &Path) {
+    // If it stays, the next recovery finds no staging directory and removes it.
+    let _ = fs::remove_file(dir.join(FILE));
+}

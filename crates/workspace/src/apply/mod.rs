@@ -1,0 +1,199 @@
+//! Writes changes back to the host's workspace: all of them or none.
+//!
+//! The order of things: what may not be written is refused; every target is compared with what
+//! it was when the changes were collected; all new content is staged on the same file system; a
+//! journal is written; then everything is moved into place by atomic renames, each of which can
+//! be undone. An error on the way undoes what was done; after a crash [`recover`] does.
+//!
+//! New files get new inodes: extended attributes, ACLs and other hard links of a replaced file
+//! are not carried over. A sandbox that is still running must not be applied over.
+
+mod journal;
+mod protect;
+mod recover;
+mod select;
+mod stage;
+mod steps;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::manifest::{Change, Changes};
+use crate::path::RelPath;
+use crate::show::{PathList, quoted};
+use journal::Journal;
+use stage::Stage;
+
+pub use recover::{RecoverError, Recovered, recover};
+
+/// The staging directory in a workspace is called this and a random suffix.
+pub(crate) const STAGING_PREFIX: &str = ".ringwall-apply-";
+
+#[derive(Debug, Clone, Default)]
+pub struct ApplyOptions {
+    /// Protected paths that may be written: each allows itself and, if it is a protected
+    /// directory, what is below.
+    pub allow_protected: Vec<PathBuf>,
+    /// Left out, with what is below.
+    pub except: Vec<PathBuf>,
+    /// Overwrite files that the host changed in the meantime.
+    pub force: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Written, in order of path.
+    pub applied: Vec<RelPath>,
+    /// The host already had exactly this.
+    pub already: Vec<RelPath>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("the workspace {path} cannot be opened")]
+    Workspace { path: String, source: io::Error },
+    #[error("another apply is at work in {path}; try again when it is done")]
+    Busy { path: String },
+    #[error("{path} is not a path inside the workspace")]
+    BadPath { path: String },
+    #[error("the sandbox changed nothing at {path}; see `ringwall diff`")]
+    NotChanged { path: String },
+    #[error(
+        "nothing was applied: {0} is protected, as programs on the host trust it; review the change and name it with --allow-protected"
+    )]
+    Protected(PathList),
+    #[error(
+        "nothing was applied: {0} would be a link out of the workspace; apply the other paths by name"
+    )]
+    LinksOutside(PathList),
+    #[error(
+        "nothing was applied: {0} changed on the host since the run; see `ringwall diff`, then apply the other paths by name or use --force"
+    )]
+    Conflicts(PathList),
+    #[error("nothing was applied: the kept content of {path} is damaged; run the job again")]
+    Damaged { path: String },
+    #[error("nothing was applied: {path} cannot be prepared")]
+    Stage { path: String, source: io::Error },
+    #[error(
+        "nothing was applied: the file system of the workspace cannot exchange files atomically"
+    )]
+    NoExchange,
+    #[error("nothing was applied: {path} cannot be written")]
+    Write { path: String, source: io::Error },
+    #[error(
+        "{path} could not be written, and {left} could not be put back; the former files are in {staging}"
+    )]
+    HalfDone {
+        path: String,
+        left: PathList,
+        staging: String,
+    },
+    #[error("an earlier apply was interrupted and cannot be undone")]
+    Recover(#[from] RecoverError),
+}
+
+/// Writes `changes` to `workspace`: those at and below the paths `only`, or all when it is empty.
+pub fn apply(
+    changes: &Changes,
+    workspace: &Path,
+    only: &[PathBuf],
+    options: &ApplyOptions,
+) -> Result<Applied, ApplyError> {
+    recover(&changes.dir)?;
+    let root = open_workspace(workspace).map_err(|error| ApplyError::Workspace {
+        path: quoted(workspace),
+        source: error.into(),
+    })?;
+    lock(&root, workspace)?;
+    let selected = select::select(changes, workspace, only, &options.except)?;
+    refuse(&selected, &root, workspace, options)?;
+    let verified = verify::verify(&root, &selected, options.force)?;
+    if verified.work.is_empty() {
+        return Ok(Applied {
+            applied: Vec::new(),
+            already: verified.already,
+        });
+    }
+    let stage = Stage::create(&root)?;
+    let journal = Journal::begin(&changes.dir, workspace, &root, &stage);
+    let mut journal = match journal {
+        Ok(journal) => journal,
+        Err(source) => {
+            stage.remove(&root);
+            return Err(ApplyError::Stage {
+                path: changes.dir.display().to_string(),
+                source,
+            });
+        }
+    };
+    let written = steps::plan(changes, &root, &stage, &verified)
+        .and_then(|plan| steps::commit(plan, &root, &stage, &mut journal));
+    match written {
+        // The staging directory holds what could not be put back; the journal says where to.
+        Err(error @ ApplyError::HalfDone { .. }) => return Err(error),
+        Err(error) => {
+            stage.remove(&root);
+            journal.remove();
+            return Err(error);
+        }
+        Ok(()) => {
+            stage.remove(&root);
+            journal.remove();
+        }
+    }
+    let applied = verified
+        .work
+        .iter()
+        .map(|work| work.change.path.clone())
+        .collect();
+    Ok(Applied {
+        applied,
+        already: verified.already,
+    })
+}
+
+fn refuse(
+    selected: &[&Change],
+    root: &OwnedFd,
+    workspace: &Path,
+    options: &ApplyOptions,
+) -> Result<(), ApplyError> {
+    let allowed = select::inside(workspace, &options.allow_protected)?;
+    let protected = protect::protected(selected, root, &allowed);
+    if !protected.is_empty() {
+        return Err(ApplyError::Protected(PathList(protected)));
+    }
+    let outside = protect::links_outside(selected, root);
+    if !outside.is_empty() {
+        return Err(ApplyError::LinksOutside(PathList(outside)));
+    }
+    Ok(())
+}
+
+fn open_workspace(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
+}
+
+/// Held until the descriptor is closed.
+fn lock(root: impl AsFd, workspace: &Path) -> Result<(), ApplyError> {
+    match rustix::fs::flock(root, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(ApplyError::Busy {
+            path: quoted(workspace),
+        }),
+        Err(error) => Err(ApplyError::Workspace {
+            path: quoted(workspace),
+            source: error.into(),
+        }),
+    }
+}

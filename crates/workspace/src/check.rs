@@ -1,0 +1,296 @@
+//! Whether a directory may be a workspace at all.
+//!
+//! A sandbox sees all of its workspace. Handing it a home directory or a part of the system is
+//! nearly always a slip, and a costly one, so it is refused with the fix.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::beneath;
+use crate::content;
+use crate::pattern::rule_lines;
+use crate::show::quoted;
+
+const SYSTEM_DIRECTORIES: &str = include_str!("rules/system-directories.rules");
+/// Far more than any password file; more is not read.
+const MAX_PASSWD_BYTES: u64 = 4 << 20;
+
+/// A directory that may be a workspace: absolute, without symbolic links, and held open.
+#[derive(Debug)]
+pub struct CheckedWorkspace {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl CheckedWorkspace {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsFd for CheckedWorkspace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    #[error("the workspace {0} does not exist; create it or give another directory")]
+    Missing(String),
+    #[error("the workspace {0} is not a directory; give the directory that holds it")]
+    NotADirectory(String),
+    #[error(
+        "the workspace {given} is a link to {target}, outside its own directory; give {target} itself if you mean it"
+    )]
+    LinkOutside { given: String, target: String },
+    #[error("the workspace {0} is the whole system; give the directory of one project")]
+    Root(String),
+    #[error("the workspace {0} is a home directory; give the directory of one project in it")]
+    Home(String),
+    #[error(
+        "the workspace {path} contains the home directory {home}; give the directory of one project"
+    )]
+    ContainsHome { path: String, home: String },
+    #[error("the workspace {0} is a system directory; give the directory of one project")]
+    System(String),
+    #[error("the workspace {path} cannot be opened")]
+    Open { path: String, source: io::Error },
+}
+
+/// Resolves `given` and refuses what should never be a workspace.
+pub fn check_workspace(given: &Path) -> Result<CheckedWorkspace, WorkspaceError> {
+    let homes = home_directories();
+    check_against(given, &homes)
+}
+
+fn check_against(given: &Path, homes: &[PathBuf]) -> Result<CheckedWorkspace, WorkspaceError> {
+    let path = resolve(given)?;
+    let shown = || quoted(&path);
+    if path == Path::new("/") {
+        return Err(WorkspaceError::Root(shown()));
+    }
+    if homes.contains(&path) {
+        return Err(WorkspaceError::Home(shown()));
+    }
+    if is_system_directory(&path) {
+        return Err(WorkspaceError::System(shown()));
+    }
+    if let Some(home) = homes.iter().find(|home| home.starts_with(&path)) {
+        return Err(WorkspaceError::ContainsHome {
+            path: shown(),
+            home: quoted(home),
+        });
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(CWD, &path, flags, Mode::empty()).map_err(|error| {
+        WorkspaceError::Open {
+            path: shown(),
+            source: error.into(),
+        }
+    })?;
+    Ok(CheckedWorkspace { path, fd })
+}
+
+fn resolve(given: &Path) -> Result<PathBuf, WorkspaceError> {
+    let shown = || quoted(given);
+    let open_error = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => WorkspaceError::Missing(shown()),
+        io::ErrorKind::NotADirectory => WorkspaceError::NotADirectory(shown()),
+        _ => WorkspaceError::Open {
+            path: shown(),
+            source,
+        },
+    };
+    if given.as_os_str().is_empty() {
+        return Err(WorkspaceError::Missing("\"\"".to_owned()));
+    }
+    // `canonicalize` is told nothing about a trailing slash or dot, and neither are we.
+    let resolved = given.canonicalize().map_err(open_error)?;
+    if let Some((parent, name)) = given.parent().zip(given.file_name()) {
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        let parent = parent.canonicalize().map_err(open_error)?;
+        let is_link = parent.join(name) != resolved;
+        if is_link && !resolved.starts_with(&parent) {
+            let target = quoted(&resolved);
+            return Err(WorkspaceError::LinkOutside {
+                given: shown(),
+                target,
+            });
+        }
+    }
+    if !resolved.is_dir() {
+        return Err(WorkspaceError::NotADirectory(shown()));
+    }
+    Ok(resolved)
+}
+
+/// The rule with the longest path decides; `tree` and `allow` also decide about what is below.
+fn is_system_directory(path: &Path) -> bool {
+    let mut decided = (0, false);
+    for line in rule_lines(SYSTEM_DIRECTORIES) {
+        let Some((word, rule)) = line.split_once(' ') else {
+            continue;
+        };
+        let rule = Path::new(rule.trim());
+        let (applies, refuses) = match word {
+            "exact" => (path == rule, true),
+            "tree" => (path.starts_with(rule), true),
+            _ => (path.starts_with(rule) && path != rule, false),
+        };
+        if applies && rule.as_os_str().len() >= decided.0 {
+            decided = (rule.as_os_str().len(), refuses);
+        }
+    }
+    decided.1
+}
+
+/// Every home directory that is known: the caller's by environment, everybody's by password file.
+fn home_directories() -> Vec<PathBuf> {
+    let mut homes: Vec<PathBuf> = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .into_iter()
+        .collect();
+    homes.push(PathBuf::from("/root"));
+    let passwd = std::fs::File::open("/etc/passwd")
+        .and_then(|file| content::read_bounded(file, MAX_PASSWD_BYTES))
+        .ok()
+        .flatten()
+        .unwrap_or_default();
+    for line in passwd.split(|byte| *byte == b'\n') {
+        if let Some(home) = line.split(|byte| *byte == b':').nth(5) {
+            homes.push(PathBuf::from(beneath::os_bytes(home)));
+        }
+    }
+    homes.retain(|home| home.is_absolute() && home.as_os_str().as_bytes() != b"/");
+    let resolved: Vec<PathBuf> = homes
+        .iter()
+        .filter_map(|home| home.canonicalize().ok())
+        .collect();
+    homes.extend(resolved);
+    homes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn check(path: &Path) -> Result<PathBuf, WorkspaceError> {
+        check_workspace(path).map(|workspace| workspace.path().to_owned())
+    }
+
+    #[test]
+    fn an_ordinary_directory_is_accepted_and_canonical() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().canonicalize().unwrap().join("project");
+        std::fs::create_dir(&project).unwrap();
+        assert_eq!(check(&project.join("../project/.")).unwrap(), project);
+    }
+
+    #[test]
+    fn what_is_missing_or_a_file_is_refused_with_the_fix() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = check(&dir.path().join("nope")).unwrap_err();
+        assert!(
+            missing
+                .to_string()
+                .ends_with("create it or give another directory")
+        );
+        std::fs::write(dir.path().join("file"), "x").unwrap();
+        let file = dir.path().join("file");
+        assert!(matches!(
+            check(&file),
+            Err(WorkspaceError::NotADirectory(_))
+        ));
+        assert!(matches!(
+            check(&file.join("x")),
+            Err(WorkspaceError::NotADirectory(_))
+        ));
+        assert!(matches!(
+            check(Path::new("")),
+            Err(WorkspaceError::Missing(_))
+        ));
+    }
+
+    #[test]
+    fn the_system_and_its_parts_are_refused() {
+        assert!(matches!(
+            check(Path::new("/")),
+            Err(WorkspaceError::Root(_))
+        ));
+        for path in [
+            "/usr",
+            "/usr/bin",
+            "/etc",
+            "/var",
+            "/proc",
+            "/proc/self",
+            "/sys",
+            "/dev",
+        ] {
+            let error = check(Path::new(path)).unwrap_err();
+            assert!(
+                !matches!(error, WorkspaceError::Open { .. }),
+                "{path}: {error}"
+            );
+        }
+        assert!(is_system_directory(Path::new("/var/lib")));
+        assert!(is_system_directory(Path::new("/tmp")));
+        assert!(is_system_directory(Path::new("/usr/src")));
+        for path in [
+            "/usr/src/app",
+            "/var/lib/ci/project",
+            "/tmp/x",
+            "/srv/app",
+            "/dev/shm/x",
+        ] {
+            assert!(!is_system_directory(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_home_directory_and_what_contains_it_are_refused_but_not_projects_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let users = dir.path().canonicalize().unwrap();
+        let homes = [users.join("users/ada")];
+        std::fs::create_dir_all(homes[0].join("project")).unwrap();
+        let check = |path: &Path| check_against(path, &homes);
+        assert!(matches!(check(&homes[0]), Err(WorkspaceError::Home(_))));
+        assert!(matches!(
+            check(&users),
+            Err(WorkspaceError::ContainsHome { .. })
+        ));
+        assert!(check(&homes[0].join("project")).is_ok());
+    }
+
+    #[test]
+    fn a_link_may_lead_deeper_but_not_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("a/real")).unwrap();
+        std::fs::create_dir_all(base.join("elsewhere")).unwrap();
+        symlink("real", base.join("a/inside")).unwrap();
+        symlink("../elsewhere", base.join("a/outside")).unwrap();
+        assert_eq!(check(&base.join("a/inside")).unwrap(), base.join("a/real"));
+        let outside = base.join("a/outside");
+        assert!(matches!(
+            check(&outside),
+            Err(WorkspaceError::LinkOutside { .. })
+        ));
+        let with_slash = base.join("a/outside/");
+        assert!(matches!(
+            check(&with_slash),
+            Err(WorkspaceError::LinkOutside { .. })
+        ));
+    }
+}

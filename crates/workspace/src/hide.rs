@@ -1,0 +1,278 @@
+//! Finds the files of a workspace that a sandbox must not see: secrets and keys.
+//!
+//! Fails closed: what cannot be read is hidden, and a workspace too large to be searched is
+//! refused rather than half searched.
+
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::beneath;
+use crate::path::RelPath;
+use crate::pattern::{Folded, Pattern, rule_lines};
+use crate::show::quoted;
+
+const BUILT_IN: &str = include_str!("rules/hidden.rules");
+/// How much of a file is read to see whether it holds a secret.
+const CONTENT_BYTES: u64 = 64 << 10;
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+/// From the cache directory tagging specification.
+const CACHE_TAG_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// Which files are hidden, and how large a workspace may be searched.
+#[derive(Debug, Clone)]
+pub struct HideRules {
+    rules: Vec<Rule>,
+    skipped: Vec<Pattern>,
+    /// Entries that are looked at before the workspace is refused as too large.
+    pub max_entries: u64,
+    /// Directories deeper than this are hidden, not searched.
+    pub max_depth: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    pattern: Pattern,
+    directory: bool,
+    /// Lower-case texts of which one must be in the file; none needed when empty.
+    contains: Vec<Vec<u8>>,
+    exception: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HideError {
+    #[error(
+        "the workspace has more than {max} files and directories, too many to search for secrets; give a smaller directory"
+    )]
+    TooMany { max: u64 },
+    #[error("cannot search {path} for secrets")]
+    Read {
+        path: String,
+        source: std::io::Error,
+    },
+}
+
+// === impl HideRules ===
+
+impl Default for HideRules {
+    /// The built-in rules.
+    fn default() -> Self {
+        let mut rules = HideRules {
+            rules: Vec::new(),
+            skipped: Vec::new(),
+            max_entries: 1_000_000,
+            max_depth: 256,
+        };
+        for line in rule_lines(BUILT_IN) {
+            rules.add(line);
+        }
+        rules
+    }
+}
+
+impl HideRules {
+    /// Adds one rule in the language of the rule file; an exception cancels the rules added before it.
+    pub fn add(&mut self, line: &str) {
+        if let Some(skipped) = line.strip_prefix("skip ") {
+            self.skipped
+                .push(Pattern::parse(skipped.trim().trim_end_matches('/')));
+            return;
+        }
+        let (line, exception) = match line.strip_prefix('!') {
+            Some(rest) => (rest, true),
+            None => (line, false),
+        };
+        let (name, contains) = match line.split_once(" contains ") {
+            Some((name, texts)) => (name, texts),
+            None => (line, ""),
+        };
+        let name = name.trim();
+        self.rules.push(Rule {
+            pattern: Pattern::parse(name.trim_end_matches('/')),
+            directory: name.ends_with('/'),
+            contains: contains
+                .split(" | ")
+                .filter(|text| !text.trim().is_empty())
+                .map(|text| text.trim().to_lowercase().into_bytes())
+                .collect(),
+            exception,
+        });
+    }
+
+    /// Whether the name alone makes it a hidden file, or it lies in a hidden directory. Rules
+    /// that look at contents do not count: a new certificate is as likely as a new key.
+    pub(crate) fn hides_name(&self, path: &Path) -> bool {
+        let folded = Folded::new(path);
+        let in_hidden_directory =
+            |rule: &Rule| rule.directory && rule.pattern.matches_above(&folded);
+        self.meaning(&folded, false)
+            .any(|rule| rule.contains.is_empty())
+            || self.rules.iter().any(in_hidden_directory)
+    }
+
+    /// The rules that mean the path, up to an exception: that cancels only those above it.
+    fn meaning<'a>(
+        &'a self,
+        path: &'a Folded,
+        directory: bool,
+    ) -> impl Iterator<Item = &'a Rule> + 'a {
+        let matching =
+            move |rule: &&Rule| rule.directory == directory && rule.pattern.matches(path);
+        self.rules
+            .iter()
+            .rev()
+            .filter(matching)
+            .take_while(|rule| !rule.exception)
+    }
+}
+
+/// The files and directories of `workspace` that a sandbox must not see, in order of path. A
+/// hidden directory stands for everything in it. Symbolic links are not followed.
+pub fn find_hidden(
+    workspace: BorrowedFd<'_>,
+    rules: &HideRules,
+) -> Result<Vec<PathBuf>, HideError> {
+    let mut search = Search {
+        workspace,
+        rules,
+        left: rules.max_entries,
+        hidden: Vec::new(),
+    };
+    let mut pending: Vec<Option<RelPath>> = vec![None];
+    while let Some(directory) = pending.pop() {
+        search.directory(directory.as_ref(), &mut pending)?;
+    }
+    search.hidden.sort();
+    Ok(search.hidden)
+}
+
+struct Search<'a> {
+    workspace: BorrowedFd<'a>,
+    rules: &'a HideRules,
+    left: u64,
+    hidden: Vec<PathBuf>,
+}
+
+impl Search<'_> {
+    fn directory(
+        &mut self,
+        path: Option<&RelPath>,
+        pending: &mut Vec<Option<RelPath>>,
+    ) -> Result<(), HideError> {
+        let opened = beneath::open_dir(self.workspace, path);
+        let listed = opened.and_then(|dir| Ok((beneath::list(&dir, self.left)?, dir)));
+        let (entries, dir) = match (listed, path) {
+            (Ok((Some(entries), dir)), _) => (entries, dir),
+            (Ok((None, _)), _) => {
+                return Err(HideError::TooMany {
+                    max: self.rules.max_entries,
+                });
+            }
+            // Gone since it was listed, or another file system is mounted there, which the
+            // sandbox does not see either.
+            (Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV), Some(_)) => {
+                return Ok(());
+            }
+            // The overlay may be able to read what the caller cannot.
+            (Err(Errno::ACCESS | Errno::PERM), Some(path)) => {
+                self.hidden.push(path.as_path().to_owned());
+                return Ok(());
+            }
+            (Err(error), path) => {
+                let path = path.map_or_else(|| ".".to_owned(), |path| quoted(path.as_path()));
+                return Err(HideError::Read {
+                    path,
+                    source: error.into(),
+                });
+            }
+        };
+        self.left -= entries.len() as u64;
+        if path.is_some() && is_tagged_cache(&dir) {
+            return Ok(());
+        }
+        for entry in entries {
+            let Ok(child) = RelPath::in_dir(path, &entry.name) else {
+                // Too long to be whited out by name: hide the directory it is in.
+                self.hidden
+                    .extend(path.map(|path| path.as_path().to_owned()));
+                break;
+            };
+            self.entry(child, entry.kind, &dir, pending)?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        path: RelPath,
+        kind: FileType,
+        dir: impl AsFd,
+        pending: &mut Vec<Option<RelPath>>,
+    ) -> Result<(), HideError> {
+        let name = Path::new(path.file_name());
+        let kind = match kind {
+            FileType::Unknown => match beneath::stat(&dir, name) {
+                Ok(Some(stat)) => FileType::from_raw_mode(stat.st_mode),
+                Ok(None) => return Ok(()),
+                Err(source) => {
+                    let path = quoted(path.as_path());
+                    return Err(HideError::Read {
+                        path,
+                        source: source.into(),
+                    });
+                }
+            },
+            known => known,
+        };
+        let folded = Folded::new(path.as_path());
+        let is_dir = kind == FileType::Directory;
+        let is_hidden = self
+            .rules
+            .meaning(&folded, is_dir)
+            .any(|rule| kind != FileType::RegularFile || may_contain(&dir, name, &rule.contains));
+        if is_hidden {
+            self.hidden.push(path.as_path().to_owned());
+            return Ok(());
+        }
+        if is_dir && path.depth() > self.rules.max_depth {
+            self.hidden.push(path.as_path().to_owned());
+        } else if is_dir && !self.rules.skipped.iter().any(|skip| skip.matches(&folded)) {
+            pending.push(Some(path));
+        }
+        Ok(())
+    }
+}
+
+fn is_tagged_cache(dir: impl AsFd) -> bool {
+    let Ok((file, _)) = beneath::open_file(dir, Path::new(CACHE_TAG)) else {
+        return false;
+    };
+    let mut start = Vec::new();
+    let wanted = CACHE_TAG_SIGNATURE.len() as u64;
+    file.take(wanted).read_to_end(&mut start).is_ok() && start == CACHE_TAG_SIGNATURE
+}
+
+/// Whether the file may hold one of the texts; the doubtful answer is yes.
+fn may_contain(dir: impl AsFd, name: &Path, texts: &[Vec<u8>]) -> bool {
+    if texts.is_empty() {
+        return true;
+    }
+    let Ok((file, _)) = beneath::open_file(dir, name) else {
+        return true;
+    };
+    match crate::content::read_bounded(file, CONTENT_BYTES) {
+        Ok(Some(mut bytes)) => {
+            bytes.make_ascii_lowercase();
+            texts
+                .iter()
+                .any(|text| bytes.windows(text.len()).any(|window| window == text))
+        }
+        Ok(None) | Err(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

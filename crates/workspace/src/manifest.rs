@@ -1,0 +1,319 @@
+//! What a sandbox changed, as data: the manifest that `collect` writes and the others read.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use ringwall_spec::ChangeSummary;
+use serde::{Deserialize, Serialize};
+
+use crate::content::{self, Digest};
+use crate::path::{EscapedBytes, RelPath};
+
+/// The changes of one sandbox, in a directory of ours: a manifest and the new contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    pub(crate) dir: PathBuf,
+    pub(crate) manifest: Manifest,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Manifest {
+    pub(crate) version: u32,
+    /// The host directory that the sandbox saw.
+    pub(crate) workspace: EscapedBytes,
+    /// In order of path, so that a directory comes before what is in it.
+    pub(crate) changes: Vec<Change>,
+    pub(crate) refused: Vec<Refused>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// One path that is different from what the sandbox was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub path: RelPath,
+    /// The host's side when the changes were collected; absent if there was nothing.
+    pub before: Option<Before>,
+    /// The sandbox's side; absent if it was deleted.
+    pub after: Option<After>,
+    /// The sandbox wrote to a path that was hidden from it, so it never saw what is there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+}
+
+/// What the host had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Before {
+    File {
+        mode: u32,
+        size: u64,
+        /// Seconds and nanoseconds.
+        modified: (i64, u64),
+        /// Absent if the file is hidden, unreadable or was over the bound for hashing.
+        sha256: Option<Digest>,
+    },
+    Symlink {
+        target: EscapedBytes,
+    },
+    Directory {
+        mode: u32,
+    },
+}
+
+/// What the sandbox left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum After {
+    File {
+        mode: u32,
+        size: u64,
+        sha256: Digest,
+        /// The number of the file with the content; absent if the content is still the host's.
+        blob: Option<u64>,
+    },
+    Symlink {
+        target: EscapedBytes,
+    },
+    Directory {
+        mode: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    Added,
+    Modified,
+    Deleted,
+    ModeChanged,
+}
+
+/// Something in the upper directory that is never taken over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refused {
+    pub path: RelPath,
+    pub why: RefusedWhy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusedWhy {
+    Device,
+    Fifo,
+    Socket,
+    /// Overlay attributes (redirect, metacopy, ...) that would point at other files.
+    OverlayAttribute,
+    FileTooLarge,
+    TooDeep,
+    /// It would take the place of a directory that holds hidden or unremovable host files.
+    CoversHiddenFiles,
+    /// It is on the host and is neither a file nor a link nor a directory, or cannot be read.
+    UnknownOnHost,
+    /// It could not be read from the sandbox's side.
+    Unreadable,
+    /// The name is one that Ringwall itself uses while it applies changes.
+    ReservedName,
+}
+
+impl RefusedWhy {
+    pub fn words(self) -> &'static str {
+        match self {
+            RefusedWhy::Device => "device, not taken over",
+            RefusedWhy::Fifo => "fifo, not taken over",
+            RefusedWhy::Socket => "socket, not taken over",
+            RefusedWhy::OverlayAttribute => "carries overlay attributes, not taken over",
+            RefusedWhy::FileTooLarge => "too large, not taken over",
+            RefusedWhy::TooDeep => "nested too deeply, not taken over",
+            RefusedWhy::CoversHiddenFiles => "would remove hidden files, not taken over",
+            RefusedWhy::UnknownOnHost => "cannot be compared with the host, left as it is",
+            RefusedWhy::Unreadable => "cannot be read, not taken over",
+            RefusedWhy::ReservedName => "name reserved by Ringwall, not taken over",
+        }
+    }
+}
+
+/// Something that was altered on the way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    pub path: RelPath,
+    pub kind: NoteKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoteKind {
+    /// Set-user-id, set-group-id and sticky bits are not carried over.
+    SpecialBitsRemoved,
+    /// One of several names of a file; each becomes a file of its own.
+    HardLinkSplit,
+    /// The sandbox deleted the directory, but it holds files that were hidden from it.
+    KeptForHiddenFiles,
+}
+
+impl NoteKind {
+    pub fn words(self) -> &'static str {
+        match self {
+            NoteKind::SpecialBitsRemoved => "setuid, setgid or sticky bit removed",
+            NoteKind::HardLinkSplit => "was a hard link, now a file of its own",
+            NoteKind::KeptForHiddenFiles => "kept, it holds files hidden from the sandbox",
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(
+        "there are no changes in {dir}: the run had no copy-on-write workspace, or they were removed"
+    )]
+    Missing { dir: String },
+    #[error("the changes in {dir} cannot be read")]
+    Read { dir: String, source: io::Error },
+    #[error("the list of changes in {dir} is damaged; run the job again")]
+    Damaged {
+        dir: String,
+        source: serde_json::Error,
+    },
+    #[error("the list of changes in {dir} is larger than {max} bytes", max = Manifest::MAX_BYTES)]
+    TooLarge { dir: String },
+    #[error("the list of changes in {dir} has version {found}; this Ringwall reads version {known}", known = Manifest::VERSION)]
+    Version { dir: String, found: u32 },
+}
+
+// === impl Change ===
+
+impl Change {
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.before, &self.after) {
+            (None, _) => ChangeKind::Added,
+            (_, None) => ChangeKind::Deleted,
+            (Some(Before::Directory { .. }), Some(After::Directory { .. }))
+            | (Some(Before::File { .. }), Some(After::File { blob: None, .. })) => {
+                ChangeKind::ModeChanged
+            }
+            _ => ChangeKind::Modified,
+        }
+    }
+}
+
+// === impl Manifest ===
+
+impl Manifest {
+    const VERSION: u32 = 1;
+    const FILE: &str = "manifest.json";
+    /// A hundred thousand changes with long paths fit.
+    const MAX_BYTES: u64 = 256 << 20;
+
+    pub(crate) fn new(workspace: &Path) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        Manifest {
+            version: Self::VERSION,
+            workspace: EscapedBytes(workspace.as_os_str().as_bytes().to_vec()),
+            changes: Vec::new(),
+            refused: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn sort(&mut self) {
+        self.changes.sort_by(|a, b| a.path.cmp(&b.path));
+        self.refused.sort_by(|a, b| a.path.cmp(&b.path));
+        self.notes.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Reads what `collect` left in `dir`.
+    pub fn load(dir: &Path) -> Result<Self, LoadError> {
+        let name = || dir.display().to_string();
+        let file = match File::open(dir.join(Manifest::FILE)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(LoadError::Missing { dir: name() });
+            }
+            Err(source) => {
+                return Err(LoadError::Read {
+                    dir: name(),
+                    source,
+                });
+            }
+        };
+        let bytes = content::read_bounded(file, Manifest::MAX_BYTES)
+            .map_err(|source| LoadError::Read {
+                dir: name(),
+                source,
+            })?
+            .ok_or_else(|| LoadError::TooLarge { dir: name() })?;
+        let manifest: Manifest =
+            serde_json::from_slice(&bytes).map_err(|source| LoadError::Damaged {
+                dir: name(),
+                source,
+            })?;
+        if manifest.version != Manifest::VERSION {
+            return Err(LoadError::Version {
+                dir: name(),
+                found: manifest.version,
+            });
+        }
+        Ok(Changes {
+            dir: dir.to_owned(),
+            manifest,
+        })
+    }
+
+    /// Writes the manifest last and in one piece: a directory without one was not finished.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let unfinished = self.dir.join("manifest.json.new");
+        let mut writer = BufWriter::new(File::create_new(&unfinished)?);
+        serde_json::to_writer(&mut writer, &self.manifest)?;
+        writer.flush()?;
+        fs::rename(unfinished, self.dir.join(Manifest::FILE))
+    }
+
+    /// The host directory that the sandbox saw when the changes were collected.
+    pub fn workspace(&self) -> PathBuf {
+        PathBuf::from(crate::beneath::os_bytes(&self.manifest.workspace.0))
+    }
+
+    /// In order of path.
+    pub fn entries(&self) -> &[Change] {
+        &self.manifest.changes
+    }
+
+    pub fn refused(&self) -> &[Refused] {
+        &self.manifest.refused
+    }
+
+    pub fn notes(&self) -> &[Note] {
+        &self.manifest.notes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.manifest.changes.is_empty()
+    }
+
+    /// The counts for the outcome; a changed mode counts as a modification.
+    pub fn summary(&self) -> ChangeSummary {
+        let mut summary = ChangeSummary::default();
+        for change in &self.manifest.changes {
+            match change.kind() {
+                ChangeKind::Added => summary.added += 1,
+                ChangeKind::Deleted => summary.deleted += 1,
+                ChangeKind::Modified | ChangeKind::ModeChanged => summary.modified += 1,
+            }
+        }
+        summary
+    }
+
+    pub(crate) fn blob_path(&self, blob: u64) -> PathBuf {
+        self.dir.join(BLOBS).join(blob.to_string())
+    }
+}
+
+/// The directory of new contents inside the directory of changes.
+pub(crate) const BLOBS: &str = "blobs";
