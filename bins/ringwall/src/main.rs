@@ -1,1 +1,18 @@
-fn main() {}
+//! The `ringwall` command: parse, do, turn what came of it into an exit code.
+
+mod args;
+mod commands;
+mod exit;
+mod job;
+mod report;
+mod spec;
+mod terminal;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::parse(std::env::args_os()) {
+        Ok(verb) => commands::run(verb).unwrap_or_else(|error| exit::failed(&error)),
+        Err(usage) => exit::wrong_usage(&usage),
+    }
+}

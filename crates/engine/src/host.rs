@@ -54,20 +54,27 @@ pub(crate) fn sandbox_profile() -> Option<String> {
     usable.then(|| SANDBOX_PROFILE.to_owned())
 }
 
-/// The entries of the host's root directory: directories, and links with their targets.
-pub(crate) fn root_entries() -> io::Result<(Vec<String>, Vec<(String, PathBuf)>)> {
-    let (mut dirs, mut links) = (Vec::new(), Vec::new());
+/// The entries of a root directory that a ring may show.
+#[derive(Debug, Default)]
+pub(crate) struct RootEntries {
+    pub(crate) dirs: Vec<String>,
+    /// With their targets.
+    pub(crate) links: Vec<(String, PathBuf)>,
+}
+
+pub(crate) fn root_entries() -> io::Result<RootEntries> {
+    let mut entries = RootEntries::default();
     for entry in fs::read_dir("/")? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let kind = entry.file_type()?;
         if kind.is_symlink() {
-            links.push((name, fs::read_link(entry.path())?));
+            entries.links.push((name, fs::read_link(entry.path())?));
         } else if kind.is_dir() {
-            dirs.push(name);
+            entries.dirs.push(name);
         }
     }
-    Ok((dirs, links))
+    Ok(entries)
 }
 
 /// Makes a directory that only its owner can enter. Does nothing when it is there.

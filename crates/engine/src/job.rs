@@ -18,6 +18,9 @@ use ringwall_wire::{
 
 use crate::sandbox::{Killer, Sandbox};
 
+/// A warden that has not started a program by then never will.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Where a job's output goes.
 pub trait Output {
     fn stdout(&mut self, bytes: &[u8]) -> io::Result<()>;
@@ -93,7 +96,9 @@ impl Job {
     ) -> Result<Job, StartError> {
         let program = command.argv.first().ok_or(StartError::EmptyCommand)?;
         let shown = program.to_string_lossy().into_owned();
-        let process = client.start(&defaults.fill(command)).map_err(|error| match error {
+        let answer_by = Instant::now() + ANSWER_TIMEOUT;
+        let started = client.until(answer_by).start(&defaults.fill(command));
+        let process = started.map_err(|error| match error {
             ClientError::Remote(remote) if remote.code == ErrorCode::NotFound => {
                 StartError::NotFound { program: shown }
             }
@@ -257,19 +262,19 @@ fn set(env: &mut Vec<Vec<u8>>, entry: Vec<u8>) {
 impl Sandbox {
     /// Starts the command for which this sandbox was raised: its bounds are the sandbox's.
     pub fn start(&self, command: &Command) -> Result<Job, StartError> {
-        let client = self.client.as_ref().ok_or_else(|| {
-            StartError::Warden(ClientError::Disconnected)
-        })?;
+        let client = self.innermost()?;
         let reach = Reach::Sandbox { killer: self.killer(), memory: self.memory_check() };
         let limits = self.limits();
         Job::start(client, command, &self.defaults(), limits.timeout, limits.output_bytes, reach)
     }
 
+    fn innermost(&self) -> Result<&Client, StartError> {
+        self.client.as_ref().ok_or(StartError::Warden(ClientError::Disconnected))
+    }
+
     /// Starts a command that may take as long as the sandbox lives; the sandbox outlives it.
     pub(crate) fn start_background(&self, command: &Command) -> Result<Job, StartError> {
-        let client = self.client.as_ref().ok_or_else(|| {
-            StartError::Warden(ClientError::Disconnected)
-        })?;
+        let client = self.innermost()?;
         let limits = self.limits();
         let defaults = self.defaults();
         Job::start(client, command, &defaults, Duration::MAX, limits.output_bytes, Reach::Process)
@@ -281,9 +286,9 @@ impl Sandbox {
     }
 
     pub(crate) fn memory_check(&self) -> MemoryCheck {
-        match (&self.group, &self.watchdog) {
-            (Some(group), _) => MemoryCheck::Group(group.clone()),
-            (None, Some(watchdog)) => MemoryCheck::Watchdog(watchdog.exceeded()),
+        match (&self.watchdog, &self.group) {
+            (Some(watchdog), _) => MemoryCheck::Watchdog(watchdog.exceeded()),
+            (None, Some(group)) => MemoryCheck::Group(group.clone()),
             (None, None) => MemoryCheck::Unknown,
         }
     }

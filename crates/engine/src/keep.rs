@@ -154,7 +154,6 @@ impl Engine {
         Ok(())
     }
 
-    #[expect(clippy::type_complexity, reason = "the pair exists only between two lines of keep")]
     fn raise_kept(
         &self,
         input: impl Read,

@@ -1,6 +1,6 @@
 //! By which means each limit is kept on this host, or why it cannot be.
 
-use ringwall_linux::cgroup::{GroupLimits, Hierarchy, Means};
+use ringwall_linux::cgroup::{Controller, GroupLimits, Hierarchy, Means};
 use ringwall_spec::{
     KeptLimit, LimitMeans, LimitName, Limits, WorkspaceMode, WorkspaceSpec, show_bytes,
     show_duration,
@@ -8,32 +8,34 @@ use ringwall_spec::{
 
 use crate::place::PlaceError;
 
-/// What a control group is asked to keep.
-pub(crate) fn group_limits(limits: &Limits) -> GroupLimits {
+/// What a control group is asked to keep: what this host has controllers for.
+pub(crate) fn group_limits(limits: &Limits, cgroups: &Hierarchy) -> GroupLimits {
+    let has = |controller| cgroups.means_of(controller).is_some();
     GroupLimits {
-        memory_bytes: Some(limits.memory_bytes),
-        pids: Some(limits.pids),
-        cpu_milli: Some(limits.cpu_milli),
+        memory_bytes: has(Controller::Memory).then_some(limits.memory_bytes),
+        pids: has(Controller::Pids).then_some(limits.pids),
+        cpu_milli: has(Controller::Cpu).then_some(limits.cpu_milli),
     }
 }
 
-/// Names the means for every limit. Without control groups, a share of a CPU cannot be kept, and
-/// the run is refused.
+/// Names the means for every limit. Without a controller for it, a share of a CPU cannot be kept,
+/// and the run is refused.
 pub(crate) fn kept(
     limits: &Limits,
     cgroups: &Hierarchy,
     workspace: Option<&WorkspaceSpec>,
 ) -> Result<Vec<KeptLimit>, PlaceError> {
-    let (memory, cpu, pids) = match cgroups.means() {
-        Some(Means::V1) => (LimitMeans::CgroupV1, LimitMeans::CgroupV1, LimitMeans::CgroupV1),
-        Some(Means::V2) => (LimitMeans::CgroupV2, LimitMeans::CgroupV2, LimitMeans::CgroupV2),
-        None => {
-            if limits.cpu_milli % 1000 != 0 {
-                return Err(no_cgroup(cgroups, limits));
-            }
-            (LimitMeans::Watchdog, LimitMeans::Affinity, LimitMeans::Rlimit)
-        }
+    let by = |controller, otherwise| match cgroups.means_of(controller) {
+        Some(Means::V1) => LimitMeans::CgroupV1,
+        Some(Means::V2) => LimitMeans::CgroupV2,
+        None => otherwise,
     };
+    let memory = by(Controller::Memory, LimitMeans::Watchdog);
+    let cpu = by(Controller::Cpu, LimitMeans::Affinity);
+    let pids = by(Controller::Pids, LimitMeans::Rlimit);
+    if cpu == LimitMeans::Affinity && !limits.cpu_milli.is_multiple_of(1000) {
+        return Err(no_cpu_share(cgroups, limits));
+    }
     let entry = |limit, value: String, means| KeptLimit { limit, value, means };
     let mut kept = vec![
         entry(LimitName::Timeout, show_duration(limits.timeout), LimitMeans::Engine),
@@ -58,10 +60,20 @@ pub(crate) fn kept(
     Ok(kept)
 }
 
-fn no_cgroup(cgroups: &Hierarchy, limits: &Limits) -> PlaceError {
+/// The limits that the ring itself has to keep.
+pub(crate) fn without_cgroup(kept: &[KeptLimit]) -> Vec<LimitName> {
+    let by_ring = |kept: &&KeptLimit| {
+        let means = [LimitMeans::Watchdog, LimitMeans::Affinity];
+        means.contains(&kept.means)
+            || (kept.limit == LimitName::Pids && kept.means == LimitMeans::Rlimit)
+    };
+    kept.iter().filter(by_ring).map(|kept| kept.limit).collect()
+}
+
+fn no_cpu_share(cgroups: &Hierarchy, limits: &Limits) -> PlaceError {
     let (reason, fix) = match cgroups {
         Hierarchy::None { reason, fix } => (reason.clone(), fix.clone()),
-        _ => ("no usable control group".to_owned(), "see `ringwall doctor`".to_owned()),
+        _ => ("no cpu controller".to_owned(), cgroups.fix_for(Controller::Cpu)),
     };
     PlaceError::CpuShare { asked: show_cpus(limits.cpu_milli), reason, fix }
 }

@@ -75,21 +75,22 @@ impl Engine {
         }
         let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
         let outermost = spec.wall.outermost();
-        let (host_dirs, host_links) = match outermost {
+        let root = match outermost {
             RingKind::Process => host::root_entries()
                 .map_err(|source| PlaceError::HostPath { path: "/".into(), source })?,
-            RingKind::Container => (Vec::new(), Vec::new()),
+            RingKind::Container => host::RootEntries::default(),
         };
         let input = RingInput {
             admitted,
             identity: self.identity,
             warden: self.programs.warden.clone(),
             workspace,
-            host_links,
-            host_dirs,
+            host_links: root.links,
+            host_dirs: root.dirs,
             layers: image.as_ref().map(|image| image.layers.clone()).unwrap_or_default(),
             image_user: image.as_ref().map_or(Ok((0, 0)), image_user)?,
-            cgroup_files: self.cgroup_files(),
+            cgroup_files: self.cgroups.join_file_count(),
+            without_cgroup: limits::without_cgroup(&kept),
             apparmor: self.apparmor.clone(),
             hostname: format!("ring-{}", &id.as_str()[..6]),
         };

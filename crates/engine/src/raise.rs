@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use ringwall_linux::cgroup::{CgroupError, Group};
+use ringwall_linux::cgroup::{CgroupError, Controller, Group};
 use ringwall_linux::launch::encode_steps;
 use ringwall_linux::step::Step;
 use ringwall_policy::AdmittedSpec;
@@ -12,7 +12,7 @@ use ringwall_ring::{
     EvidenceError, Expected, RaiseRingError, RaisedRing, RingPlan, SpawnerHandle, check,
     inner_process_plan,
 };
-use ringwall_spec::{CheckedFact, RingKind, SandboxId};
+use ringwall_spec::{CheckedFact, RingKind, SandboxId, show_bytes};
 use ringwall_wire::{Client, ClientError, WriteHow};
 
 use crate::config::Engine;
@@ -55,7 +55,16 @@ pub enum RaiseError {
 impl Engine {
     /// Raises the wall of an admitted spec. The sandbox ends when the value is dropped.
     pub fn raise(&self, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
-        self.raise_as(admitted, RecordKind::Run, &[])
+        self.raise_for(admitted, &[])
+    }
+
+    /// The same, for a command that `ps` is to show.
+    pub fn raise_for(
+        &self,
+        admitted: &AdmittedSpec,
+        command: &[String],
+    ) -> Result<Sandbox, RaiseError> {
+        self.raise_as(admitted, RecordKind::Run, command)
     }
 
     pub(crate) fn raise_as(
@@ -101,7 +110,7 @@ impl Engine {
     ) -> Result<(RaisedRing, Option<Group>), RaiseError> {
         let group = match self.cgroups.means() {
             Some(_) => {
-                let limits = limits::group_limits(&admitted.spec().limits);
+                let limits = limits::group_limits(&admitted.spec().limits, &self.cgroups);
                 Some(self.cgroups.create(id.as_str(), &limits)?)
             }
             None => None,
@@ -125,7 +134,7 @@ impl Engine {
     /// A parked launcher for this plan, or a new one. Where a limit is counted per user namespace,
     /// every sandbox needs its own.
     fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
-        if self.cgroups.means().is_none() {
+        if self.cgroups.means_of(Controller::Pids).is_none() {
             return SpawnerHandle::start(&self.programs.launcher, plan);
         }
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +198,8 @@ impl Engine {
         ring: RingKind,
     ) -> Result<Option<CheckedFact>, RaiseError> {
         let Some(group) = sandbox.group() else { return Ok(None) };
-        let (asked, found) = (limits::group_limits(sandbox.limits()), group.read_back()?);
+        let asked = limits::group_limits(sandbox.limits(), &self.cgroups);
+        let found = group.read_back()?;
         // The kernel rounds memory down to whole pages.
         let page = 4096;
         let memory = asked.memory_bytes.map(|bytes| bytes / page);
@@ -200,18 +210,12 @@ impl Engine {
             let (layer, expected) = ("control group".to_owned(), format!("{asked:?}"));
             return Err(EvidenceError { ring, layer, expected, seen: format!("{found:?}") }.into());
         }
-        let seen = format!(
-            "memory {} bytes, {} processes, {} thousandths of a CPU",
-            found.memory_bytes.unwrap_or_default(),
-            found.pids.unwrap_or_default(),
-            found.cpu_milli.unwrap_or_default(),
-        );
+        let mut seen = Vec::new();
+        seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));
+        seen.extend(found.pids.map(|pids| format!("{pids} processes")));
+        seen.extend(found.cpu_milli.map(|milli| format!("{milli} thousandths of a CPU")));
+        let seen = seen.join(", ");
         Ok(Some(CheckedFact { layer: "control group".to_owned(), seen }))
-    }
-
-    pub(crate) fn cgroup_files(&self) -> u16 {
-        // One join file per control group hierarchy: v1 has one for each controller.
-        self.cgroups.join_file_count()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use ringwall_linux::cgroup::Group;
 use ringwall_ring::{RaiseRingError, RaisedRing, RingPlan};
-use ringwall_spec::{Evidence, Limits, SandboxId, SandboxSpec, Wall};
+use ringwall_spec::{Evidence, LimitMeans, Limits, SandboxId, SandboxSpec, Wall};
 use ringwall_wire::{Client, ClientError};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
@@ -143,7 +143,8 @@ impl Sandbox {
     }
 
     pub(crate) fn set_raised(&mut self, innermost: Client, evidence: Vec<Evidence>) {
-        if self.group.is_none() {
+        let watched = self.placement.kept.iter().any(|kept| kept.means == LimitMeans::Watchdog);
+        if watched {
             let scratch = self.scratch.as_ref().and_then(|fd| fd.try_clone().ok());
             let pid = self.ring.launched.pid;
             let most = self.spec.limits.memory_bytes;

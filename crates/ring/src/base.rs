@@ -5,7 +5,7 @@ use std::path::Path;
 use ringwall_linux::step::{
     IdMaps, IdRange, MountFlags, PathAccess, Place, RawPath, ResourceLimit, Slot, Step,
 };
-use ringwall_spec::{Limits, WorkspaceMode};
+use ringwall_spec::{LimitName, Limits, WorkspaceMode};
 
 use crate::input::{Identity, RingInput, WorkspaceInput};
 
@@ -247,6 +247,10 @@ impl Base {
             self.push(Step::JoinCgroups { from });
         }
         self.push(Step::OpenRoot { into: slot::ROOT });
+        if let Some(profile) = &input.apparmor {
+            // Early, while the base's proc can be written; it takes effect with the exec.
+            self.push(Step::AppArmorOnExec { profile: profile.clone() });
+        }
         self.push(Step::Hostname { name: input.hostname.clone() });
         self.push(Step::LoopbackUp);
         let Limits { disk_bytes, disk_inodes, .. } = input.admitted.spec().limits;
@@ -331,11 +335,8 @@ impl Base {
         self.push(Step::Report { slot: slot::SCRATCH });
         self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
         self.push(Step::LimitResource(ResourceLimit::OpenFiles(limits.open_files.into())));
-        if input.cgroup_files == 0 {
-            self.limit_without_cgroups(limits);
-        }
-        if let Some(profile) = &input.apparmor {
-            self.push(Step::AppArmorOnExec { profile: profile.clone() });
+        for limit in &input.without_cgroup {
+            self.limit_without_cgroup(*limit, limits);
         }
         self.push(Step::NoNewPrivileges);
         self.push(Step::Landlock { rules });
@@ -347,12 +348,15 @@ impl Base {
         });
     }
 
-    /// Without control groups: one process is capped in memory (the engine watches the sum), the
+    /// Without a control group: one process is capped in memory (the engine watches the sum), the
     /// number of processes is counted by this user namespace, CPUs are pinned.
-    fn limit_without_cgroups(&mut self, limits: &Limits) {
-        let processes = ResourceLimit::Processes(limits.pids.into());
-        self.push(Step::LimitResource(processes));
-        self.push(Step::LimitResource(ResourceLimit::DataBytes(limits.memory_bytes)));
-        self.push(Step::PinCpus { count: limits.cpu_milli.div_ceil(1000) });
+    fn limit_without_cgroup(&mut self, limit: LimitName, limits: &Limits) {
+        let step = match limit {
+            LimitName::Pids => Step::LimitResource(ResourceLimit::Processes(limits.pids.into())),
+            LimitName::Memory => Step::LimitResource(ResourceLimit::DataBytes(limits.memory_bytes)),
+            LimitName::Cpu => Step::PinCpus { count: limits.cpu_milli.div_ceil(1000) },
+            _ => return,
+        };
+        self.push(step);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ringwall_linux::step::{IdMaps, IdRange};
 use ringwall_policy::AdmittedSpec;
-use ringwall_spec::WorkspaceMode;
+use ringwall_spec::{LimitName, WorkspaceMode};
 
 /// Who runs Ringwall, and so which ids a ring can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +51,10 @@ pub struct RingInput<'a> {
     pub layers: Vec<PathBuf>,
     /// The user that the image wants, already looked up.
     pub image_user: (u32, u32),
-    /// How many control-group join files will be passed; zero when limits are kept by other means.
+    /// How many control-group join files will be passed.
     pub cgroup_files: u16,
+    /// Limits that no control group keeps here.
+    pub without_cgroup: Vec<LimitName>,
     /// An AppArmor profile to change to, where the host has one loaded.
     pub apparmor: Option<String>,
     pub hostname: String,

@@ -1,0 +1,303 @@
+//! The command line as data. Parsing is pure: no file, no environment, no terminal is looked at.
+
+mod error;
+mod sandbox;
+mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+pub(crate) use error::UsageError;
+pub(crate) use sandbox::{JobArgs, SandboxArgs};
+pub(crate) use values::SandboxPath;
+
+/// Parses the whole command line, program name included.
+pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Verb, UsageError> {
+    let arguments: Vec<OsString> = arguments.collect();
+    if let Some(verb) = parse_frequent(&arguments) {
+        return Ok(verb);
+    }
+    match Cli::try_parse_from(&arguments) {
+        Ok(cli) => Ok(cli.verb),
+        Err(error) => Err(UsageError::new(error, &verb_path(&arguments))),
+    }
+}
+
+/// `run` and `exec` are started for every call of an agent, and building the definitions of all
+/// other verbs would be half of their work before the engine. Whatever is not plain goes the long
+/// way, which knows all about errors and help.
+fn parse_frequent(arguments: &[OsString]) -> Option<Verb> {
+    let (_, line) = arguments.split_first()?;
+    match line.first()?.to_str()? {
+        "run" => One::<RunArgs>::try_parse_from(line)
+            .ok()
+            .map(|one| Verb::Run(Box::new(one.args))),
+        "exec" => One::<ExecArgs>::try_parse_from(line)
+            .ok()
+            .map(|one| Verb::Exec(Box::new(one.args))),
+        _ => None,
+    }
+}
+
+/// One verb by itself.
+#[derive(Debug, Parser)]
+struct One<A: Args> {
+    #[command(flatten)]
+    args: A,
+}
+
+/// The words that name the subcommand. No flag comes before it, so they are the first ones.
+fn verb_path(arguments: &[OsString]) -> String {
+    let root = Cli::command();
+    let (mut path, mut command) = ("ringwall".to_owned(), &root);
+    for word in arguments.iter().skip(1) {
+        let Some(next) = command.find_subcommand(word) else {
+            break;
+        };
+        path = format!("{path} {}", next.get_name());
+        command = next;
+    }
+    path
+}
+
+/// Runs untrusted programs behind a wall of isolation rings, and proves that the wall was there.
+#[derive(Debug, Parser)]
+#[command(name = "ringwall", version, disable_help_subcommand = true)]
+#[command(
+    after_help = "Exit codes of `run` and `exec`: the command's own; 124 time limit, \
+    125 Ringwall's own error, 126 not executable, 127 not found, 137 killed or out of memory."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a command behind a fresh wall
+    Run(Box<RunArgs>),
+    /// Make a sandbox that lives on; prints its id
+    Create(Box<CreateArgs>),
+    /// Run a command in a living sandbox
+    Exec(Box<ExecArgs>),
+    /// List sandboxes
+    Ps(PsArgs),
+    /// Show what the command of a sandbox has written
+    Logs(LogsArgs),
+    /// End living sandboxes
+    Stop(StopArgs),
+    /// Remove ended sandboxes with their logs and kept changes
+    Rm(RmArgs),
+    /// Copy files into or out of a living sandbox
+    Cp(CpArgs),
+    /// Show what a sandbox changed in its workspace
+    Diff(DiffArgs),
+    /// Write a sandbox's changes back to the workspace
+    Apply(ApplyArgs),
+    /// Get, list and remove images
+    #[command(subcommand)]
+    Image(ImageVerb),
+    /// Check what this machine can do and how to fix what it cannot
+    Doctor(OutputArgs),
+    /// Remove what crashed runs left behind
+    Gc(OutputArgs),
+    /// Print a completion script for a shell
+    Completions {
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Print the manual page, or write one for every command into a directory
+    Man {
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+    /// Body of the process that keeps a living sandbox
+    #[command(hide = true)]
+    Keep,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Print to standard error what was checked of every ring, and how each limit was kept
+    #[arg(long)]
+    pub(crate) evidence: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Set an environment variable of the command
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::environment_variable())]
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Working directory of the command inside the sandbox
+    #[arg(short = 'w', long = "cwd", value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// A command to start right away; `ringwall logs` shows its output
+    #[arg(value_name = "CMD", trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Kill the command after this time [default: the sandbox's own limit]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Id, unique beginning of an id, or name of the sandbox
+    #[arg(value_name = "ID")]
+    pub(crate) sandbox: String,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Also list sandboxes that have ended but still hold changes or a log
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// Go on until the sandbox ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    #[arg(value_name = "ID")]
+    pub(crate) sandbox: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// How long its processes get to end by themselves
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = values::duration)]
+    pub(crate) grace: Duration,
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) sandboxes: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// End the sandbox first if it is running
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) sandboxes: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CpArgs {
+    /// What to copy: a path of this machine, or ID:PATH
+    #[arg(value_name = "SRC", value_parser = values::sandbox_path())]
+    pub(crate) source: SandboxPath,
+    /// Where to: a path of this machine, or ID:PATH
+    #[arg(value_name = "DST", value_parser = values::sandbox_path())]
+    pub(crate) destination: SandboxPath,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// Only count changed lines per file
+    #[arg(long, conflicts_with = "name_only")]
+    pub(crate) stat: bool,
+    /// Only list what changed, one path a line
+    #[arg(long)]
+    pub(crate) name_only: bool,
+    #[arg(value_name = "ID")]
+    pub(crate) sandbox: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// Also write this protected path (hooks, CI, editor or shell configuration)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) allow_protected: Vec<PathBuf>,
+    /// Leave this path out, with what is below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) except: Vec<PathBuf>,
+    /// Overwrite files that were changed here since the run
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[arg(value_name = "ID")]
+    pub(crate) sandbox: String,
+    /// Only these paths, and what is below them [default: everything]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageVerb {
+    /// Get an image from a registry
+    Pull {
+        /// For example docker.io/library/alpine:3.20 or 127.0.0.1:5000/tools@sha256:...
+        #[arg(value_name = "REF")]
+        reference: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// List images
+    Ls(OutputArgs),
+    /// Remove images that no sandbox uses
+    Rm {
+        #[arg(value_name = "REF", required = true)]
+        references: Vec<String>,
+    },
+    /// Read an image from an OCI layout directory or a `docker save` archive
+    Import {
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// Store the image under this name [default: the name it carries]
+        #[arg(long, value_name = "REF")]
+        name: Option<String>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OutputArgs {
+    /// How results are printed
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    format: Format,
+}
+
+impl OutputArgs {
+    pub(crate) fn json(self) -> bool {
+        self.format == Format::Json
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[cfg(test)]
+mod tests;

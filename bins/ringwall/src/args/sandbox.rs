@@ -1,0 +1,110 @@
+//! The flags that describe a sandbox and a job in it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ringwall_spec::{Limits, RingKind, SandboxName, Wall};
+
+use super::values;
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxArgs {
+    /// The rings round the job, outermost first: process, container, container/process
+    /// [default: container with --image, else process]
+    #[arg(long, value_name = "WALL")]
+    wall: Option<Wall>,
+    /// The image for a container ring (see `ringwall image`)
+    #[arg(long, value_name = "REF")]
+    pub(crate) image: Option<String>,
+    /// Show this directory; changes are kept apart until `ringwall apply`
+    #[arg(long, value_name = "DIR", conflicts_with = "workspace_rw")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Show this directory and let the job write to it directly: no diff, no disk limit, nothing
+    /// protected
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace_rw: Option<PathBuf>,
+    /// Show one more path of this machine, read-only
+    #[arg(long = "ro", value_name = "PATH")]
+    pub(crate) read_only: Vec<PathBuf>,
+    /// A name for the sandbox
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<SandboxName>,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+struct LimitArgs {
+    /// Wall-clock time, for example 500ms, 30s, 5m; how long a created sandbox lives
+    /// [default: 30s, or 1h for `create`]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
+    /// Memory of all processes together [default: 512M]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
+    memory: Option<u64>,
+    /// CPUs, fractions allowed [default: 1]
+    #[arg(long, value_name = "N", value_parser = values::cpus, allow_hyphen_values = true)]
+    cpus: Option<u32>,
+    /// Processes and threads at once [default: 128]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pids: Option<u32>,
+    /// What the job may write [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
+    disk: Option<u64>,
+    /// Files and directories the job may make [default: 65536]
+    #[arg(long, value_name = "N", value_parser = values::long_count, allow_hyphen_values = true)]
+    inodes: Option<u64>,
+    /// Standard output and standard error together [default: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
+    output_limit: Option<u64>,
+    /// Open files per process [default: 1024]
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    open_files: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Job")]
+pub(crate) struct JobArgs {
+    /// Set an environment variable; the caller's own environment never enters
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::environment_variable())]
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Working directory inside the sandbox
+    #[arg(short = 'w', long = "cwd", value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Pass standard input on to the command; it is closed otherwise
+    #[arg(short, long)]
+    pub(crate) interactive: bool,
+    /// Run the command on a terminal
+    #[arg(short, long)]
+    pub(crate) tty: bool,
+}
+
+impl SandboxArgs {
+    /// The wall asked for, or the one that fits the other flags.
+    pub(crate) fn wall(&self) -> Wall {
+        let fitting = if self.image.is_some() {
+            RingKind::Container
+        } else {
+            RingKind::Process
+        };
+        self.wall.clone().unwrap_or_else(|| Wall::single(fitting))
+    }
+
+    /// The limits asked for, and defaults for the rest.
+    pub(crate) fn limits(&self, default: Limits) -> Limits {
+        let asked = &self.limits;
+        Limits {
+            timeout: asked.timeout.unwrap_or(default.timeout),
+            memory_bytes: asked.memory.unwrap_or(default.memory_bytes),
+            cpu_milli: asked.cpus.unwrap_or(default.cpu_milli),
+            pids: asked.pids.unwrap_or(default.pids),
+            disk_bytes: asked.disk.unwrap_or(default.disk_bytes),
+            disk_inodes: asked.inodes.unwrap_or(default.disk_inodes),
+            output_bytes: asked.output_limit.unwrap_or(default.output_bytes),
+            open_files: asked.open_files.unwrap_or(default.open_files),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! One file per verb. Each turns its arguments into calls of the engine and prints what came back.
+
+mod apply;
+mod completions;
+mod cp;
+mod create;
+mod diff;
+mod doctor;
+mod exec;
+mod gc;
+mod image;
+mod keep;
+mod logs;
+mod man;
+mod ps;
+mod rm;
+mod run;
+mod stop;
+
+use std::process::ExitCode;
+
+use ringwall_engine::{Engine, EngineConfig};
+
+use crate::args::Verb;
+use crate::exit::AlreadyReported;
+use crate::report;
+
+pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    let done = match verb {
+        Verb::Run(args) => return run::run(*args),
+        Verb::Exec(args) => return exec::run(*args),
+        Verb::Doctor(output) => return doctor::run(output.json()),
+        Verb::Create(args) => create::run(*args),
+        Verb::Ps(args) => ps::run(&args),
+        Verb::Logs(args) => logs::run(&args),
+        Verb::Stop(args) => stop::run(&args),
+        Verb::Rm(args) => rm::run(&args),
+        Verb::Cp(args) => cp::run(&args),
+        Verb::Diff(args) => diff::run(&args),
+        Verb::Apply(args) => apply::run(&args),
+        Verb::Image(verb) => image::run(&verb),
+        Verb::Gc(output) => gc::run(output.json()),
+        Verb::Completions { shell } => completions::run(shell),
+        Verb::Man { directory } => man::run(directory.as_deref()),
+        Verb::Keep => keep::run(),
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+fn open_engine() -> anyhow::Result<Engine> {
+    Ok(Engine::open(EngineConfig::from_environment()?)?)
+}
+
+/// Does the same for many sandboxes or images: one that fails does not keep the others from
+/// their turn.
+fn for_each<T: AsRef<str>>(
+    items: &[T],
+    mut action: impl FnMut(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut failed = false;
+    for item in items {
+        if let Err(error) = action(item.as_ref()) {
+            report::note(&crate::exit::line(&error));
+            failed = true;
+        }
+    }
+    if failed { Err(AlreadyReported.into()) } else { Ok(()) }
+}

@@ -1,0 +1,37 @@
+//! `ringwall create`: a sandbox that lives on.
+
+use std::time::Duration;
+
+use ringwall_spec::{Command, Limits};
+
+use super::open_engine;
+use crate::args::CreateArgs;
+use crate::report;
+use crate::spec::sandbox_spec;
+
+/// How long a sandbox lives that nobody stops.
+const LIFETIME: Duration = Duration::from_secs(3600);
+
+pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
+    let spec = sandbox_spec(
+        &args.sandbox,
+        Limits {
+            timeout: LIFETIME,
+            ..Limits::default()
+        },
+    )?;
+    let command = (!args.command.is_empty()).then_some(Command {
+        argv: args.command,
+        env: args.env,
+        cwd: args.cwd,
+        terminal: None,
+        stdin: false,
+    });
+    let record = open_engine()?.create(&spec, command.as_ref())?;
+    if args.output.json() {
+        report::json(&record)?;
+    } else {
+        report::text(format!("{}\n", record.id))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! `ringwall doctor`: what this host can do, what it cannot, and the fix.
+
+mod features;
+mod layers;
+mod render;
+mod report;
+mod tools;
+mod walls;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use ringwall_engine::EngineConfig;
+use ringwall_linux::host::{self, HostFacts};
+
+use crate::{report as output, terminal};
+use report::Report;
+
+/// Exit code 0 when at least one wall can be raised here, 1 otherwise.
+pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
+    let report = examine()?;
+    if json {
+        output::json(&report)?;
+    } else {
+        let colour = match terminal::wants_colour(&std::io::stdout()) {
+            true => render::Colour::Yes,
+            false => render::Colour::No,
+        };
+        output::text(render::text(&report, colour))?;
+    }
+    let any = report.walls.iter().any(|wall| wall.possible);
+    Ok(if any {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Reads the facts, tries what can only be tried, and makes a report of both.
+fn examine() -> anyhow::Result<Report> {
+    let config = EngineConfig::from_environment()?;
+    let facts = HostFacts::read();
+    let probe =
+        host::probe(&nearest_existing(&config.home)).context("this host could not be examined")?;
+    let mut features = features::of_kernel(&facts, &probe);
+    features.push(features::of_programs(&config.programs));
+    Ok(Report {
+        version: report::VERSION,
+        host: report::Host::from(&facts),
+        walls: walls::walls(&features),
+        limits: walls::limits(&facts.cgroup),
+        features,
+        tools: tools::find(),
+    })
+}
+
+/// The state directory is made by the first run; before, its file system is that of the directory
+/// above.
+fn nearest_existing(path: &Path) -> PathBuf {
+    path.ancestors()
+        .find(|path| path.is_dir())
+        .unwrap_or(Path::new("/"))
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_system_of_a_directory_to_come_is_that_of_the_one_above() {
+        assert_eq!(
+            nearest_existing(Path::new("/no/such/place")),
+            Path::new("/")
+        );
+        assert_eq!(
+            nearest_existing(Path::new("/proc/self/none")),
+            Path::new("/proc/self")
+        );
+        assert_eq!(
+            nearest_existing(Path::new("relative-and-missing")),
+            Path::new("/")
+        );
+    }
+}

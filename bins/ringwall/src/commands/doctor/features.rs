@@ -1,0 +1,284 @@
+//! Namespaces, mounts and system calls: without them no ring is raised. Most were tried for real.
+
+use ringwall_engine::Programs;
+use ringwall_linux::host::{HostFacts, Probe, Trial, Tried};
+
+use super::layers;
+use super::report::{Feature, NeededBy, State};
+
+pub(super) fn of_kernel(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
+    let mut features = Vec::new();
+    features.extend(namespaces(facts, probe));
+    features.extend(mounts(facts, probe));
+    features.extend(calls(facts));
+    features.extend([layers::seccomp(facts), layers::landlock(facts)]);
+    features.extend([layers::cgroups(&facts.cgroup), layers::app_armor(facts)]);
+    features.extend([
+        layers::terminal_injection(facts),
+        layers::subordinate_ids(facts),
+    ]);
+    features.push(layers::kvm(facts));
+    features
+}
+
+pub(super) fn of_programs(programs: &Programs) -> Feature {
+    let missing: Vec<String> = [&programs.launcher, &programs.warden]
+        .into_iter()
+        .filter(|path| !path.is_file())
+        .map(|path| path.display().to_string())
+        .collect();
+    let purpose = "launcher and warden, which raise a ring and live in it";
+    if missing.is_empty() {
+        return Feature {
+            name: "programs",
+            state: State::Ok,
+            seen: "launcher and warden found".to_owned(),
+            purpose,
+            needed_by: NeededBy::EveryWall,
+            fix: None,
+        };
+    }
+    Feature {
+        name: "programs",
+        state: State::Missing,
+        seen: format!("not found: {}", missing.join(", ")),
+        purpose,
+        needed_by: NeededBy::EveryWall,
+        fix: Some(
+            "install ringwall, ringwall-launcher and ringwall-warden in one directory (or name \
+             it in RINGWALL_PROGRAMS)"
+                .to_owned(),
+        ),
+    }
+}
+
+/// A feature that was tried for real.
+fn tried(
+    name: &'static str,
+    result: Tried,
+    purpose: &'static str,
+    needed_by: NeededBy,
+    fix: impl FnOnce() -> String,
+) -> Feature {
+    let state = if result == Tried::Works {
+        State::Ok
+    } else {
+        State::Missing
+    };
+    // What was not tried stands on something that failed; fixing that comes first.
+    let fix = matches!(result, Tried::Fails(_)).then(fix);
+    Feature {
+        name,
+        state,
+        seen: result.to_string(),
+        purpose,
+        needed_by,
+        fix,
+    }
+}
+
+fn namespaces(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
+    let every = NeededBy::EveryWall;
+    let raise = |kind: &str| format!("as root: sysctl -w user.max_{kind}_namespaces=65536");
+    let result = |trial| probe.result(trial);
+    vec![
+        user_namespace(facts, probe),
+        tried(
+            "mount-namespace",
+            result(Trial::MountNamespace),
+            "own view of the files",
+            every,
+            || raise("mnt"),
+        ),
+        tried(
+            "pid-namespace",
+            result(Trial::PidNamespace),
+            "own processes only",
+            every,
+            || raise("pid"),
+        ),
+        tried(
+            "fresh-proc",
+            result(Trial::Proc),
+            "/proc without the host's processes",
+            every,
+            || {
+                "in a container /proc is masked: start that container with --security-opt \
+             systempaths=unconfined, or run Ringwall outside it"
+                    .to_owned()
+            },
+        ),
+        tried(
+            "network-namespace",
+            result(Trial::NetworkNamespace),
+            "no network device",
+            every,
+            || raise("net"),
+        ),
+        tried(
+            "ipc-namespace",
+            result(Trial::IpcNamespace),
+            "own shared memory",
+            every,
+            || raise("ipc"),
+        ),
+        tried(
+            "uts-namespace",
+            result(Trial::UtsNamespace),
+            "own host name",
+            every,
+            || raise("uts"),
+        ),
+        tried(
+            "cgroup-namespace",
+            result(Trial::CgroupNamespace),
+            "own control group as root",
+            every,
+            || raise("cgroup"),
+        ),
+    ]
+}
+
+fn user_namespace(facts: &HostFacts, probe: &Probe) -> Feature {
+    let result = probe.result(Trial::UserNamespace);
+    // Where user namespaces are restricted by AppArmor they can be made, but nothing can be done in
+    // them: the first mount fails.
+    let powerless = result == Tried::Works && !probe.works(Trial::MountNamespace);
+    let result = if powerless {
+        probe.result(Trial::MountNamespace)
+    } else {
+        result
+    };
+    let obstacle = facts.user_namespace_obstacle();
+    let mut feature = tried(
+        "user-namespace",
+        result,
+        "root inside is nobody outside",
+        NeededBy::EveryWall,
+        || match &obstacle {
+            Some(obstacle) => obstacle.fix.clone(),
+            None => {
+                "something round this process refuses it: in a container, start that container \
+                     with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or \
+                     run Ringwall outside it"
+                    .to_owned()
+            }
+        },
+    );
+    if let (State::Missing, Some(obstacle)) = (feature.state, obstacle) {
+        feature.seen = obstacle.reason;
+    }
+    feature
+}
+
+fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
+    let layers = NeededBy::ContainerAndWorkspace;
+    let kernel = |version: &str| format!("boot Linux {version} or later");
+    let mut marks = tried(
+        "tmpfs-user-xattr",
+        probe.result(Trial::TmpfsXattr),
+        "overlay marks for replaced directories",
+        NeededBy::Nothing,
+        || kernel("6.6"),
+    );
+    if marks.state == State::Missing && probe.works(Trial::Tmpfs) {
+        marks.state = State::Weaker;
+    }
+    let id_mapped = match probe.result(Trial::IdMappedMount) {
+        Tried::NotTried if !facts.is_root() => Feature {
+            name: "idmapped-mount",
+            state: State::Ok,
+            seen: format!("not needed: rings of uid {} have one id", facts.uid),
+            purpose: "files of the host shown with the ring's owners",
+            needed_by: layers,
+            fix: None,
+        },
+        result => tried(
+            "idmapped-mount",
+            result,
+            "files of the host shown with the ring's owners",
+            layers,
+            || {
+                "boot Linux 5.12 or later, and keep RINGWALL_HOME on ext4, xfs, btrfs or tmpfs"
+                    .to_owned()
+            },
+        ),
+    };
+    vec![
+        tried(
+            "tmpfs",
+            probe.result(Trial::Tmpfs),
+            "capped space to write",
+            NeededBy::EveryWall,
+            || kernel("5.12"),
+        ),
+        marks,
+        tried(
+            "overlayfs",
+            probe.result(Trial::Overlay),
+            "copy-on-write layers",
+            layers,
+            || {
+                if facts.overlay_listed {
+                    kernel("5.11")
+                } else {
+                    "as root: modprobe overlay (Linux 5.11 or later)".to_owned()
+                }
+            },
+        ),
+        id_mapped,
+    ]
+}
+
+fn calls(facts: &HostFacts) -> Vec<Feature> {
+    let calls = facts.syscalls;
+    let call = |name, present: bool, purpose, version: &str| Feature {
+        name,
+        state: if present { State::Ok } else { State::Missing },
+        seen: if present {
+            "answers".to_owned()
+        } else {
+            "no such system call".to_owned()
+        },
+        purpose,
+        needed_by: NeededBy::EveryWall,
+        fix: (!present).then(|| {
+            format!(
+                "boot Linux {version} or later; in a container, let its seccomp profile pass it"
+            )
+        }),
+    };
+    vec![
+        call("clone3", calls.clone3, "all namespaces in one call", "5.5"),
+        call(
+            "pidfd",
+            calls.pidfd_open,
+            "processes that cannot be mixed up",
+            "5.3",
+        ),
+        call(
+            "openat2",
+            calls.openat2,
+            "paths that cannot lead outside",
+            "5.6",
+        ),
+        call(
+            "close-range",
+            calls.close_range,
+            "no inherited descriptor",
+            "5.11",
+        ),
+        call(
+            "new-mount-api",
+            calls.new_mount_api,
+            "mounts made before they are seen",
+            "5.2",
+        ),
+        call(
+            "mount-setattr",
+            calls.mount_setattr,
+            "whole trees read-only",
+            "5.12",
+        ),
+    ]
+}

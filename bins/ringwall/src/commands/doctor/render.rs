@@ -1,0 +1,236 @@
+//! The report for people: aligned tables, and the fixes where they are looked for, at the end.
+
+use ringwall_spec::{LimitMeans, show_bytes};
+
+use super::report::{Report, State, WallFinding};
+use crate::report::{Table, printable};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Colour {
+    Yes,
+    No,
+}
+
+pub(super) fn text(report: &Report, colour: Colour) -> String {
+    let host = &report.host;
+    let sections = [
+        format!(
+            "Linux {}, uid {}, {} CPUs, {} memory\n",
+            printable(&host.kernel),
+            host.uid,
+            host.cpus,
+            show_bytes(host.memory_bytes)
+        ),
+        features(report, colour),
+        walls(&report.walls, colour),
+        limits(report),
+        tools(report),
+        fixes(report),
+    ];
+    sections
+        .into_iter()
+        .filter(|section| !section.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn features(report: &Report, colour: Colour) -> String {
+    let mut table = Table::new(["STATE", "FEATURE", "FOR", "SEEN"]);
+    for feature in &report.features {
+        table.row([
+            feature.state.name(),
+            feature.name,
+            feature.purpose,
+            &feature.seen,
+        ]);
+    }
+    let states = report.features.iter().map(|feature| Some(feature.state));
+    paint(
+        &table.to_string(),
+        std::iter::once(None).chain(states),
+        colour,
+    )
+}
+
+fn walls(walls: &[WallFinding], colour: Colour) -> String {
+    let mut table = Table::new(["CAN", "WALL", ""]);
+    for wall in walls {
+        let because = wall.because.as_deref().unwrap_or("");
+        table.row([if wall.possible { "yes" } else { "no" }, wall.wall, because]);
+    }
+    let states = walls
+        .iter()
+        .map(|wall| match (wall.possible, &wall.because) {
+            (true, None) => Some(State::Ok),
+            (true, Some(_)) => Some(State::Weaker),
+            (false, _) => Some(State::Missing),
+        });
+    paint(
+        &table.to_string(),
+        std::iter::once(None).chain(states),
+        colour,
+    )
+}
+
+fn limits(report: &Report) -> String {
+    let mut table = Table::new(["LIMIT", "KEPT BY", ""]);
+    for found in &report.limits {
+        table.row([&found.limit.to_string(), means(found.means), found.note]);
+    }
+    table.to_string()
+}
+
+fn means(means: LimitMeans) -> &'static str {
+    match means {
+        LimitMeans::CgroupV1 => "cgroup v1",
+        LimitMeans::CgroupV2 => "cgroup v2",
+        LimitMeans::Tmpfs => "tmpfs",
+        LimitMeans::Rlimit => "rlimit",
+        LimitMeans::Watchdog => "watchdog",
+        LimitMeans::Affinity => "affinity",
+        LimitMeans::Engine => "engine",
+    }
+}
+
+fn tools(report: &Report) -> String {
+    let mut table = Table::new(["TOOL", "VERSION", "PATH"]);
+    for tool in &report.tools {
+        let (version, path) = match &tool.path {
+            Some(path) => (tool.version.as_deref().unwrap_or("unknown"), path.as_str()),
+            None => ("not found", ""),
+        };
+        table.row([tool.name, version, path]);
+    }
+    table.to_string()
+}
+
+/// What is missing comes before what is only weaker.
+fn fixes(report: &Report) -> String {
+    let mut text = String::new();
+    for state in [State::Missing, State::Weaker] {
+        for feature in report
+            .features
+            .iter()
+            .filter(|feature| feature.state == state)
+        {
+            if let Some(fix) = &feature.fix {
+                text.push_str(&format!("  {}: {}\n", feature.name, printable(fix)));
+            }
+        }
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("TO FIX\n{text}")
+    }
+}
+
+/// Colours the first word of each line by its state; lines without one stay plain.
+fn paint(table: &str, states: impl Iterator<Item = Option<State>>, colour: Colour) -> String {
+    if colour == Colour::No {
+        return table.to_owned();
+    }
+    let mut painted = String::with_capacity(table.len() * 2);
+    for (line, state) in table.lines().zip(states) {
+        let (first, rest) = line.split_at(line.find(' ').unwrap_or(line.len()));
+        match state {
+            None => painted.push_str(line),
+            Some(State::Ok) => painted.push_str(&format!("\x1b[32m{first}\x1b[0m{rest}")),
+            Some(State::Weaker) => painted.push_str(&format!("\x1b[33m{first}\x1b[0m{rest}")),
+            Some(State::Missing) => painted.push_str(&format!("\x1b[31m{first}\x1b[0m{rest}")),
+        }
+        painted.push('\n');
+    }
+    painted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::report::{Feature, Host, NeededBy, Tool, VERSION};
+
+    fn report() -> Report {
+        let feature = |name, state, fix: Option<&str>| Feature {
+            name,
+            state,
+            seen: "seen".to_owned(),
+            purpose: "a purpose",
+            needed_by: NeededBy::EveryWall,
+            fix: fix.map(str::to_owned),
+        };
+        let features = vec![
+            feature("clone3", State::Ok, None),
+            feature("landlock", State::Weaker, Some("boot a newer kernel")),
+            feature("seccomp", State::Missing, Some("build it in")),
+        ];
+        Report {
+            version: VERSION,
+            host: Host {
+                kernel: "6.1.0".to_owned(),
+                uid: 1000,
+                cpus: 2,
+                memory_bytes: 1 << 30,
+                swap_bytes: 0,
+            },
+            walls: super::super::walls::walls(&features),
+            features,
+            limits: Vec::new(),
+            tools: vec![Tool {
+                name: "bwrap",
+                path: None,
+                version: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn plain_text_has_no_colours_and_lists_missing_things_first_among_the_fixes() {
+        let text = text(&report(), Colour::No);
+        assert!(!text.contains('\x1b'));
+        assert!(text.starts_with("Linux 6.1.0, uid 1000, 2 CPUs, 1G memory\n\nSTATE "));
+        assert!(
+            text.contains("no   process    missing: seccomp\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("TO FIX\n  seccomp: build it in\n  landlock: boot a newer kernel\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn colours_change_nothing_but_the_colour() {
+        let plain = text(&report(), Colour::No);
+        let mut coloured = text(&report(), Colour::Yes);
+        assert!(coloured.contains("\x1b[31mmissing\x1b[0m"));
+        for code in ["\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"] {
+            coloured = coloured.replace(code, "");
+        }
+        assert_eq!(coloured, plain);
+    }
+
+    #[test]
+    fn the_json_keys_are_the_promised_ones() {
+        let json = serde_json::to_value(report()).unwrap();
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        let sorted = |names: &[&str]| -> Vec<String> {
+            let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            names.sort();
+            names
+        };
+        let mut top = keys(&json);
+        top.sort();
+        assert_eq!(
+            top,
+            sorted(&["version", "host", "features", "walls", "limits", "tools"])
+        );
+        let mut feature = keys(&json["features"][1]);
+        feature.sort();
+        let promised = ["name", "state", "seen", "purpose", "needed_by", "fix"];
+        assert_eq!(feature, sorted(&promised));
+        assert_eq!(json["features"][1]["state"], "weaker");
+        assert_eq!(json["walls"][0]["possible"], false);
+    }
+}

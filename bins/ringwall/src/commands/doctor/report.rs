@@ -1,0 +1,106 @@
+//! The findings as data. The JSON keys are stable: programs read them.
+
+use ringwall_linux::host::HostFacts;
+use ringwall_spec::{LimitMeans, LimitName};
+use serde::Serialize;
+
+/// Raised when a key changes its meaning or goes away.
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Report {
+    pub(super) version: u32,
+    pub(super) host: Host,
+    pub(super) features: Vec<Feature>,
+    pub(super) walls: Vec<WallFinding>,
+    pub(super) limits: Vec<LimitFinding>,
+    pub(super) tools: Vec<Tool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Host {
+    pub(super) kernel: String,
+    pub(super) uid: u32,
+    pub(super) cpus: u32,
+    pub(super) memory_bytes: u64,
+    pub(super) swap_bytes: u64,
+}
+
+impl From<&HostFacts> for Host {
+    fn from(facts: &HostFacts) -> Host {
+        Host {
+            kernel: facts.kernel.release.clone(),
+            uid: facts.uid,
+            cpus: facts.cpus,
+            memory_bytes: facts.memory_bytes,
+            swap_bytes: facts.swap_bytes,
+        }
+    }
+}
+
+/// One thing that the host has or has not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Feature {
+    pub(super) name: &'static str,
+    pub(super) state: State,
+    /// What was found, in a few words.
+    pub(super) seen: String,
+    pub(super) purpose: &'static str,
+    pub(super) needed_by: NeededBy,
+    /// What a person can do. Absent when the state is ok, and when the feature only fails because
+    /// another that it stands on does.
+    pub(super) fix: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum State {
+    Ok,
+    /// Works, with less protection or by weaker means.
+    Weaker,
+    Missing,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Weaker => "weaker",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// What cannot be had without a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum NeededBy {
+    EveryWall,
+    /// A container wall, and a copy-on-write workspace in any wall.
+    ContainerAndWorkspace,
+    Nothing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct WallFinding {
+    pub(super) wall: &'static str,
+    pub(super) possible: bool,
+    /// The features in the way, or what the wall must do without.
+    pub(super) because: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct LimitFinding {
+    pub(super) limit: LimitName,
+    pub(super) means: LimitMeans,
+    pub(super) note: &'static str,
+}
+
+/// A program beside which, or instead of which, people use Ringwall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    /// Absent when it is not on the path.
+    pub(super) path: Option<String>,
+    pub(super) version: Option<String>,
+}

@@ -1,0 +1,37 @@
+//! `ringwall exec`: a command in a living sandbox.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ringwall_spec::{Ending, show_duration};
+use rustix::process::Signal;
+
+use super::open_engine;
+use crate::args::ExecArgs;
+use crate::job::{self, PassOn, Stop};
+use crate::{exit, report};
+
+pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
+    let command = job::command(args.command, &args.job);
+    let signals = job::hold_signals(&args.job)?;
+    let engine = open_engine()?;
+    let record = engine.find(&args.sandbox)?;
+    let timeout = args.timeout.unwrap_or(record.limits.timeout);
+    let attached = engine.attach(&record)?;
+    let started = attached.start(&command, timeout)?;
+    let input = started.input();
+    let stop: Stop = Arc::new(move || input.signal(Signal::KILL.as_raw()));
+    let mut pass_on = PassOn::new(Arc::clone(&stop));
+    let ending = job::drive(started, &args.job, signals, stop, &mut pass_on)?;
+    if pass_on.reader_gone() {
+        return Ok(ExitCode::from(exit::BROKEN_PIPE));
+    }
+    if ending == Ending::Timeout {
+        let limit = show_duration(timeout);
+        report::note(&format!(
+            "the time limit of {limit} was reached and the command was killed; \
+             allow more with --timeout"
+        ));
+    }
+    Ok(ExitCode::from(ending.exit_code()))
+}

@@ -1,0 +1,106 @@
+//! `ringwall run`: one command behind a fresh wall.
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ringwall_engine::{Output, Sandbox};
+use ringwall_linux::signals::SignalWatch;
+use ringwall_policy::admit;
+use ringwall_spec::{Command, Ending, Limits, Outcome};
+use serde::Serialize;
+
+use super::open_engine;
+use crate::args::RunArgs;
+use crate::job::{self, Capture, PassOn, Stop};
+use crate::spec::sandbox_spec;
+use crate::{exit, report};
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    exit_code: u8,
+    stdout: String,
+    stderr: String,
+    output_truncated: bool,
+}
+
+pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let RunArgs {
+        sandbox,
+        job,
+        evidence,
+        output,
+        command,
+    } = args;
+    let admitted = admit(sandbox_spec(&sandbox, Limits::default())?)?;
+    let limits = admitted.spec().limits.clone();
+    let command = job::command(command, &job);
+    let signals = job::hold_signals(&job)?;
+    let words: Vec<String> =
+        command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let raised = open_engine()?.raise_for(&admitted, &words)?;
+    let killer = raised.killer();
+    let stop: Stop = Arc::new(move || killer.kill());
+    if output.json() {
+        let mut capture = Capture::default();
+        let outcome = settle(raised, &command, &job, signals, stop, &mut capture)?;
+        return print_document(&outcome, &capture);
+    }
+    let mut pass_on = PassOn::new(Arc::clone(&stop));
+    let outcome = settle(raised, &command, &job, signals, stop, &mut pass_on)?;
+    if pass_on.reader_gone() {
+        return Ok(ExitCode::from(exit::BROKEN_PIPE));
+    }
+    comment(&outcome, &limits, evidence)?;
+    Ok(ExitCode::from(outcome.ending.exit_code()))
+}
+
+/// Starts the command, waits for it, and takes the wall down whatever happened.
+fn settle(
+    raised: Sandbox,
+    command: &Command,
+    job: &crate::args::JobArgs,
+    signals: SignalWatch,
+    stop: Stop,
+    output: &mut dyn Output,
+) -> anyhow::Result<Outcome> {
+    let started = raised.start(command).map_err(anyhow::Error::from);
+    match started.and_then(|started| job::drive(started, job, signals, stop, output)) {
+        Ok(ending) => Ok(raised.settle(ending)?),
+        Err(error) => {
+            // The first error says what went wrong; taking the wall down is tidying up.
+            let _ = raised.settle(Ending::Stopped);
+            Err(error)
+        }
+    }
+}
+
+fn comment(outcome: &Outcome, limits: &Limits, evidence: bool) -> anyhow::Result<()> {
+    if evidence {
+        let mut err = BufWriter::new(io::stderr().lock());
+        report::write_evidence(&mut err, outcome)?;
+        err.flush()?;
+    }
+    if let Some(reason) = report::explain(outcome, limits) {
+        report::note(&reason);
+    }
+    if let Some(hint) = report::hint_at_changes(&outcome.id, outcome.changes) {
+        report::note(&hint);
+    }
+    Ok(())
+}
+
+fn print_document(outcome: &Outcome, capture: &Capture) -> anyhow::Result<ExitCode> {
+    let exit_code = outcome.ending.exit_code();
+    report::json(&Document {
+        outcome,
+        exit_code,
+        stdout: String::from_utf8_lossy(&capture.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&capture.stderr).into_owned(),
+        output_truncated: capture.truncated,
+    })?;
+    Ok(ExitCode::from(exit_code))
+}

@@ -1,0 +1,120 @@
+//! A job and the caller's standard streams, terminal and signals.
+//!
+//! Shared by `run` and `exec`. The main thread waits for the job; signals and, only if asked for,
+//! standard input have a thread each, which end with the process.
+
+mod streams;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Context;
+use ringwall_engine::Job;
+use ringwall_linux::signals::SignalWatch;
+use ringwall_spec::{Command, Ending};
+use ringwall_wire::ProcessInput;
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::args::JobArgs;
+use crate::terminal::{self, RawMode};
+
+pub(crate) use streams::{Capture, PassOn};
+
+/// Ends the job by force; safe to call more than once.
+pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
+
+const INPUT_CHUNK: usize = 32 << 10;
+
+/// Describes the job for the engine.
+pub(crate) fn command(argv: Vec<OsString>, args: &JobArgs) -> Command {
+    Command {
+        argv,
+        env: args.env.clone(),
+        cwd: args.cwd.clone(),
+        terminal: args.tty.then(terminal::size),
+        stdin: args.interactive,
+    }
+}
+
+/// Makes signals wait until there is a job to pass them to. Comes before anything is raised, so
+/// that no signal can end this process half-way.
+pub(crate) fn hold_signals(args: &JobArgs) -> anyhow::Result<SignalWatch> {
+    let ending = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+    let with_size = [
+        Signal::INT,
+        Signal::TERM,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::WINCH,
+    ];
+    let signals: &[Signal] = if args.tty { &with_size } else { &ending };
+    SignalWatch::new(signals).context("signals cannot be watched")
+}
+
+/// Runs `job` to its end with the caller's streams.
+pub(crate) fn drive(
+    job: Job,
+    args: &JobArgs,
+    signals: SignalWatch,
+    stop: Stop,
+    output: &mut dyn ringwall_engine::Output,
+) -> anyhow::Result<Ending> {
+    let input = job.input();
+    let _raw = match args.tty && args.interactive {
+        true => RawMode::enter().context("the terminal cannot be set to raw mode")?,
+        false => None,
+    };
+    if args.interactive {
+        let input = input.clone();
+        start_thread("stdin", move || pass_input(&input))?;
+    }
+    start_thread("signals", move || pass_signals(&signals, &input, &stop))?;
+    Ok(job.wait(output)?)
+}
+
+fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let builder = thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(256 << 10);
+    builder.spawn(body).context("no thread can be started")?;
+    Ok(())
+}
+
+/// Ends when the input ends, or when the job no longer takes any.
+fn pass_input(input: &ProcessInput) {
+    let mut chunk = vec![0; INPUT_CHUNK];
+    loop {
+        // Unbuffered: what has been typed so far goes on at once.
+        match rustix::io::read(rustix::stdio::stdin(), &mut chunk) {
+            Ok(0) => break,
+            Ok(length) => {
+                if input.write_all(&chunk[..length]).is_err() {
+                    return;
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    input.close();
+}
+
+/// The first signal goes to the job, which may clean up; a second one, or a request to terminate,
+/// ends it.
+fn pass_signals(signals: &SignalWatch, input: &ProcessInput, stop: &Stop) {
+    let mut asked_before = false;
+    while let Ok(signal) = signals.wait() {
+        if signal == Signal::WINCH.as_raw() {
+            input.resize(terminal::size());
+            continue;
+        }
+        if asked_before || signal == Signal::TERM.as_raw() {
+            stop();
+        } else {
+            input.signal(signal);
+        }
+        asked_before = true;
+    }
+}

@@ -1,0 +1,48 @@
+//! From flags to the sandbox that is asked for: paths are made absolute and checked here.
+
+use std::path::Path;
+
+use anyhow::Context;
+use ringwall_spec::{Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec};
+use ringwall_workspace::check_workspace;
+
+use crate::args::SandboxArgs;
+use crate::report;
+
+/// `default` are the limits that count where no flag says otherwise.
+pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
+    let read_only_paths = args
+        .read_only
+        .iter()
+        .map(|path| std::path::absolute(path).context("a --ro path is empty; give a path"))
+        .collect::<Result<_, _>>()?;
+    Ok(SandboxSpec {
+        wall: args.wall(),
+        image: args.image.clone(),
+        workspace: workspace(args)?,
+        read_only_paths,
+        limits: args.limits(default),
+        name: args.name.clone(),
+    })
+}
+
+fn workspace(args: &SandboxArgs) -> anyhow::Result<Option<WorkspaceSpec>> {
+    let checked = |path: &Path, mode| -> anyhow::Result<Option<WorkspaceSpec>> {
+        Ok(Some(WorkspaceSpec {
+            path: check_workspace(path)?.path().to_owned(),
+            mode,
+        }))
+    };
+    if let Some(path) = &args.workspace_rw {
+        let workspace = checked(path, WorkspaceMode::ReadWrite)?;
+        report::note(
+            "--workspace-rw: the job writes straight to the directory, so there is no diff, \
+             no disk limit and no protected path; use --workspace to review changes first",
+        );
+        return Ok(workspace);
+    }
+    match &args.workspace {
+        Some(path) => checked(path, WorkspaceMode::CopyOnWrite),
+        None => Ok(None),
+    }
+}
