@@ -54,32 +54,47 @@ impl CreationLock {
 }
 
 impl Engine {
-    /// Cleans up after every sandbox whose owner is gone.
+    /// Cleans up after every sandbox whose owner is gone. One that resists does not keep the
+    /// others from being cleaned up after; the first failure is told.
     pub fn gc(&self) -> Result<GcReport, GcError> {
         let mut report = GcReport::default();
+        let swept = self.sweep(&mut report);
+        // Without the lock: a pull may keep the store busy, and nobody has to wait for that.
+        let freed = self.images()?.gc();
+        swept?;
+        let freed = freed?;
+        let leftovers = freed.layers + freed.blobs + freed.temporary;
+        report.image_leftovers = u64::try_from(leftovers).unwrap_or(u64::MAX);
+        Ok(report)
+    }
+
+    fn sweep(&self, report: &mut GcReport) -> Result<(), GcError> {
         let sandboxes = self.home.join("sandboxes");
         let wrong = |source| GcError::Io { path: sandboxes.display().to_string(), source };
         let _lock = CreationLock::take(&sandboxes, FlockOperation::LockExclusive).map_err(wrong)?;
+        let mut outcome = Ok(());
         for entry in fs::read_dir(&sandboxes).map_err(wrong)? {
             let dir = entry.map_err(wrong)?.path();
-            if !dir.is_dir() || record::is_held(&dir) {
-                continue;
-            }
-            let record = Record::load(&dir);
-            if let Ok(record) = &record {
-                report.recovered += u64::from(recover_apply(record)?);
-            }
-            if !record.is_ok_and(|record| record.state == RecordState::Finished) {
-                report.cgroups += u64::from(self.has_group(&dir));
-                self.clean_up(&dir)?;
-                report.sandboxes += 1;
+            if dir.is_dir() && !record::is_held(&dir) {
+                outcome = outcome.and(self.look_after(&dir, report));
             }
         }
-        let freed = self.images()?.gc()?;
-        let leftovers = freed.layers + freed.blobs + freed.temporary;
         self.cgroups.remove_empty_parent();
-        report.image_leftovers = u64::try_from(leftovers).unwrap_or(u64::MAX);
-        Ok(report)
+        outcome
+    }
+
+    /// One sandbox that nobody holds: abandoned, or finished and kept.
+    fn look_after(&self, dir: &Path, report: &mut GcReport) -> Result<(), GcError> {
+        let record = Record::load(dir);
+        let recovered = record.as_ref().map_or(Ok(false), recover_apply);
+        if !record.is_ok_and(|record| record.state == RecordState::Finished) {
+            let had_group = self.has_group(dir);
+            self.clean_up(dir)?;
+            report.cgroups += u64::from(had_group);
+            report.sandboxes += 1;
+        }
+        report.recovered += u64::from(recovered?);
+        Ok(())
     }
 
     /// Kills what is left of one sandbox and removes its traces.

@@ -102,7 +102,11 @@ impl Engine {
             output.read_line(&mut line).map_err(KeepError::Io)?;
         }
         match serde_json::from_str(&line) {
-            Ok(Word::Ready { id }) => Ok(self.find(&id)?),
+            Ok(Word::Ready { id }) => {
+                // A program that lives longer than the keeper must not keep it as a zombie.
+                std::thread::spawn(move || keeper.wait());
+                Ok(self.find(&id)?)
+            }
             Ok(Word::Refused { why }) => {
                 let _ = keeper.wait();
                 Err(KeepError::Refused(why))

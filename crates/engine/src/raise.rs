@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use ringwall_linux::cgroup::{CgroupError, Controller, Group};
+use ringwall_linux::cgroup::{CgroupError, Controller, Group, GroupLimits};
 use ringwall_linux::launch::encode_steps;
 use ringwall_linux::step::Step;
 use ringwall_policy::AdmittedSpec;
@@ -14,10 +14,11 @@ use ringwall_ring::{
 };
 use ringwall_spec::{CheckedFact, RingKind, SandboxId, show_bytes};
 use ringwall_wire::{Client, ClientError, WriteHow};
+use rustix::io::Errno;
 
 use crate::config::Engine;
 use crate::place::{PlaceError, Placement};
-use crate::record::{HeldRecord, Record, RecordError, RecordKind};
+use crate::record::{Record, RecordError, RecordKind};
 use crate::sandbox::Sandbox;
 use crate::{host, limits};
 
@@ -30,6 +31,9 @@ pub(crate) struct Parked {
     template: Vec<Step>,
     spawner: SpawnerHandle,
 }
+
+/// Losing a race this often in a row is no accident.
+const MAX_GROUP_ATTEMPTS: usize = 16;
 
 /// How many launchers stay parked; the oldest goes first.
 const MAX_PARKED: usize = 16;
@@ -87,7 +91,11 @@ impl Engine {
             Ok(started) => started,
             Err(error) => {
                 self.forget_spawner(&placement.plan.template);
-                return Err(discard(record, error));
+                // With its group still there the record has to stay, for `gc` to find both.
+                if self.cgroups.find(id.as_str()).is_none() {
+                    let _ = record.remove();
+                }
+                return Err(error);
             }
         };
         let mut sandbox = Sandbox::new(record, admitted.spec(), placement, raised, group, begun);
@@ -111,7 +119,7 @@ impl Engine {
         let group = match self.cgroups.means() {
             Some(_) => {
                 let limits = limits::group_limits(&admitted.spec().limits, &self.cgroups);
-                Some(self.cgroups.create(id.as_str(), &limits)?)
+                Some(self.make_group(id, &limits)?)
             }
             None => None,
         };
@@ -131,6 +139,19 @@ impl Engine {
         }
     }
 
+    /// All engines of a host share the parent of their groups, and whichever cleans up removes it
+    /// when it is empty: perhaps just before we make the first group in it.
+    fn make_group(&self, id: &SandboxId, limits: &GroupLimits) -> Result<Group, CgroupError> {
+        let mut attempts = 0..MAX_GROUP_ATTEMPTS;
+        loop {
+            match self.cgroups.create(id.as_str(), limits) {
+                Err(CgroupError::Io { source, .. })
+                    if is_gone(&source) && attempts.next().is_some() => {}
+                made => return made,
+            }
+        }
+    }
+
     /// A parked launcher for this plan, or a new one. Where a limit is counted per user namespace,
     /// every sandbox needs its own.
     fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
@@ -138,6 +159,8 @@ impl Engine {
             return SpawnerHandle::start(&self.programs.launcher, plan);
         }
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that somebody killed is of no use to anybody.
+        parked.retain(|parked| parked.spawner.is_alive());
         if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
             return Ok(found.spawner.clone());
         }
@@ -225,7 +248,7 @@ fn try_forbidden_write(ring: RingKind, client: &Client) -> Result<CheckedFact, E
     let result = client.write_file(path, 0o600, WriteHow::Replace, &mut std::io::empty());
     let layer = "Landlock".to_owned();
     match result {
-        Err(ClientError::Remote(error)) if error.errno == Some(rustix::io::Errno::ACCESS.raw_os_error()) => {
+        Err(ClientError::Remote(error)) if error.errno == Some(Errno::ACCESS.raw_os_error()) => {
             Ok(CheckedFact { layer, seen: "a forbidden write is denied".to_owned() })
         }
         other => Err(EvidenceError {
@@ -237,7 +260,8 @@ fn try_forbidden_write(ring: RingKind, client: &Client) -> Result<CheckedFact, E
     }
 }
 
-fn discard(record: HeldRecord, error: RaiseError) -> RaiseError {
-    let _ = record.remove();
-    error
+/// The directory was removed before, or while, it was written to.
+fn is_gone(error: &std::io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::NODEV].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|number| gone.contains(&number))
 }

@@ -1,4 +1,5 @@
-//! Layers that mean harm.
+//! Layers that mean harm. Should one of them ever get through, it must not hurt the machine that the
+//! tests run on: absolute paths lead to /proc, where nothing can be made.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -18,7 +19,7 @@ use tar::EntryType;
 #[test]
 fn names_that_point_outside_are_refused() {
     assert_eq!(
-        refused(Layer::default().file("/etc/passwd", "x")),
+        refused(Layer::default().file("/proc/absolute", "x")),
         Refusal::AbsoluteName
     );
     assert_eq!(
@@ -64,7 +65,7 @@ fn names_with_nul_bytes_or_beyond_all_bounds_are_refused() {
 
 #[test]
 fn nothing_is_written_through_a_symlink_of_the_same_layer() {
-    for target in ["/etc", "..", "../secret", "inside", "."] {
+    for target in ["/proc", "..", "../secret", "inside", "."] {
         let layer = Layer::default().directory("inside").symlink("link", target);
         assert_eq!(
             refused(layer.file("link/file", "x")),

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 
 use ringwall_linux::launch::{LaunchError, Launched, Spawner};
 
@@ -33,6 +33,16 @@ impl SpawnerHandle {
 
     pub fn pid(&self) -> u32 {
         self.lock().pid()
+    }
+
+    /// Whether the launcher can still be asked for rings.
+    pub fn is_alive(&self) -> bool {
+        match self.0.try_lock() {
+            Ok(mut spawner) => spawner.is_alive(),
+            // Somebody else is talking to it and will find out; nobody waits for the answer here.
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Poisoned(spawner)) => spawner.into_inner().is_alive(),
+        }
     }
 
     /// Raises one ring. `cgroup_files` are the join files of its control groups.

@@ -1,1 +1,30 @@
-//! e2e
+//! The built programs, used as people use them.
+//!
+//! One file per promise of the command line. `make e2e-test` builds the programs first.
+
+#[cfg(test)]
+mod bad_input;
+#[cfg(test)]
+mod container;
+#[cfg(test)]
+mod exit_codes;
+#[cfg(test)]
+mod isolation;
+#[cfg(test)]
+mod json;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod living;
+#[cfg(test)]
+mod ordinary_user;
+#[cfg(test)]
+mod signals;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod terminal;
+#[cfg(test)]
+mod workspace;

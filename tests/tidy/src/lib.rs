@@ -1,1 +1,20 @@
-//! tidy
+//! The repository's own rules, as tests: what may depend on what, how large a file may grow, what
+//! every file starts with, and what must never be named.
+//!
+//! A rule that only stands in a document is soon broken; each one here names the file and what to
+//! do about it when it fails.
+
+#[cfg(test)]
+mod dependencies;
+#[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod layering;
+#[cfg(test)]
+mod lexer;
+#[cfg(test)]
+mod repository;
+#[cfg(test)]
+mod seccomp;
+#[cfg(test)]
+mod sources;

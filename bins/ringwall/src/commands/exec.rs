@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ringwall_spec::{Ending, show_duration};
+use ringwall_spec::{Limits, Usage};
 use rustix::process::Signal;
 
 use super::open_engine;
@@ -26,12 +26,13 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
     if pass_on.reader_gone() {
         return Ok(ExitCode::from(exit::BROKEN_PIPE));
     }
-    if ending == Ending::Timeout {
-        let limit = show_duration(timeout);
-        report::note(&format!(
-            "the time limit of {limit} was reached and the command was killed; \
-             allow more with --timeout"
-        ));
+    // What the command used is not measured apart from the rest of the sandbox.
+    let limits = Limits {
+        timeout,
+        ..record.limits
+    };
+    if let Some(reason) = report::explain(ending, Usage::default(), &limits) {
+        report::note(&reason);
     }
     Ok(ExitCode::from(ending.exit_code()))
 }

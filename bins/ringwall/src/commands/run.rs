@@ -39,8 +39,11 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let limits = admitted.spec().limits.clone();
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
-    let words: Vec<String> =
-        command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = command
+        .argv
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let raised = open_engine()?.raise_for(&admitted, &words)?;
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
@@ -84,7 +87,7 @@ fn comment(outcome: &Outcome, limits: &Limits, evidence: bool) -> anyhow::Result
         report::write_evidence(&mut err, outcome)?;
         err.flush()?;
     }
-    if let Some(reason) = report::explain(outcome, limits) {
+    if let Some(reason) = report::explain(outcome.ending, outcome.usage, limits) {
         report::note(&reason);
     }
     if let Some(hint) = report::hint_at_changes(&outcome.id, outcome.changes) {

@@ -1,17 +1,17 @@
 //! What there is to say about a run that did not simply end.
 
-use ringwall_spec::{ChangeSummary, Ending, Limits, Outcome, SandboxId, show_bytes, show_duration};
+use ringwall_spec::{ChangeSummary, Ending, Limits, SandboxId, Usage, show_bytes, show_duration};
 
 /// Why the command was ended, and what to change; `None` when it ended by itself.
-pub(crate) fn explain(outcome: &Outcome, limits: &Limits) -> Option<String> {
-    match outcome.ending {
+pub(crate) fn explain(ending: Ending, usage: Usage, limits: &Limits) -> Option<String> {
+    match ending {
         Ending::Exited { .. } | Ending::Signaled { .. } => None,
         Ending::Timeout => Some(format!(
-            "the time limit of {} was reached and everything was killed; allow more with --timeout",
+            "the time limit of {} was reached and the command was killed with all it started; allow more with --timeout",
             show_duration(limits.timeout)
         )),
         Ending::Oom => {
-            let peak = outcome.usage.peak_memory_bytes;
+            let peak = usage.peak_memory_bytes;
             let peak = peak.map(|bytes| format!(" (peak {})", show_bytes(bytes)));
             Some(format!(
                 "out of memory: the limit of {} was reached{}; allow more with --memory",
@@ -40,33 +40,20 @@ pub(crate) fn hint_at_changes(id: &SandboxId, changes: Option<ChangeSummary>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_spec::Usage;
 
-    fn ended(ending: Ending) -> Outcome {
-        Outcome {
-            id: SandboxId::from_random([0; 12]),
-            wall: "process".parse().unwrap(),
-            ending,
-            usage: Usage {
-                peak_memory_bytes: Some(512 << 20),
-                ..Usage::default()
-            },
-            limits: Vec::new(),
-            evidence: Vec::new(),
-            changes: None,
-        }
+    fn said_of(ending: Ending) -> Option<String> {
+        let peak_memory_bytes = Some(512 << 20);
+        let usage = Usage {
+            peak_memory_bytes,
+            ..Usage::default()
+        };
+        explain(ending, usage, &Limits::default())
     }
 
     #[test]
     fn a_command_that_ended_by_itself_needs_no_words() {
-        assert_eq!(
-            explain(&ended(Ending::Exited { code: 3 }), &Limits::default()),
-            None
-        );
-        assert_eq!(
-            explain(&ended(Ending::Signaled { signal: 11 }), &Limits::default()),
-            None
-        );
+        assert_eq!(said_of(Ending::Exited { code: 3 }), None);
+        assert_eq!(said_of(Ending::Signaled { signal: 11 }), None);
     }
 
     #[test]
@@ -77,7 +64,7 @@ mod tests {
             (Ending::OutputLimit, "64M", "--output-limit"),
         ];
         for (ending, value, flag) in cases {
-            let text = explain(&ended(ending), &Limits::default()).unwrap();
+            let text = said_of(ending).unwrap();
             assert!(text.contains(value) && text.contains(flag), "{text}");
         }
     }

@@ -95,6 +95,11 @@ impl Spawner {
         self.child.id()
     }
 
+    /// Whether the launcher still runs. One that was killed cannot be asked for anything.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     fn order(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) -> Result<(), LaunchError> {
         let bytes = postcard::to_stdvec(order)
             .map_err(|error| LaunchError::Talk(io::Error::other(error)))?;

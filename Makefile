@@ -1,0 +1,82 @@
+# Ringwall: every task has one name here. `make help` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+
+MUSL_TARGET := x86_64-unknown-linux-musl
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BIN_DIR := $(TARGET_DIR)/$(MUSL_TARGET)/release
+PROGRAMS := ringwall ringwall-warden ringwall-launcher
+
+# Tests and the bench use the programs that `make build` made, never ones from PATH.
+export RINGWALL_PROGRAMS := $(BIN_DIR)
+export RINGWALL_BIN_DIR := $(BIN_DIR)
+
+# nextest runs test programs side by side; plain cargo does where it is absent.
+RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,test --no-fail-fast)
+# These test the built programs; the last one only reads the repository.
+WHOLE := ringwall-e2e ringwall-escape ringwall-soak
+NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
+
+.PHONY: help setup build demo test check fmt-check clippy unit-test e2e-test tidy deny bench install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is missing on this machine (quick when nothing is)
+	@scripts/setup.sh all
+
+build: ## the three static programs, optimised
+	$(CARGO) build --locked --release --target $(MUSL_TARGET) $(PROGRAMS:%=--package %)
+
+demo: ## set up, build, and run three jobs that show what Ringwall does
+	@scripts/setup.sh demo
+	@$(MAKE) build
+	@scripts/demo.sh "$(BIN_DIR)"
+
+test: ## set up, then everything: format, lints, unit, end-to-end and tidy tests
+	@scripts/setup.sh all
+	@$(MAKE) fmt-check clippy deny tidy build unit-test e2e-test
+	@echo "make test: all passed"
+
+check: fmt-check clippy unit-test ## the quick loop: format, lints, unit tests
+
+fmt-check:
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+unit-test:
+	$(CARGO) $(RUN_TESTS) --locked --workspace $(NOT_UNIT)
+
+e2e-test: build
+	$(CARGO) $(RUN_TESTS) --locked $(WHOLE:%=--package %)
+
+tidy: ## the repository's own rules: layering, sizes, headers, what may be named
+	$(CARGO) $(RUN_TESTS) --locked --package ringwall-tidy
+
+# Needs an advisory database, so only where the tool has been installed.
+deny: ## licences, advisories and sources of dependencies, where cargo-deny is present
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; \
+	else echo "deny: cargo-deny is not installed, dependencies not checked"; fi
+
+bench: ## start time, throughput and memory, beside bubblewrap, crun, runc, docker and podman
+	@scripts/setup.sh bench
+	@$(MAKE) build
+	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
+	"$(BIN_DIR)/ringwall-bench" $(BENCH_ARGS)
+
+install: build ## into PREFIX (/usr/local)
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
+
+clean: ## remove what was built
+	$(CARGO) clean
+	rm -rf benches/out

@@ -1,0 +1,97 @@
+//! The few options of the bench, read by hand.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) const HELP: &str = "\
+usage: ringwall-bench [--rounds N] [--burst N] [--idle N] [--out DIR] [--assert]
+  --rounds N   timed rounds of each contender [60]
+  --burst N    runs of each contender when throughput is measured [300]
+  --idle N     idle sandboxes when memory is measured [16]
+  --out DIR    where results.json, results.txt and results.svg go [benches/out]
+  --assert     fail when a promised figure is missed
+";
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) rounds: usize,
+    pub(crate) burst: usize,
+    pub(crate) idle: usize,
+    pub(crate) out: PathBuf,
+    pub(crate) assert: bool,
+}
+
+/// What this process was started for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Bench(Options),
+    /// A child that starts and times programs; the filter it hands to them is in this file.
+    Stopwatch(PathBuf),
+    Help,
+}
+
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Task> {
+    let mut options = Options {
+        rounds: 60,
+        burst: 300,
+        idle: 16,
+        out: PathBuf::from("benches/out"),
+        assert: false,
+    };
+    let mut arguments = arguments.into_iter();
+    while let Some(flag) = arguments.next() {
+        let mut value = || {
+            let flag = flag.display();
+            arguments
+                .next()
+                .with_context(|| format!("{flag} needs a value"))
+        };
+        match flag.to_str() {
+            Some("--rounds") => options.rounds = count(&value()?)?,
+            Some("--burst") => options.burst = count(&value()?)?,
+            Some("--idle") => options.idle = count(&value()?)?,
+            Some("--out") => options.out = value()?.into(),
+            Some("--assert") => options.assert = true,
+            Some("--stopwatch") => return Ok(Task::Stopwatch(value()?.into())),
+            Some("--help" | "-h") => return Ok(Task::Help),
+            _ => bail!("unknown option {}; see --help", flag.display()),
+        }
+    }
+    Ok(Task::Bench(options))
+}
+
+fn count(text: &OsString) -> Result<usize> {
+    let number = text.to_str().and_then(|text| text.parse().ok());
+    number
+        .filter(|count| (1..=100_000).contains(count))
+        .with_context(|| format!("{} is not a count from 1 to 100000", text.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &str) -> Result<Task> {
+        parse(words.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn flags_change_their_own_option_only() {
+        let Task::Bench(options) = parsed("--rounds 5 --assert").unwrap() else {
+            panic!()
+        };
+        assert_eq!(
+            (options.rounds, options.burst, options.assert),
+            (5, 300, true)
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in ["--rounds", "--rounds 0", "--rounds many", "--fast", "x"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The figures that Ringwall promises, each against what was measured.
+
+use serde::Serialize;
+
+use crate::results::Results;
+use crate::{contender, daemons, library};
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Promise {
+    pub(crate) what: String,
+    pub(crate) wanted: String,
+    /// `None` when something it needs could not be measured here.
+    pub(crate) measured: Option<f64>,
+    pub(crate) kept: Option<bool>,
+}
+
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+pub(crate) fn check(results: &Results) -> Vec<Promise> {
+    use Bound::{AtLeast, AtMost};
+    let ratio = |over: &str, under: &str| Some(results.median(over)? / results.median(under)?);
+    vec![
+        promise(
+            "process wall / bubblewrap",
+            AtMost(0.9),
+            ratio(contender::PROCESS, contender::BWRAP_HOST),
+        ),
+        promise(
+            "container wall / bubblewrap",
+            AtMost(1.1),
+            ratio(contender::CONTAINER, contender::BWRAP_IMAGE),
+        ),
+        promise(
+            "crun / container wall",
+            AtLeast(1.5),
+            ratio(contender::CRUN, contender::CONTAINER),
+        ),
+        promise(
+            "crun / container wall by engine",
+            AtLeast(3.0),
+            ratio(contender::CRUN, library::FRESH_CONTAINER),
+        ),
+        promise(
+            "docker / container wall by engine",
+            AtLeast(50.0),
+            ratio(daemons::DOCKER, library::FRESH_CONTAINER),
+        ),
+        promise(
+            "crun exec / exec by engine",
+            AtLeast(5.0),
+            ratio(contender::CRUN_EXEC, library::EXEC),
+        ),
+        promise(
+            "create, run, destroy per second, 2 workers",
+            AtLeast(300.0),
+            results.rate(library::FRESH_CONTAINER),
+        ),
+        promise(
+            "MiB private per idle container sandbox",
+            AtMost(3.0),
+            results.footprint(library::FRESH_CONTAINER),
+        ),
+    ]
+}
+
+fn promise(what: &str, bound: Bound, measured: Option<f64>) -> Promise {
+    let (wanted, kept) = match bound {
+        Bound::AtMost(most) => (format!("<= {most}"), measured.map(|value| value <= most)),
+        Bound::AtLeast(least) => (format!(">= {least}"), measured.map(|value| value >= least)),
+    };
+    Promise {
+        what: what.to_owned(),
+        wanted,
+        measured,
+        kept,
+    }
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Installs what building, testing and measuring Ringwall needs and this machine lacks.
+#
+#   scripts/setup.sh [demo|test|bench|all]     default: all
+#
+# Looks for commands, not packages, so it is quick and needs no network when all is there.
+# Starts from Debian's base image and rustup; elsewhere it says what is missing and stops.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly MUSL_TARGET=x86_64-unknown-linux-musl
+
+# command:package, by what needs them.
+readonly FOR_BUILD="cc:gcc make:make musl-gcc:musl-tools"
+readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
+readonly FOR_TEST="skopeo:skopeo docker-registry:docker-registry apparmor_parser:apparmor"
+readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc"
+
+fail() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+# Root's tools live in sbin directories that an ordinary user's PATH may lack.
+has_command() {
+    PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1
+}
+
+# Images made from it have no libraries, so a dynamically linked busybox is as good as none.
+has_static_busybox() {
+    has_command busybox && ! ldd "$(command -v busybox)" >/dev/null 2>&1
+}
+
+missing_packages() {
+    local pair command package
+    for pair in "$@"; do
+        command=${pair%%:*} package=${pair#*:}
+        if [ "$command" = busybox ]; then
+            has_static_busybox || echo "$package"
+        else
+            has_command "$command" || echo "$package"
+        fi
+    done
+}
+
+install_packages() {
+    local -a as_root=()
+    if [ "$(id -u)" != 0 ]; then
+        has_command sudo || fail "missing: $*. As root run: apt-get install $*"
+        as_root=(sudo)
+    fi
+    has_command apt-get || fail "missing: $*. Install these (Debian's names) with this system's package manager"
+
+    # Some of these packages carry services; tests start their own, on loopback and free ports.
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+        "${as_root[@]}" chmod 755 "$policy"
+        # shellcheck disable=SC2064 # expanded now: these are locals
+        trap "${as_root[*]} rm -f $policy" EXIT
+    fi
+
+    echo "setup: installing $*"
+    local -a install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+        apt-get -q -y install --no-install-recommends)
+    # The lists may be absent or stale: fetch them only when the first try fails.
+    "${install[@]}" "$@" || {
+        "${as_root[@]}" apt-get -q update
+        "${install[@]}" "$@"
+    } || fail "could not install $*; as root run: apt-get update && apt-get install $*"
+}
+
+prepare_rust() {
+    has_command rustup || fail "rustup is missing; install it, then run this again"
+    # rust-toolchain.toml names toolchain, components and target.
+    local libraries
+    if ! libraries=$(rustc --print target-libdir --target "$MUSL_TARGET" 2>/dev/null) ||
+        [ ! -d "$libraries" ] || ! cargo fmt --version >/dev/null 2>&1 ||
+        ! cargo clippy --version >/dev/null 2>&1; then
+        echo "setup: installing the Rust toolchain of rust-toolchain.toml"
+        rustup toolchain install || rustup show
+        rustup target add "$MUSL_TARGET"
+        rustup component add rustfmt clippy
+    fi
+}
+
+main() {
+    local wanted
+    case "${1:-all}" in
+        demo) wanted="$FOR_BUILD $FOR_DEMO" ;;
+        test) wanted="$FOR_BUILD $FOR_DEMO $FOR_TEST" ;;
+        bench) wanted="$FOR_BUILD $FOR_DEMO $FOR_BENCH" ;;
+        all) wanted="$FOR_BUILD $FOR_DEMO $FOR_TEST $FOR_BENCH" ;;
+        *) fail "unknown purpose $1; say demo, test, bench or all" ;;
+    esac
+    [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "Ringwall builds on Linux on x86_64 only, so far"
+
+    local -a packages
+    # shellcheck disable=SC2086 # the lists are words
+    mapfile -t packages < <(missing_packages $wanted)
+    if [ "${#packages[@]}" != 0 ]; then
+        install_packages "${packages[@]}"
+        # shellcheck disable=SC2086
+        mapfile -t packages < <(missing_packages $wanted)
+        [ "${#packages[@]}" = 0 ] || fail "still missing after the installation: ${packages[*]}"
+    fi
+    prepare_rust
+}
+
+main "$@"

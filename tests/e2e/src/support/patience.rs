@@ -1,0 +1,35 @@
+//! Waiting with an end.
+
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::finished::code;
+
+/// Far longer than anything here takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Asks until `question` gives something.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = question() {
+            return answer;
+        }
+        assert!(
+            Instant::now() < give_up,
+            "did not happen in {PATIENCE:?}: {what}"
+        );
+        sleep(PAUSE);
+    }
+}
+
+/// The exit code of a child that is about to end.
+#[track_caller]
+pub(crate) fn wait_for_end(child: &mut Child) -> i32 {
+    eventually("the end of the program", || {
+        child.try_wait().ok().flatten().map(code)
+    })
+}

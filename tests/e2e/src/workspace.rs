@@ -1,0 +1,142 @@
+//! A job sees the workspace copy-on-write; changes come back only when they are taken.
+
+use std::os::unix::fs::symlink;
+
+use crate::support::{Finished, World};
+
+/// Runs a script in the project as workspace and gives the sandbox's id.
+#[track_caller]
+fn work(world: &World, script: &str) -> String {
+    let run = world.sh(&["--workspace", ".", "-o", "json"], script);
+    run.exits(0);
+    run.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn apply(world: &World, arguments: &[&str]) -> Finished {
+    world.ringwall([&["apply"], arguments].concat())
+}
+
+#[test]
+fn nothing_changes_until_it_is_applied_and_then_all_of_it_does() {
+    let world = World::new();
+    world.write("notes.txt", "one\ntwo\nthree\n");
+    world.write("old.txt", "old\n");
+    let id = work(
+        &world,
+        "sed -i s/two/TWO/ notes.txt; rm old.txt; mkdir d; echo new >d/new.txt",
+    );
+    assert_eq!(world.read("notes.txt"), "one\ntwo\nthree\n");
+    assert!(world.project().join("old.txt").exists() && !world.project().join("d").exists());
+
+    let diff = world.ringwall(["diff", &id]);
+    diff.exits(0).says_nothing();
+    for part in ["notes.txt", "-two", "+TWO", "old.txt", "d/new.txt", "+new"] {
+        assert!(diff.out().contains(part), "{part:?} is missing\n{diff:?}");
+    }
+    apply(&world, &[&id]).exits(0);
+    assert_eq!(world.read("notes.txt"), "one\nTWO\nthree\n");
+    assert_eq!(world.read("d/new.txt"), "new\n");
+    assert!(!world.project().join("old.txt").exists());
+}
+
+#[test]
+fn a_run_with_changes_says_where_to_find_them() {
+    let world = World::new();
+    let changed = world.sh(&["--workspace", "."], "echo x >x");
+    changed
+        .exits(0)
+        .says(&["1 file changed in the workspace: ringwall diff "]);
+    let unchanged = world.sh(&["--workspace", "."], "ls >/dev/null");
+    unchanged.exits(0).says_nothing();
+    assert_eq!(
+        world.sandboxes().len(),
+        1,
+        "a run without changes leaves no record"
+    );
+}
+
+#[test]
+fn a_diff_can_be_short() {
+    let world = World::new();
+    world.write("a.txt", "1\n2\n");
+    let id = work(&world, "echo 3 >>a.txt; echo b >b.txt");
+    let names = world.ringwall(["diff", "--name-only", &id]);
+    names.exits(0).prints("a.txt\nb.txt\n");
+    let stat = world.ringwall(["diff", "--stat", &id]);
+    stat.exits(0);
+    assert!(
+        stat.out().contains("a.txt") && stat.out().contains("b.txt"),
+        "{stat:?}"
+    );
+}
+
+#[test]
+fn only_the_named_paths_are_applied() {
+    let world = World::new();
+    let id = work(&world, "mkdir src; echo a >src/a; echo b >src/b; echo c >c");
+    apply(&world, &[&id, "src/a"]).exits(0);
+    assert_eq!(world.read("src/a"), "a\n");
+    assert!(!world.project().join("src/b").exists() && !world.project().join("c").exists());
+}
+
+#[test]
+fn protected_paths_are_refused_unless_named() {
+    let world = World::new();
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    let id = work(
+        &world,
+        "mkdir -p .git/hooks; echo evil >.git/hooks/post-commit; echo fine >ok",
+    );
+    let refused = apply(&world, &[&id]);
+    refused
+        .is_refused()
+        .says(&[".git/hooks", "--allow-protected"]);
+    assert!(
+        !world.project().join("ok").exists(),
+        "a refused apply writes nothing"
+    );
+    apply(&world, &[&id, "--allow-protected", ".git/hooks"]).exits(0);
+    assert_eq!(world.read(".git/hooks/post-commit"), "evil\n");
+    assert_eq!(world.read("ok"), "fine\n");
+}
+
+#[test]
+fn a_link_that_leads_outside_does_not_take_writes_with_it() {
+    let world = World::new();
+    std::fs::create_dir(world.path("outside")).unwrap();
+    std::fs::write(world.path("outside/precious"), "precious").unwrap();
+    symlink(world.path("outside"), world.project().join("door")).unwrap();
+    let id = work(&world, "rm door; mkdir door; echo gotcha >door/precious");
+    // Whether it is refused or the link is replaced: what lies outside stays as it is.
+    let _ = apply(&world, &[&id]);
+    assert_eq!(
+        std::fs::read_to_string(world.path("outside/precious")).unwrap(),
+        "precious"
+    );
+}
+
+#[test]
+fn secrets_in_the_workspace_are_hidden() {
+    let world = World::new();
+    world.write(".env", "TOKEN=hunter2\n");
+    let run = world.sh(&["--workspace", "."], "cat .env; ls -A");
+    assert!(!run.out().contains("hunter2"), "{run:?}");
+}
+
+#[test]
+fn read_write_goes_straight_through_and_says_what_it_gives_up() {
+    let world = World::new();
+    let run = world.sh(&["--workspace-rw", "."], "echo direct >file");
+    run.exits(0).says(&["--workspace-rw", "no diff"]);
+    assert_eq!(world.read("file"), "direct\n");
+}
+
+#[test]
+fn kept_changes_can_be_thrown_away() {
+    let world = World::new();
+    let id = work(&world, "echo x >x");
+    world.ringwall(["rm", &id]).exits(0);
+    world.ringwall(["diff", &id]).is_refused();
+    assert!(world.sandboxes().is_empty());
+}

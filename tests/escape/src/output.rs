@@ -1,0 +1,61 @@
+//! What comes out of a sandbox must not take over the terminal of the person who looks at it.
+
+use std::os::unix::ffi::OsStrExt;
+
+use crate::support::{Outcome, at_every_wall};
+
+/// Sets the title, and answers a question by typing: what a terminal does when it is told so.
+const EVIL: &str = "\\e]0;title\\a\\e[6n\\x9b6n";
+
+#[track_caller]
+fn says_no_control(outcome: &Outcome) {
+    let bytes = outcome.stdout.iter().chain(&outcome.stderr);
+    let control = |byte: &&u8| byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t');
+    assert_eq!(bytes.filter(control).count(), 0, "{outcome:?}");
+    // The 8-bit form of the introducer.
+    let text = String::from_utf8_lossy(&outcome.stdout);
+    assert!(!text.contains('\u{9b}') && !text.contains('\u{9d}'), "{outcome:?}");
+}
+
+#[test]
+fn file_names_in_reports_are_made_harmless() {
+    at_every_wall(|arena| {
+        let project = arena.project();
+        let script = format!(
+            "for my $name (\"{EVIL}\", \"a\\nb\", \"\\xc2\\x9b6n\") {{ \
+               open(my $f, '>', $name) or die; print $f qq(text\\n); symlink(\"{EVIL}\", \"$name-link\"); }}"
+        );
+        let flags = ["--workspace", project.to_str().expect("plain"), "-o", "json"];
+        let run = arena.attack_with(&flags, &script);
+        let id = run.exits(0).json()["id"].as_str().expect("an id").to_owned();
+        // The control: the names were really made.
+        let changed = arena.ringwall(["diff", &id, "-o", "json"]);
+        assert!(changed.out().contains("u001b") || changed.out().contains("\\e"), "{changed:?}");
+        says_no_control(&arena.ringwall(["diff", &id]));
+        says_no_control(&arena.ringwall(["apply", &id]));
+        says_no_control(&arena.ringwall(["ps", "-a"]));
+    });
+}
+
+#[test]
+fn errors_about_names_from_the_command_line_are_made_harmless() {
+    at_every_wall(|arena| {
+        let evil = std::ffi::OsStr::from_bytes(b"\x1b]0;title\x07\x9b6n");
+        let mut line: Vec<&std::ffi::OsStr> = vec!["run".as_ref()];
+        line.extend(arena.flags().iter().map(AsRef::<std::ffi::OsStr>::as_ref));
+        for tail in [vec!["--".as_ref(), evil], vec!["-w".as_ref(), evil, "--".as_ref(), "true".as_ref()]] {
+            let refused = arena.ringwall([line.clone(), tail].concat());
+            assert_ne!(refused.code, 0);
+            says_no_control(&refused);
+        }
+    });
+}
+
+#[test]
+fn json_output_escapes_whatever_a_job_prints() {
+    at_every_wall(|arena| {
+        let run = arena.attack_with(&["-o", "json"], &format!("print \"{EVIL}\";"));
+        says_no_control(run.exits(0));
+        assert!(run.json()["stdout"].as_str().is_some_and(|text| text.contains('\u{1b}')), "{run:?}");
+    });
+}
