@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
-use ringwall_ring::{HostNamespaces, Identity};
+use ringwall_linux::launch::Parking;
+use ringwall_ring::Identity;
 
 use crate::host;
 use crate::raise::Parked;
@@ -34,8 +35,6 @@ pub enum OpenError {
     NoExecutable(#[source] std::io::Error),
     #[error("the directory {path} cannot be used for state; set RINGWALL_HOME to one you can write")]
     Home { path: String, source: std::io::Error },
-    #[error("/proc could not be read; Ringwall needs it")]
-    Proc(#[source] std::io::Error),
 }
 
 /// The control plane of one process.
@@ -45,7 +44,7 @@ pub struct Engine {
     pub(crate) programs: Programs,
     pub(crate) identity: Identity,
     pub(crate) cgroups: Hierarchy,
-    pub(crate) namespaces: HostNamespaces,
+    pub(crate) parking: Parking,
     pub(crate) apparmor: Option<String>,
     /// Launchers that wait for the next ring of the same plan.
     pub(crate) parked: Mutex<Vec<Parked>>,
@@ -102,10 +101,17 @@ impl Engine {
             programs: config.programs,
             identity: host::identity(),
             cgroups: Hierarchy::detect(),
-            namespaces: host::own_namespaces().map_err(OpenError::Proc)?,
+            parking: Parking::ForMore,
             apparmor: host::sandbox_profile(),
             parked: Mutex::new(Vec::new()),
         })
+    }
+
+    /// For a process that raises one sandbox and ends: nothing is prepared for another.
+    #[must_use]
+    pub fn for_one_sandbox(mut self) -> Engine {
+        self.parking = Parking::OneRing;
+        self
     }
 
     /// The image store of this engine.

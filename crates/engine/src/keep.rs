@@ -129,7 +129,7 @@ impl Engine {
         let kept = self.raise_kept(input);
         let word = match &kept {
             Ok((sandbox, _)) => Word::Ready { id: sandbox.id.to_string() },
-            Err(error) => Word::Refused { why: error.to_string() },
+            Err(error) => Word::Refused { why: with_causes(error) },
         };
         say(&word).map_err(KeepError::Io)?;
         let (sandbox, background) = kept?;
@@ -183,6 +183,17 @@ impl Engine {
         }
         Ok((sandbox, background))
     }
+}
+
+/// An error and what caused it, as one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
 }
 
 /// Ends the keeper when the warden is gone, for whatever reason.

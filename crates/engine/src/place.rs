@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ringwall_image::{Image, ImageHold};
 use ringwall_policy::AdmittedSpec;
-use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, WorkspaceInput};
+use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceSpec};
@@ -69,10 +69,8 @@ impl Engine {
         };
         let held = image.as_ref().map(Image::hold).transpose()?;
         let workspace = spec.workspace.as_ref().map(read_workspace).transpose()?;
-        for path in &spec.read_only_paths {
-            std::fs::metadata(path)
-                .map_err(|source| PlaceError::HostPath { path: path.clone(), source })?;
-        }
+        let shown =
+            spec.read_only_paths.iter().map(|path| shown_path(path)).collect::<Result<_, _>>()?;
         let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
         let outermost = spec.wall.outermost();
         let root = match outermost {
@@ -84,6 +82,7 @@ impl Engine {
             admitted,
             identity: self.identity,
             warden: self.programs.warden.clone(),
+            shown,
             workspace,
             host_links: root.links,
             host_dirs: root.dirs,
@@ -100,6 +99,14 @@ impl Engine {
         };
         Ok(Placement { plan, kept, image, _held: held, hidden })
     }
+}
+
+fn shown_path(path: &Path) -> Result<ShownPath, PlaceError> {
+    let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
+    // Mount points are made without following links, so the path must have none.
+    let path = std::fs::canonicalize(path).map_err(wrong)?;
+    let is_dir = path.is_dir();
+    Ok(ShownPath { path, is_dir })
 }
 
 fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use ringwall_linux::cgroup::{CgroupError, Controller, Group, GroupLimits};
-use ringwall_linux::launch::encode_steps;
+use ringwall_linux::launch::{Parking, encode_steps};
 use ringwall_linux::step::Step;
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{
@@ -52,6 +52,8 @@ pub enum RaiseError {
     Warden { ring: RingKind, source: ClientError },
     #[error(transparent)]
     Evidence(#[from] EvidenceError),
+    #[error("/proc could not be read; Ringwall needs it")]
+    Proc(#[source] std::io::Error),
     #[error("the plan of the inner ring could not be sent")]
     Encode(#[source] std::io::Error),
 }
@@ -155,16 +157,16 @@ impl Engine {
     /// A parked launcher for this plan, or a new one. Where a limit is counted per user namespace,
     /// every sandbox needs its own.
     fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
-        if self.cgroups.means_of(Controller::Pids).is_none() {
-            return SpawnerHandle::start(&self.programs.launcher, plan);
+        let launcher = &self.programs.launcher;
+        let counted_outside = self.cgroups.means_of(Controller::Pids).is_some();
+        if self.parking == Parking::OneRing || !counted_outside {
+            return SpawnerHandle::start(launcher, plan, Parking::OneRing);
         }
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that somebody killed is of no use to anybody.
-        parked.retain(|parked| parked.spawner.is_alive());
         if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
             return Ok(found.spawner.clone());
         }
-        let spawner = SpawnerHandle::start(&self.programs.launcher, plan)?;
+        let spawner = SpawnerHandle::start(launcher, plan, Parking::ForMore)?;
         if parked.len() >= MAX_PARKED {
             parked.remove(0);
         }
@@ -183,11 +185,14 @@ impl Engine {
     fn check_wall(&self, sandbox: &mut Sandbox) -> Result<(), RaiseError> {
         let outermost = sandbox.wall().outermost();
         let warden = |ring| move |source| RaiseError::Warden { ring, source };
+        // While the launcher is still at work: what can be read without the warden.
+        let group = self.check_group(sandbox)?;
+        let namespaces = host::own_namespaces().map_err(RaiseError::Proc)?;
         let client = sandbox.connect().map_err(warden(outermost))?;
         let facts = client.facts(FACTS_TIMEOUT).map_err(warden(outermost))?;
         let expected = sandbox.plan().expected.clone();
-        let mut evidence = check(outermost, &expected, &self.namespaces, facts)?;
-        evidence.checks.extend(self.check_group(sandbox, outermost)?);
+        let mut evidence = check(outermost, &expected, &namespaces, facts)?;
+        evidence.checks.extend(group);
         sandbox.take_scratch()?;
         let mut all = vec![evidence];
         let mut innermost = client;
@@ -206,7 +211,7 @@ impl Engine {
                 ..expected.clone()
             };
             let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
-            let mut evidence = check(*ring, &expected, &self.namespaces, facts)?;
+            let mut evidence = check(*ring, &expected, &namespaces, facts)?;
             evidence.checks.push(try_forbidden_write(*ring, &innermost)?);
             all.push(evidence);
         }
@@ -215,12 +220,9 @@ impl Engine {
     }
 
     /// The limits as the kernel reports them, read from outside where a job cannot lie.
-    fn check_group(
-        &self,
-        sandbox: &Sandbox,
-        ring: RingKind,
-    ) -> Result<Option<CheckedFact>, RaiseError> {
+    fn check_group(&self, sandbox: &Sandbox) -> Result<Option<CheckedFact>, RaiseError> {
         let Some(group) = sandbox.group() else { return Ok(None) };
+        let ring = sandbox.wall().outermost();
         let asked = limits::group_limits(sandbox.limits(), &self.cgroups);
         let found = group.read_back()?;
         // The kernel rounds memory down to whole pages.
@@ -229,16 +231,16 @@ impl Engine {
         let kept = found.memory_bytes.map(|bytes| bytes / page) == memory
             && found.pids == asked.pids
             && found.cpu_milli == asked.cpu_milli;
+        let layer = "control group".to_owned();
         if !kept {
-            let (layer, expected) = ("control group".to_owned(), format!("{asked:?}"));
-            return Err(EvidenceError { ring, layer, expected, seen: format!("{found:?}") }.into());
+            let (expected, seen) = (format!("{asked:?}"), format!("{found:?}"));
+            return Err(EvidenceError { ring, layer, expected, seen }.into());
         }
         let mut seen = Vec::new();
         seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));
         seen.extend(found.pids.map(|pids| format!("{pids} processes")));
         seen.extend(found.cpu_milli.map(|milli| format!("{milli} thousandths of a CPU")));
-        let seen = seen.join(", ");
-        Ok(Some(CheckedFact { layer: "control group".to_owned(), seen }))
+        Ok(Some(CheckedFact { layer, seen: seen.join(", ") }))
     }
 }
 

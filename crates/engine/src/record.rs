@@ -1,11 +1,11 @@
 //! One directory per sandbox: who owns it, what it is, how it ended.
 //!
-//! The owner holds a lock on the record for as long as it lives. The kernel drops the lock when the
-//! owner dies, however that happens, so "abandoned" needs no guessing by process numbers.
+//! The owner holds a lock on the record file for as long as it lives. The kernel drops the lock when
+//! the owner dies, however that happens, so "abandoned" needs no guessing by process numbers.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -110,38 +110,44 @@ impl Record {
         self.dir.join("control.sock")
     }
 
-    pub(crate) fn lock_path(dir: &Path) -> PathBuf {
-        dir.join("lock")
+    fn file_path(dir: &Path) -> PathBuf {
+        dir.join("record.json")
     }
 
     /// Puts the record on disk and takes its lock.
     pub(crate) fn create(self) -> Result<HeldRecord, RecordError> {
         let wrong = |source| wrong(&self.dir, source);
+        let text = serde_json::to_vec(&self).map_err(|error| wrong(error.into()))?;
         let sandboxes = self.dir.parent().unwrap_or(Path::new("."));
         let _creating = CreationLock::shared(sandboxes).map_err(wrong)?;
         fs::DirBuilder::new().mode(0o700).create(&self.dir).map_err(wrong)?;
-        let lock = File::options()
+        let file = File::options()
             .create_new(true)
             .write(true)
             .mode(0o600)
-            .open(Self::lock_path(&self.dir))
+            .open(Self::file_path(&self.dir))
             .map_err(wrong)?;
-        let locked = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        // Waits only for those who look whether somebody holds it.
+        let locked = rustix::fs::flock(&file, FlockOperation::LockExclusive);
         locked.map_err(|error| wrong(error.into()))?;
-        let held = HeldRecord { record: self, _lock: lock };
-        held.save()?;
-        Ok(held)
+        file.write_all_at(&text, 0).map_err(wrong)?;
+        Ok(HeldRecord { record: self, file })
     }
 
     pub(crate) fn load(dir: &Path) -> Result<Record, RecordError> {
-        let path = dir.join("record.json");
-        let size = fs::metadata(&path).map_err(|error| wrong(dir, error))?.len();
-        if size > MAX_RECORD_BYTES {
-            return Err(wrong(dir, io::ErrorKind::FileTooLarge.into()));
-        }
-        let text = fs::read(&path).map_err(|error| wrong(dir, error))?;
-        let mut record: Record = serde_json::from_slice(&text)
-            .map_err(|source| RecordError::Damaged { path: path.display().to_string(), source })?;
+        let path = Self::file_path(dir);
+        let damaged =
+            |source| RecordError::Damaged { path: path.display().to_string(), source };
+        let mut tries = 0;
+        let mut record: Record = loop {
+            let text = read_bounded(&path).map_err(|error| wrong(dir, error))?;
+            match serde_json::from_slice(&text) {
+                Ok(record) => break record,
+                // The owner may be writing it right now.
+                Err(_) if tries < 3 && is_held(dir) => tries += 1,
+                Err(error) => return Err(damaged(error)),
+            }
+        };
         record.dir = dir.to_owned();
         record.state = match (is_held(dir), &record.outcome) {
             (true, _) => RecordState::Running,
@@ -152,10 +158,16 @@ impl Record {
     }
 }
 
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Whether a living process holds the record. When in doubt it does: what counts as abandoned is
 /// killed.
 pub(crate) fn is_held(dir: &Path) -> bool {
-    match File::open(Record::lock_path(dir)) {
+    match File::open(Record::file_path(dir)) {
         Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
@@ -169,27 +181,32 @@ fn wrong(path: &Path, source: io::Error) -> RecordError {
 #[derive(Debug)]
 pub(crate) struct HeldRecord {
     pub(crate) record: Record,
-    _lock: File,
+    /// Carries the lock.
+    file: File,
 }
 
 impl HeldRecord {
-    /// Replaces the stored record; a reader sees the old or the new one, never a part.
+    /// Writes the record anew, in place: a new file would not carry the lock.
     pub(crate) fn save(&self) -> Result<(), RecordError> {
         let dir = &self.record.dir;
         let text = serde_json::to_vec(&self.record).map_err(|error| wrong(dir, error.into()))?;
-        let (new, path) = (dir.join("record.new"), dir.join("record.json"));
-        File::create(&new)
-            .and_then(|mut file| file.write_all(&text))
-            .and_then(|()| fs::rename(&new, &path))
+        let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        self.file
+            .write_all_at(&text, 0)
+            .and_then(|()| self.file.set_len(length))
             .map_err(|error| wrong(dir, error))
     }
 
     pub(crate) fn remove(self) -> Result<(), RecordError> {
-        match fs::remove_dir_all(&self.record.dir) {
-            // With the lock's name gone, a `gc` may take the rest for a leftover and be faster.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(|error| wrong(&self.record.dir, error)),
-        }
+        let dir = &self.record.dir;
+        // Most sandboxes leave nothing but the record; then there is no need to look.
+        fs::remove_file(Record::file_path(dir))
+            .and_then(|()| fs::remove_dir(dir))
+            .or_else(|_| fs::remove_dir_all(dir))
+            .or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(wrong(dir, error)),
+            })
     }
 }
 

@@ -165,6 +165,8 @@ impl Sandbox {
             return;
         }
         self.killer.kill_tree();
+        // Both at once: the launcher takes as long to end as the ring does.
+        self.ring.spawner.end_if_last();
         let _ = wait_readable(&self.ring.launched.pidfd);
         if let Some(watchdog) = self.watchdog.as_mut() {
             watchdog.finish();

@@ -17,6 +17,9 @@ pub struct Machine {
     slots: HashMap<Slot, OwnedFd>,
     /// Where `Report` sends descriptors, and where a failure is told.
     report: Option<OwnedFd>,
+    spare_network: Option<network::Prepared>,
+    /// The process without which this one must not live.
+    parent: Option<OwnedFd>,
 }
 
 /// Which step failed, and why.
@@ -33,6 +36,25 @@ impl Machine {
     pub fn set_report(&mut self, socket: OwnedFd) -> io::Result<()> {
         self.report = Some(rustix::io::fcntl_dupfd_cloexec(&socket, exec::FIRST_SAFE)?);
         Ok(())
+    }
+
+    /// Ties this process to its parent, now and again before it becomes the warden: a change of
+    /// user on the way undoes it.
+    pub fn die_with(&mut self, parent: BorrowedFd<'_>) -> io::Result<()> {
+        self.parent = Some(parent.try_clone_to_owned()?);
+        process::die_with(parent)
+    }
+
+    /// Makes sure that the next ring finds a network namespace waiting.
+    pub fn prepare_network(&mut self) {
+        if self.spare_network.is_none() {
+            // Without one the ring makes its own.
+            self.spare_network = network::prepare().ok();
+        }
+    }
+
+    pub fn forget_network(&mut self) {
+        self.spare_network = None;
     }
 
     pub fn report(&self) -> Option<BorrowedFd<'_>> {
@@ -62,13 +84,18 @@ impl Machine {
             }
             Step::EnterUserNamespace { from } => process::enter_user_namespace(self.get(*from)?),
             Step::UnshareUserNamespace { maps } => process::unshare_user_namespace(maps),
+            Step::LeaveRoot { uid, gid } => process::leave_root(*uid, *gid),
             Step::BecomeUser { uid, gid } => process::become_user(*uid, *gid),
             Step::DenyNestedUserNamespaces => {
                 fs::write("/proc/sys/user/max_user_namespaces", "0")
             }
             Step::JoinCgroups { from } => self.join_cgroups(from),
             Step::Hostname { name } => Ok(rustix::system::sethostname(name.as_bytes())?),
-            Step::LoopbackUp => network::loopback_up(),
+            Step::PrepareNetwork => {
+                self.spare_network = Some(network::prepare()?);
+                Ok(())
+            }
+            Step::EnterNetwork => network::enter(self.spare_network.take()),
             Step::LimitResource(limit) => confine::limit_resource(*limit),
             Step::PinCpus { count } => confine::pin_cpus(*count),
             Step::Report { slot } => {
@@ -130,9 +157,9 @@ impl Machine {
                 mount::attach(self.get(*tree)?, place.as_fd())
             }
             Step::Mask { file_cover, dir_cover, at } => self.mask(file_cover, dir_cover, at),
-            Step::OpenRoot { into } => {
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                self.put(*into, rustix::fs::open("/", flags, Mode::empty())?);
+            Step::OpenHere { path, into } => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                self.put(*into, rustix::fs::open(path.as_path(), flags, Mode::empty())?);
                 Ok(())
             }
             Step::PivotRoot { tree } => mount::pivot_to(self.get(*tree)?),
@@ -211,6 +238,9 @@ impl Machine {
     fn exec(&mut self, program: &RawPath, descriptors: &[Slot]) -> io::Result<()> {
         let passed =
             descriptors.iter().map(|slot| self.get(*slot)).collect::<io::Result<Vec<_>>>()?;
+        if let Some(parent) = &self.parent {
+            process::die_with(parent.as_fd())?;
+        }
         Err(exec::exec_with(program.as_path(), &passed))
     }
 

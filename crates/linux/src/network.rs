@@ -1,11 +1,62 @@
-//! The one network device of a ring.
+//! The network of a ring: a namespace with nothing but loopback.
+//!
+//! Making one takes longer than all mounts of a ring together, so a launcher lets a process beside
+//! it do that ahead of time.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use crate::fdpass;
+use crate::process::{self, Cloned};
+
+/// A network namespace on its way: the descriptor arrives on this socket.
+#[derive(Debug)]
+pub struct Prepared(OwnedFd);
+
+/// Starts a process that makes a network namespace, hands it over and ends.
+pub fn prepare() -> io::Result<Prepared> {
+    let (ours, theirs) = fdpass::pair()?;
+    match process::clone_into(0)? {
+        Cloned::Child => {
+            drop(ours);
+            let sent = make().and_then(|namespace| {
+                fdpass::send(theirs.as_fd(), &[0], &[namespace.as_fd()])
+            });
+            process::exit_now(i32::from(sent.is_err()))
+        }
+        Cloned::Parent { .. } => Ok(Prepared(ours)),
+    }
+}
+
+/// Enters the prepared namespace. If that did not work out, makes one here.
+pub fn enter(prepared: Option<Prepared>) -> io::Result<()> {
+    let received = prepared.and_then(|Prepared(socket)| {
+        let message = fdpass::receive(socket.as_fd(), &mut [0]).ok()??;
+        message.1.into_iter().next()
+    });
+    match received {
+        Some(namespace) => {
+            let kind = Some(LinkNameSpaceType::Network);
+            Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), kind)?)
+        }
+        None => make().map(drop),
+    }
+}
+
+/// Moves this process to a new network namespace.
+fn make() -> io::Result<File> {
+    process::unshare(UnshareFlags::NEWNET)?;
+    loopback_up()?;
+    File::open("/proc/thread-self/ns/net")
+}
+
 
 /// Brings up the loopback device of the current network namespace.
-pub fn loopback_up() -> io::Result<()> {
+fn loopback_up() -> io::Result<()> {
     use std::os::fd::AsRawFd;
 
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;

@@ -1,11 +1,11 @@
 //! Processes: clone into namespaces, user namespaces with maps, death with the parent.
 
 use std::fs;
-use std::io;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, Read};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::step::{IdMaps, IdRange};
@@ -53,7 +53,7 @@ pub fn exit_now(code: i32) -> ! {
 /// Makes a user namespace with the given maps. Needs the right to map these ids: root.
 pub fn make_user_namespace(maps: &IdMaps) -> io::Result<OwnedFd> {
     refuse_host_root(maps)?;
-    let (mut hold, mut held) = io::pipe().map(|(reader, writer)| (writer, reader))?;
+    let (mut held, hold) = io::pipe()?;
     match clone_into(libc::CLONE_NEWUSER.unsigned_abs().into())? {
         Cloned::Child => {
             // The namespace needs a process in it until it has its maps.
@@ -66,12 +66,8 @@ pub fn make_user_namespace(maps: &IdMaps) -> io::Result<OwnedFd> {
                 let path = format!("/proc/{}/ns/user", pid.as_raw_nonzero());
                 Ok(OwnedFd::from(fs::File::open(path)?))
             });
-            let _ = hold.write(&[0]);
-            drop(hold);
-            let _ = rustix::process::waitid(
-                rustix::process::WaitId::PidFd(pidfd.as_fd()),
-                rustix::process::WaitIdOptions::EXITED,
-            );
+            // The child ends when this closes; the launcher ignores child exits, so the kernel reaps.
+            drop((hold, pidfd));
             made
         }
     }
@@ -95,7 +91,7 @@ pub fn unshare_mounts() -> io::Result<()> {
     crate::mount::make_private()
 }
 
-fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: the flags do not include the file table, so no descriptor that safe code holds can
     // become invalid.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
@@ -119,6 +115,16 @@ fn write_maps(process: &str, maps: &IdMaps) -> io::Result<()> {
     };
     fs::write(format!("/proc/{process}/gid_map"), text(&maps.gids))?;
     fs::write(format!("/proc/{process}/uid_map"), text(&maps.uids))
+}
+
+/// Gives up the host's root for an ordinary user, with all its groups and capabilities.
+pub fn leave_root(uid: u32, gid: u32) -> io::Result<()> {
+    set_no_groups()?;
+    set_ids(libc::SYS_setresgid, gid)?;
+    set_ids(libc::SYS_setresuid, uid)?;
+    // Changing users makes a process undumpable, and with that /proc/self belongs to root; the
+    // maps of the next user namespace are written through it.
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?)
 }
 
 /// Takes on a user of the own user namespace and keeps the capabilities in it: they are needed for
@@ -150,6 +156,23 @@ pub fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
+/// A descriptor of this process, for its children to watch.
+pub fn own_pidfd() -> io::Result<OwnedFd> {
+    Ok(rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?)
+}
+
+/// Like [`die_with_parent`], also when the parent ended before this call. Needs the parent's
+/// descriptor: from a pid namespace of its own, a child cannot see who its parent is.
+pub fn die_with(parent: BorrowedFd<'_>) -> io::Result<()> {
+    die_with_parent()?;
+    let mut polled = [PollFd::new(&parent, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, Some(&at_once)))? {
+        0 => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::BrokenPipe, "it has ended")),
+    }
+}
+
 /// Lets the kernel reap our children: nobody waits for them.
 pub fn ignore_child_exits() {
     set_child_disposition(libc::SIG_IGN);
@@ -163,10 +186,4 @@ pub fn default_child_exits() {
 fn set_child_disposition(handler: libc::sighandler_t) {
     // SAFETY: SIG_IGN and SIG_DFL are valid dispositions for SIGCHLD and run no code of ours.
     unsafe { libc::signal(libc::SIGCHLD, handler) };
-}
-
-/// Waits for one child by number; for callers that did not ignore child exits.
-pub fn wait_for(pid: Pid) -> io::Result<()> {
-    rustix::process::waitpid(Some(pid), WaitOptions::empty())?;
-    Ok(())
 }

@@ -119,6 +119,8 @@ pub enum Step {
     EnterUserNamespace { from: Slot },
     /// Enter a new user namespace as an ordinary user: each map has one line for the own id.
     UnshareUserNamespace { maps: IdMaps },
+    /// Stop being root of the host, for good.
+    LeaveRoot { uid: u32, gid: u32 },
     /// Become this user of the user namespace, with no other groups.
     BecomeUser { uid: u32, gid: u32 },
     /// No user namespace can be made below this one.
@@ -155,9 +157,9 @@ pub enum Step {
     Whiteout { at: Place },
     /// Attach a copy of the fitting cover over a place, if something is there.
     Mask { file_cover: Place, dir_cover: Place, at: Place },
-    /// The root directory as this process sees it now. A child sees its own copy of the template's
-    /// mounts, so it has to open it anew.
-    OpenRoot { into: Slot },
+    /// A directory as this process sees it now. A child sees its own copy of the template's mounts,
+    /// so it has to open the base anew.
+    OpenHere { path: RawPath, into: Slot },
     /// Make a tree the root; the old root is gone afterwards, and the slot holds the new root.
     PivotRoot { tree: Slot },
 
@@ -165,7 +167,10 @@ pub enum Step {
     /// Move this process into the control groups whose join files the slots hold.
     JoinCgroups { from: Vec<Slot> },
     Hostname { name: String },
-    LoopbackUp,
+    /// Start making a network namespace with nothing but loopback, in a process beside this one.
+    PrepareNetwork,
+    /// Enter a network namespace that was prepared, or a new one.
+    EnterNetwork,
     LimitResource(ResourceLimit),
     /// Run only on the first so many of the CPUs that we may use.
     PinCpus { count: u32 },
@@ -190,6 +195,7 @@ impl Step {
             Step::MakeUserNamespace { .. } => "make user namespace",
             Step::EnterUserNamespace { .. } => "enter user namespace",
             Step::UnshareUserNamespace { .. } => "make own user namespace",
+            Step::LeaveRoot { .. } => "stop being root",
             Step::BecomeUser { .. } => "become user",
             Step::DenyNestedUserNamespaces => "deny nested user namespaces",
             Step::UnshareMounts => "make mount namespace",
@@ -207,11 +213,11 @@ impl Step {
             Step::MakeSymlink { .. } => "make symlink",
             Step::Whiteout { .. } => "hide workspace file",
             Step::Mask { .. } => "mask path",
-            Step::OpenRoot { .. } => "open root",
+            Step::OpenHere { .. } => "open directory",
             Step::PivotRoot { .. } => "change root",
             Step::JoinCgroups { .. } => "join control groups",
             Step::Hostname { .. } => "set host name",
-            Step::LoopbackUp => "bring up loopback",
+            Step::PrepareNetwork | Step::EnterNetwork => "make network namespace",
             Step::LimitResource(_) => "limit resource",
             Step::PinCpus { .. } => "pin to CPUs",
             Step::Report { .. } => "report descriptor",

@@ -1,10 +1,10 @@
 //! The plan of the container ring.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ringwall_linux::step::{PathAccess, Place, Step};
+use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{
-    Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, layer_places, run_slots as slot,
+    BASE_PATH, Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, layer_places, run_slots as slot,
 };
 use ringwall_spec::RingKind;
 
@@ -25,7 +25,7 @@ impl Ring for ContainerRing {
             return Err(PlanError::User(user.0.max(user.1)));
         }
         let expected = Expected {
-            maps: input.identity.maps(user.0),
+            maps: input.identity.many_users(user),
             user,
             root_read_only: false,
             open_files: input.admitted.spec().limits.open_files.into(),
@@ -50,32 +50,29 @@ fn setup_user(input: &RingInput<'_>) -> (u32, u32) {
     if input.identity.is_root() { (0, 0) } else { input.image_user }
 }
 
-fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
+/// The base stays where it was made: each run leaves it, and the host's view with it, when it
+/// changes to the image's root.
+fn template(input: &RingInput<'_>, setup: (u32, u32)) -> Vec<Step> {
     let mut steps = Base::default();
-    let root = input.identity.is_root();
-    if root {
-        steps.open_sources(input, input.image_user);
-    }
-    steps.enter(input.identity, inside);
-    if !root {
-        steps.open_sources(input, inside);
-    }
+    steps.enter_with_many_users(input, setup);
     steps.make_base(&["dev", "scratch", "root", "proc"]);
     steps.attach_sources(input);
-    steps.make_dev(&input.warden);
-    for path in &input.admitted.spec().read_only_paths {
-        let name = path.strip_prefix("/").unwrap_or(path);
-        let at = Place::new(slot::BASE, PathBuf::from("shown").join(name));
-        steps.push(Step::MakeDirs { at: at.clone(), mode: 0o755 });
-        steps.bind_read_only(path, at, true);
+    steps.make_dev();
+    for (number, shown) in input.shown.iter().enumerate() {
+        let at = shown_place(slot::BASE, number);
+        steps.make_mount_point(at.clone(), shown.is_dir);
+        steps.bind_read_only(&shown.path, at);
     }
-    steps.pivot_to_base();
     steps.into_steps()
+}
+
+fn shown_place(root: Slot, number: usize) -> Place {
+    Place::new(root, format!("shown/{number}"))
 }
 
 fn run(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
-    steps.begin_run(input);
+    steps.begin_run(input, BASE_PATH);
     let scratch = |name: &str| Place::new(slot::SCRATCH, name);
     let new_root = |name: &str| Place::new(slot::NEW_ROOT, name);
     for name in ["root", "root-work"] {
@@ -100,11 +97,10 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.attach_scratch("shm", new_root("dev/shm"), slot::RUN_TEMPORARY);
     steps.attach_proc(slot::NEW_ROOT, slot::NEW_ROOT);
     steps.attach_terminals(slot::NEW_ROOT);
-    for path in &input.admitted.spec().read_only_paths {
-        let name = path.strip_prefix("/").unwrap_or(path);
-        let from = Place::new(slot::ROOT, PathBuf::from("shown").join(name));
-        let at = Place::new(slot::NEW_ROOT, name);
-        steps.push(Step::MakeDirs { at: at.clone(), mode: 0o755 });
+    for (number, shown) in input.shown.iter().enumerate() {
+        let name = shown.path.strip_prefix("/").unwrap_or(&shown.path);
+        let (from, at) = (shown_place(slot::ROOT, number), new_root_path(name));
+        steps.make_mount_point(at.clone(), shown.is_dir);
         steps.push(Step::OpenTree { at: from, recursive: true, into: slot::RUN_TEMPORARY });
         steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at });
     }
@@ -120,4 +116,8 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.push(Step::PivotRoot { tree: slot::NEW_ROOT });
     steps.confine_and_exec(input, vec![("/".into(), PathAccess::Write)]);
     steps.into_steps()
+}
+
+fn new_root_path(path: &Path) -> Place {
+    Place::new(slot::NEW_ROOT, path)
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_linux::step::{PathAccess, Place, Step};
+use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot};
 use ringwall_spec::RingKind;
 
@@ -24,23 +24,17 @@ impl Ring for ProcessRing {
 
     fn plan(&self, input: &RingInput<'_>) -> Result<RingPlan, PlanError> {
         let inside = inside_user(input);
-        let extra = &input.admitted.spec().read_only_paths;
-        let places: Vec<&Path> = input
-            .workspace
-            .iter()
-            .map(|workspace| workspace.path.as_path())
-            .chain(extra.iter().map(PathBuf::as_path))
-            .collect();
-        for place in &places {
+        let places = input.workspace.iter().map(|workspace| &workspace.path);
+        for place in places.chain(input.shown.iter().map(|shown| &shown.path)) {
             refuse_covering(place)?;
         }
         let workspace = input.workspace.as_ref().map(|w| w.path.clone());
         Ok(RingPlan {
             ring: RingKind::Process,
-            template: template(input, inside, &places),
+            template: template(input, inside),
             run: run(input),
             expected: Expected {
-                maps: input.identity.maps(inside.0),
+                maps: input.identity.one_user(inside),
                 user: inside,
                 root_read_only: true,
                 open_files: input.admitted.spec().limits.open_files.into(),
@@ -85,16 +79,9 @@ fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-fn template(input: &RingInput<'_>, inside: (u32, u32), places: &[&Path]) -> Vec<Step> {
+fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
     let mut steps = Base::default();
-    let root = input.identity.is_root();
-    if root {
-        steps.open_sources(input, inside);
-    }
-    steps.enter(input.identity, inside);
-    if !root {
-        steps.open_sources(input, inside);
-    }
+    steps.enter_as_one_user(input, inside);
     steps.make_base(&["dev", "proc", "sys", "tmp"]);
     for name in VISIBLE {
         let at = Place::new(slot::BASE, name);
@@ -102,31 +89,41 @@ fn template(input: &RingInput<'_>, inside: (u32, u32), places: &[&Path]) -> Vec<
             steps.push(Step::MakeSymlink { at, target: target.into() });
         } else if input.host_dirs.iter().any(|dir| dir == name) {
             steps.push(Step::MakeDir { at: at.clone(), mode: 0o755 });
-            steps.bind_read_only(&Path::new("/").join(name), at, true);
+            steps.bind_read_only(&Path::new("/").join(name), at);
         }
     }
-    // Mount points that lie in the base itself; those below a visible directory exist already.
-    for place in places {
-        if below_tmp(place).is_none() && !is_visible(place) {
-            let at = Place::new(slot::BASE, relative(place));
-            steps.push(Step::MakeDirs { at, mode: 0o755 });
+    for (number, shown) in input.shown.iter().enumerate() {
+        let at = match below_tmp(&shown.path) {
+            Some(_) => shown_place(slot::BASE, number),
+            None => Place::new(slot::BASE, relative(&shown.path)),
+        };
+        if !is_visible(&shown.path) {
+            steps.make_mount_point(at.clone(), shown.is_dir);
         }
+        steps.bind_read_only(&shown.path, at);
     }
-    for path in &input.admitted.spec().read_only_paths {
-        if below_tmp(path).is_none() {
-            steps.bind_read_only(path, Place::new(slot::BASE, relative(path)), true);
-        }
+    // A mount point below a visible directory exists already; one below /tmp is made in each run.
+    if let Some(workspace) = &input.workspace
+        && below_tmp(&workspace.path).is_none()
+        && !is_visible(&workspace.path)
+    {
+        steps.make_mount_point(Place::new(slot::BASE, relative(&workspace.path)), true);
     }
     steps.attach_sources(input);
-    steps.make_dev(&input.warden);
+    steps.make_dev();
     steps.pivot_to_base();
     steps.freeze_base();
     steps.into_steps()
 }
 
+/// Where a path below /tmp waits for the /tmp of a run.
+fn shown_place(root: Slot, number: usize) -> Place {
+    Place::new(root, format!("shown/{number}"))
+}
+
 fn run(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
-    steps.begin_run(input);
+    steps.begin_run(input, "/");
     // The scratch space itself goes below the /tmp made from it, where no job can reach it.
     let tmp = || Place::new(slot::ROOT, "tmp");
     steps.push(Step::Attach { tree: slot::SCRATCH, at: tmp() });
@@ -134,6 +131,15 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.attach_scratch("tmp", tmp(), slot::TMP);
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.attach_terminals(slot::ROOT);
+    for (number, shown) in input.shown.iter().enumerate() {
+        if let Some(rest) = below_tmp(&shown.path) {
+            let (from, at) = (shown_place(slot::ROOT, number), Place::new(slot::TMP, rest));
+            steps.make_mount_point(at.clone(), shown.is_dir);
+            let into = slot::RUN_TEMPORARY;
+            steps.push(Step::OpenTree { at: from, recursive: true, into });
+            steps.push(Step::Attach { tree: into, at });
+        }
+    }
     let mut rules = vec![
         ("/".into(), PathAccess::Read),
         ("/dev".into(), PathAccess::Device),
@@ -142,7 +148,7 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     ];
     if let Some(workspace) = &input.workspace {
         if let Some(rest) = below_tmp(&workspace.path) {
-            steps.push(Step::MakeDirs { at: Place::new(slot::TMP, rest), mode: 0o755 });
+            steps.make_mount_point(Place::new(slot::TMP, rest), true);
         }
         let at = Place::new(slot::ROOT, relative(&workspace.path));
         steps.attach_workspace(workspace, at, slot::ROOT);

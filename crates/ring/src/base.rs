@@ -25,6 +25,7 @@ pub mod run_slots {
     pub const BASE: Slot = Slot(3);
     pub const DEV: Slot = Slot(4);
     pub const CANARY: Slot = Slot(5);
+    pub const WARDEN: Slot = Slot(7);
     /// Short-lived: taken and used by neighbouring steps.
     pub const TEMPORARY: Slot = Slot(6);
     pub const FIRST_LAYER: u16 = 20;
@@ -68,6 +69,9 @@ const MASKED: [&str; 12] = [
     "timer_stats",
 ];
 
+/// Where the base is attached before it becomes a root: a directory that every host has.
+pub const BASE_PATH: &str = "/proc";
+
 /// Where the workspace itself is attached in the base.
 const WORKSPACE_SOURCE: &str = "workspace-source";
 
@@ -92,13 +96,11 @@ impl Base {
         self
     }
 
-    /// What only root can prepare, before it gives up being root: host trees with mapped owners.
+    /// Opens what the ring needs of the host. Root does this before it gives up being root: the
+    /// ring's user may not be able to reach these paths.
     pub fn open_sources(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
         let root = input.identity.is_root();
-        if root {
-            let maps = input.identity.maps(inside.0);
-            self.push(Step::MakeUserNamespace { maps, into: slot::USER_NAMESPACE });
-        }
+        self.open_host(&input.warden, slot::WARDEN);
         for (number, layer) in (slot::FIRST_LAYER..).zip(&input.layers) {
             self.open_host(layer, Slot(number));
             if root {
@@ -132,32 +134,66 @@ impl Base {
         });
     }
 
-    /// Into the user namespace and a mount namespace of our own.
-    pub fn enter(&mut self, identity: Identity, inside: (u32, u32)) {
-        match identity {
-            Identity::Root { .. } => {
-                self.push(Step::EnterUserNamespace { from: slot::USER_NAMESPACE });
-                self.push(Step::BecomeUser { uid: inside.0, gid: inside.1 });
-            }
-            Identity::User { .. } => {
-                self.push(Step::UnshareUserNamespace { maps: identity.maps(inside.0) });
+    /// A user namespace with one user. Root becomes that user first, so that the namespace can be
+    /// made as an ordinary user makes it.
+    pub fn enter_as_one_user(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
+        let maps = input.identity.one_user(inside);
+        if input.identity.is_root() {
+            self.open_sources(input, inside);
+            if let (Some(uid), Some(gid)) = (maps.uids.first(), maps.gids.first()) {
+                self.push(Step::LeaveRoot { uid: uid.outside, gid: gid.outside });
             }
         }
+        self.push(Step::UnshareUserNamespace { maps });
+        self.finish_entering(input, inside);
+    }
+
+    /// A user namespace with a range of users, if root can give one.
+    pub fn enter_with_many_users(&mut self, input: &RingInput<'_>, setup: (u32, u32)) {
+        let maps = input.identity.many_users(setup);
+        if input.identity.is_root() {
+            self.push(Step::MakeUserNamespace { maps, into: slot::USER_NAMESPACE });
+            self.open_sources(input, input.image_user);
+            self.push(Step::EnterUserNamespace { from: slot::USER_NAMESPACE });
+            self.push(Step::BecomeUser { uid: setup.0, gid: setup.1 });
+        } else {
+            self.push(Step::UnshareUserNamespace { maps });
+        }
+        self.finish_entering(input, setup);
+    }
+
+    fn finish_entering(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
         self.push(Step::DenyNestedUserNamespaces);
+        // Made beside us while we go on: a network namespace takes longer than all the mounts.
+        self.push(Step::PrepareNetwork);
         self.push(Step::UnshareMounts);
+        if !input.identity.is_root() {
+            self.open_sources(input, inside);
+        }
     }
 
     fn open_host(&mut self, path: &Path, into: Slot) {
         self.push(Step::OpenHostTree { path: path.into(), recursive: false, into });
     }
 
-    /// Shows a host path read-only at a place of the base.
-    pub fn bind_read_only(&mut self, from: &Path, at: Place, recursive: bool) {
+    /// Shows a host path and what is mounted below it read-only at a place of the base.
+    pub fn bind_read_only(&mut self, from: &Path, at: Place) {
         let into = slot::TEMPORARY;
-        self.push(Step::OpenHostTree { path: from.into(), recursive, into });
-        let flags = if recursive { READ_ONLY_TREE } else { READ_ONLY };
-        self.push(Step::SetMountFlags { tree: into, flags });
+        self.push(Step::OpenHostTree { path: from.into(), recursive: true, into });
+        self.push(Step::SetMountFlags { tree: into, flags: READ_ONLY_TREE });
         self.push(Step::Attach { tree: into, at });
+    }
+
+    /// Makes a place to attach something at.
+    pub fn make_mount_point(&mut self, at: Place, is_dir: bool) {
+        if is_dir {
+            self.push(Step::MakeDirs { at, mode: 0o755 });
+            return;
+        }
+        if let Some(parent) = at.path.as_path().parent().filter(|p| !p.as_os_str().is_empty()) {
+            self.push(Step::MakeDirs { at: Place::new(at.dir, parent), mode: 0o755 });
+        }
+        self.push(Step::MakeFile { at, mode: 0o444 });
     }
 
     /// A small tmpfs that will be the root of the template, attached where it can be worked on.
@@ -166,7 +202,7 @@ impl Base {
         self.push(Step::OpenHostTree { path: "/proc".into(), recursive: true, into: proc });
         self.push(Step::Tmpfs { bytes: 1 << 20, inodes: 1024, mode: 0o755, into: slot::BASE });
         // Any directory would do: nothing of the host's view is needed by path here but /dev.
-        self.push(Step::AttachHost { tree: slot::BASE, path: "/proc".into() });
+        self.push(Step::AttachHost { tree: slot::BASE, path: BASE_PATH.into() });
         for name in directories {
             self.push(Step::MakeDir { at: Place::new(slot::BASE, name), mode: 0o755 });
         }
@@ -176,7 +212,7 @@ impl Base {
     }
 
     /// Our own /dev, with the warden on it, at `dev` of the base; and the canary for the evidence.
-    pub fn make_dev(&mut self, warden: &Path) {
+    pub fn make_dev(&mut self) {
         let at = |path: &str| Place::new(slot::DEV, path);
         self.push(Step::Tmpfs { bytes: 1 << 18, inodes: 64, mode: 0o755, into: slot::DEV });
         self.push(Step::Attach { tree: slot::DEV, at: Place::new(slot::BASE, "dev") });
@@ -203,7 +239,8 @@ impl Base {
         self.push(Step::MakeFile { at: at(".ringwall/no-file"), mode: 0 });
         self.push(Step::MakeDir { at: at(".ringwall/no-dir"), mode: 0o555 });
         self.push(Step::MakeFile { at: at(".ringwall/warden"), mode: 0o555 });
-        self.bind_read_only(warden, at(".ringwall/warden"), false);
+        self.push(Step::SetMountFlags { tree: slot::WARDEN, flags: READ_ONLY });
+        self.push(Step::Attach { tree: slot::WARDEN, at: at(".ringwall/warden") });
         self.push(Step::SetMountFlags { tree: slot::DEV, flags: READ_ONLY });
         // Never attached anywhere: what is on it can be reached only by its descriptor.
         self.push(Step::Tmpfs { bytes: 4096, inodes: 8, mode: 0o755, into: slot::CANARY });
@@ -239,20 +276,21 @@ impl Base {
 
     // -- steps of a run ------------------------------------------------------------------------
 
-    /// Limits first, so that everything after is counted; then what every ring has.
-    pub fn begin_run(&mut self, input: &RingInput<'_>) {
+    /// Limits first, so that everything after is counted; then what every ring has. `base` is where
+    /// this process finds the base.
+    pub fn begin_run(&mut self, input: &RingInput<'_>, base: &str) {
         if input.cgroup_files > 0 {
             let first = slot::FIRST_CGROUP;
             let from = (first..first + input.cgroup_files).map(Slot::passed).collect();
             self.push(Step::JoinCgroups { from });
         }
-        self.push(Step::OpenRoot { into: slot::ROOT });
+        self.push(Step::EnterNetwork);
+        self.push(Step::OpenHere { path: base.into(), into: slot::ROOT });
         if let Some(profile) = &input.apparmor {
             // Early, while the base's proc can be written; it takes effect with the exec.
             self.push(Step::AppArmorOnExec { profile: profile.clone() });
         }
         self.push(Step::Hostname { name: input.hostname.clone() });
-        self.push(Step::LoopbackUp);
         let Limits { disk_bytes, disk_inodes, .. } = input.admitted.spec().limits;
         self.push(Step::Tmpfs {
             bytes: disk_bytes,
@@ -334,12 +372,13 @@ impl Base {
         let limits = &input.admitted.spec().limits;
         self.push(Step::Report { slot: slot::SCRATCH });
         self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
-        self.push(Step::LimitResource(ResourceLimit::OpenFiles(limits.open_files.into())));
         for limit in &input.without_cgroup {
             self.limit_without_cgroup(*limit, limits);
         }
         self.push(Step::NoNewPrivileges);
         self.push(Step::Landlock { rules });
+        // After Landlock, which opens a descriptor for each of its paths.
+        self.push(Step::LimitResource(ResourceLimit::OpenFiles(limits.open_files.into())));
         self.push(Step::DropCapabilities);
         self.push(Step::Seccomp);
         self.push(Step::Exec {

@@ -18,15 +18,26 @@ pub enum Identity {
 impl Identity {
     pub const RANGE: u32 = 65_536;
 
-    /// Maps for a ring whose processes run as `inside`.
-    pub fn maps(self, inside: u32) -> IdMaps {
-        let one = |outside| vec![IdRange { inside, outside, count: 1 }];
+    /// Maps for a ring with this one user.
+    pub fn one_user(self, inside: (u32, u32)) -> IdMaps {
+        let (uid, gid) = match self {
+            Identity::Root { first_id } => {
+                (first_id.saturating_add(inside.0), first_id.saturating_add(inside.1))
+            }
+            Identity::User { uid, gid } => (uid, gid),
+        };
+        let one = |inside, outside| vec![IdRange { inside, outside, count: 1 }];
+        IdMaps { uids: one(inside.0, uid), gids: one(inside.1, gid) }
+    }
+
+    /// Maps for a ring whose files have many owners: all of the range where root can give it.
+    pub fn many_users(self, inside: (u32, u32)) -> IdMaps {
         match self {
             Identity::Root { first_id } => {
                 let all = vec![IdRange { inside: 0, outside: first_id, count: Self::RANGE }];
                 IdMaps { uids: all.clone(), gids: all }
             }
-            Identity::User { uid, gid } => IdMaps { uids: one(uid), gids: one(gid) },
+            Identity::User { .. } => self.one_user(inside),
         }
     }
 
@@ -42,6 +53,8 @@ pub struct RingInput<'a> {
     pub identity: Identity,
     /// The warden program on the host.
     pub warden: PathBuf,
+    /// Host paths to show read-only.
+    pub shown: Vec<ShownPath>,
     pub workspace: Option<WorkspaceInput>,
     /// Top-level entries of the host's root that are links, with their targets, and those that are
     /// directories; for the process ring's view.
@@ -58,6 +71,13 @@ pub struct RingInput<'a> {
     /// An AppArmor profile to change to, where the host has one loaded.
     pub apparmor: Option<String>,
     pub hostname: String,
+}
+
+/// A host path that the ring shows read-only at the same place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownPath {
+    pub path: PathBuf,
+    pub is_dir: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

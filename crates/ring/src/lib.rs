@@ -10,8 +10,8 @@ mod input;
 mod plan;
 mod raise;
 
-pub use base::{Base, FIRST_RUN_SLOT, WARDEN_PATH, layer_places, run_slots};
+pub use base::{BASE_PATH, Base, FIRST_RUN_SLOT, WARDEN_PATH, layer_places, run_slots};
 pub use check::{EvidenceError, Expected, HostNamespaces, check};
-pub use input::{Identity, RingInput, WorkspaceInput};
+pub use input::{Identity, RingInput, ShownPath, WorkspaceInput};
 pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};
 pub use raise::{RaiseRingError, RaisedRing, SpawnerHandle};

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, TryLockError};
 
-use ringwall_linux::launch::{LaunchError, Launched, Spawner};
+use ringwall_linux::launch::{LaunchError, Launched, Parking, Spawner};
 
 use crate::plan::RingPlan;
 
@@ -26,9 +26,20 @@ pub struct SpawnerHandle(Arc<std::sync::Mutex<Spawner>>);
 impl SpawnerHandle {
     /// Starts a launcher on a plan's template. The work goes on while the caller does something
     /// else.
-    pub fn start(launcher: &Path, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
-        let spawner = Spawner::start(launcher, plan.template.clone())?;
+    pub fn start(
+        launcher: &Path,
+        plan: &RingPlan,
+        parking: Parking,
+    ) -> Result<SpawnerHandle, RaiseRingError> {
+        let spawner = Spawner::start(launcher, plan.template.clone(), parking)?;
         Ok(SpawnerHandle(Arc::new(std::sync::Mutex::new(spawner))))
+    }
+
+    /// Ends the launcher at once if nobody else uses it.
+    pub fn end_if_last(&self) {
+        if Arc::strong_count(&self.0) == 1 {
+            self.lock().kill();
+        }
     }
 
     pub fn pid(&self) -> u32 {

@@ -35,6 +35,7 @@ impl SandboxSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceSpec {
     /// A directory of the host.
+    #[serde(with = "raw_path")]
     pub path: PathBuf,
     pub mode: WorkspaceMode,
 }
@@ -46,4 +47,35 @@ pub enum WorkspaceMode {
     CopyOnWrite,
     /// Writes go straight to the host directory: no diff, no disk limit, nothing protected.
     ReadWrite,
+}
+
+/// Paths in JSON: text where they are text, else their bytes.
+mod raw_path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Raw {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        let raw = match path.to_str() {
+            Some(text) => Raw::Text(text.to_owned()),
+            None => Raw::Bytes(path.as_os_str().as_bytes().to_vec()),
+        };
+        raw.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(match Raw::deserialize(from)? {
+            Raw::Text(text) => PathBuf::from(text),
+            Raw::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
+        })
+    }
 }

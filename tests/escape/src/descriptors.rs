@@ -11,7 +11,7 @@ for my $number (sort { $a <=> $b } grep { /^\d+$/ } readdir $dir) {
     my $target = readlink("/proc/self/fd/$number");
     next if $target =~ m{^/proc/\d+/fd$};
     print "descriptor $number\n";
-    next if $number < 3;
+    next if $number < 3 || !-f "/proc/self/fd/$number";
     print "$target: ", slurp("/proc/self/fd/$number"), "\n";
 }
 "#;

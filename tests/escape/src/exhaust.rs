@@ -90,7 +90,7 @@ fn memory_limit_contains_many_small_programs() {
 const UNOWNED: [(&str, &str); 3] = [
     (
         "memory file",
-        "my $fd = syscall(319, 'x', 0); open(my $f, '>&=', $fd) or die; \
+        "my $fd = syscall(319, text('x'), 0); open(my $f, '>&=', $fd) or die; \
          for (1 .. 256) { syswrite($f, 'x' x (1 << 20)) or exit 9 } print qq(got it all\\n);",
     ),
     (

@@ -12,7 +12,7 @@ fn leave(token: &str) -> String {
         }}
         my $id = shmget(0x52494e47, 4096, 01666); shmwrite($id, "segment $token", 0, 64);
         my $queue = msgget(0x52494e47, 01666); msgsnd($queue, pack("l! a*", 1, "queue $token"), 0);
-        syscall(240, "left", 0102, 0666, 0);
+        syscall(240, text("left"), 0102, 0666, 0);
     "#
     )
 }
@@ -26,7 +26,7 @@ fn look(token: &str) -> String {
         }}
         my $id = shmget(0x52494e47, 0, 0); shmread($id, my $text, 0, 64) and print "$text\n" if defined $id;
         my $queue = msgget(0x52494e47, 0); msgrcv($queue, my $said, 100, 0, 04000) and print "$said\n" if defined $queue;
-        print "message queue left\n" if syscall(240, "left", 0, 0, 0) >= 0;
+        print "message queue left\n" if syscall(240, text("left"), 0, 0, 0) >= 0;
         print "looked\n";
     "#
     )

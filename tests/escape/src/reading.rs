@@ -8,7 +8,7 @@ use crate::support::{Planted, at_every_wall};
 /// Reads each path, plainly and through every door that /proc has to another root.
 const READ: &str = r#"
 my @doors = ("");
-for my $process ("self", "thread-self", grep { /^\d+$/ } map { s{.*/}{}r } glob("/proc/*")) {
+for my $process ("self", "thread-self", pids()) {
     push @doors, "/proc/$process/root", "/proc/$process/cwd";
     push @doors, "/proc/$process/cwd" . ("/.." x 8), "/proc/$process/root" . ("/.." x 8);
 }
@@ -78,7 +78,7 @@ fn pid_namespace_hides_processes_of_the_host() {
             .spawn()
             .expect("perl runs");
         let script = r#"
-            for my $file (glob("/proc/[0-9]*/cmdline /proc/[0-9]*/task/*/cmdline")) {
+            for my $file (map { "/proc/$_/cmdline" } pids()) {
                 my $line = slurp($file); $line =~ tr/\0/ /; print "$file: $line\n";
             }
         "#;

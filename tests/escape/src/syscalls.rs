@@ -64,9 +64,9 @@ fn seccomp_sees_through_high_bits_of_clone_flags() {
 fn seccomp_refuses_mounts_old_and_new() {
     filter_refuses(&[
         ("mount", "syscall(165, 0, 0, 0, 0, 0)", EPERM),
-        ("umount", "syscall(166, '/nonexistent', 2)", EPERM),
+        ("umount", "syscall(166, text('/nonexistent'), 2)", EPERM),
         ("pivot_root", "syscall(155, 0, 0)", EPERM),
-        ("chroot", "syscall(161, '/tmp')", EPERM),
+        ("chroot", "syscall(161, text('/tmp'))", EPERM),
         ("open_tree", "syscall(428, -1, 0, 0)", EPERM),
         ("move_mount", "syscall(429, -1, 0, -1, 0, 0)", EPERM),
         ("fsopen", "syscall(430, 0, 0)", EPERM),
@@ -142,8 +142,8 @@ fn seccomp_refuses_running_the_machine() {
         ("init_module", "syscall(175, 0, 0, 0)", EPERM),
         ("finit_module", "syscall(313, -1, 0, 0)", EPERM),
         ("kexec_load", "syscall(246, 0, 99, 0, 0xffff)", EPERM),
-        ("swapon", "syscall(167, '/nonexistent', 0)", EPERM),
-        ("acct", "syscall(163, '/nonexistent')", EPERM),
+        ("swapon", "syscall(167, text('/nonexistent'), 0)", EPERM),
+        ("acct", "syscall(163, text('/nonexistent'))", EPERM),
         ("ioperm", "syscall(173, 0, 0, 0)", EPERM),
         ("syslog", "syscall(103, 10, 0, 0)", EPERM),
         ("settimeofday", "syscall(164, 0, 0)", EPERM),
@@ -185,9 +185,9 @@ fn seccomp_refuses_sockets_that_reach_past_the_net_namespace() {
 fn seccomp_refuses_typing_into_a_terminal() {
     // The kernel cuts the request to 32 bits; CVE-2019-10063 was a filter that did not.
     let calls: [Call; 4] = [
-        ("type", "syscall(16, 0, 0x5412, 'x')", EPERM),
-        ("type with high bits", "syscall(16, 0, 0x1_0000_0000 | 0x5412, 'x')", EPERM),
-        ("console paste", "syscall(16, 0, 0x541c, 'x')", EPERM),
+        ("type", "syscall(16, 0, 0x5412, text('x'))", EPERM),
+        ("type with high bits", "syscall(16, 0, 0x1_0000_0000 | 0x5412, text('x'))", EPERM),
+        ("console paste", "syscall(16, 0, 0x541c, text('x'))", EPERM),
         ("line discipline", "syscall(16, 0, 0x5423, 0)", EPERM),
     ];
     filter_refuses(&calls);

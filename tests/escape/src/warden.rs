@@ -20,7 +20,7 @@ fn a_job_that_kills_everything_gains_nothing() {
         let started = Instant::now();
         let attack = arena.attack_with(
             &["--timeout", "5s"],
-            "kill(9, -1); kill(9, grep { $_ != $$ } map { m{(\\d+)$} } glob('/proc/[0-9]*')); exit 7;",
+            "kill(9, -1); kill(9, grep { $_ != $$ } pids()); exit 7;",
         );
         // An inner warden is no first process: it dies, and the run fails with it.
         let died_with_it = arena.wall == Wall::ContainerAndProcess && matches!(attack.code, 125 | 137);
@@ -36,7 +36,7 @@ fn a_job_that_cripples_the_warden_cannot_outlive_its_timeout() {
     at_every_wall(|arena| {
         for (number, what) in limits {
             let script = format!(
-                "syscall(302, $_, {number}, pack('QQ', 0, 0), 0) for map {{ m{{(\\d+)$}} }} grep {{ !/$$/ }} glob('/proc/[0-9]*');
+                "syscall(302, $_, {number}, pack('QQ', 0, 0), 0) for grep {{ $_ != $$ }} pids();
                  print 'x' x 100000; print STDERR 'x' x 100000; sleep 60;"
             );
             let started = Instant::now();

@@ -156,7 +156,7 @@ fn apply_brings_out_no_setuid_bits_devices_or_hard_links() {
         let id = changed(
             arena,
             "open(my $f, '>', 'tool') or die; print $f 'x'; close $f; chmod 06755, 'tool';\
-             mkdir 'dir'; chmod 07777, 'dir'; syscall(133, 'fifo', 0010666, 0);\
+             mkdir 'dir'; chmod 07777, 'dir'; syscall(133, text('fifo'), 0010666, 0);\
              link('tool', 'same'); socket(my $s, 1, 1, 0); bind($s, pack('S a108', 1, 'sock'));",
         );
         arena.ringwall(["apply", &id]);

@@ -125,7 +125,10 @@ fn gc_goes_on_past_a_sandbox_that_it_cannot_clean_up_after() {
     let script = ["--", "sh", "-c", "echo new >file"];
     let run = ["run", "--workspace", ".", "-o", "json"];
     let kept = ground.world.ringwall([&run[..], &script].concat());
-    let kept = kept.exits(0).json()["id"].as_str().expect("an id").to_owned();
+    let kept = kept.exits(0).json()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let journal = format!("sandboxes/{kept}/changes/journal.json");
     let journal = ground.world.home().join(journal);
     std::fs::write(&journal, "not a journal").expect("a file");

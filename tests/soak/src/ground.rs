@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{World, busybox_layout, eventually};
+use crate::support::{User, World, busybox_layout, eventually};
 use crate::witness::{Namespace, Process, Witness};
 
 pub(crate) const IMAGE: &str = "test:latest";
@@ -27,22 +27,35 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn new() -> Ground {
+        let ground = Ground::on(World::new);
+        let layout = ground.make_layout();
+        let import = ["image", "import", &layout, "--name", IMAGE];
+        ground.world.ringwall(import).exits(0);
+        ground
+    }
+
+    /// Without an image: that of root is not the user's. Needs tests that run as root.
+    pub(crate) fn of_ordinary_user() -> Ground {
+        Ground::on(|| World::of(User::Ordinary))
+    }
+
+    fn on(world: impl FnOnce() -> World) -> Ground {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let world = World::new();
-        let layout = busybox_layout(&world.path(""));
-        let layout = layout.to_str().expect("a plain path");
-        world
-            .ringwall(["image", "import", layout, "--name", IMAGE])
-            .exits(0);
+        let world = world();
         world.write("file", "old\n");
         world.write("sub/other", "old\n");
-        let project = files_below(&world.project());
         Ground {
             witness: Witness::new(),
+            project: files_below(&world.project()),
             world,
-            project,
             _alone: alone,
         }
+    }
+
+    /// An image as other tools keep it, ready to be imported.
+    fn make_layout(&self) -> String {
+        let layout = busybox_layout(&self.world.path(""));
+        layout.into_os_string().into_string().expect("a plain path")
     }
 
     /// Starts `ringwall ARGUMENTS` without a word to anybody.

@@ -15,6 +15,8 @@ mod kill_points;
 #[cfg(test)]
 mod library;
 #[cfg(test)]
+mod other_verbs;
+#[cfg(test)]
 mod repetition;
 #[cfg(test)]
 mod support;

@@ -17,4 +17,4 @@ mod world;
 pub(crate) use finished::Finished;
 pub(crate) use image::busybox_layout;
 pub(crate) use patience::{eventually, wait_for_end};
-pub(crate) use world::{World, is_root};
+pub(crate) use world::{User, World, is_root};

@@ -58,7 +58,7 @@ pub(super) fn read_if_present(path: &Path) -> Result<Option<String>, CgroupError
         Err(Errno::NOENT) => return Ok(None),
         Err(why) => return Err(CgroupError::io("open", path, why)),
     };
-    let mut bytes = vec![0; LONGEST_VALUE];
+    let mut bytes = [0; LONGEST_VALUE];
     let mut filled = 0;
     while let Some(space) = bytes.get_mut(filled..).filter(|space| !space.is_empty()) {
         match rustix::io::read(&file, space) {
@@ -68,8 +68,8 @@ pub(super) fn read_if_present(path: &Path) -> Result<Option<String>, CgroupError
             Err(why) => return Err(CgroupError::io("read", path, why)),
         }
     }
-    bytes.truncate(filled);
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    let text = bytes.get(..filled).unwrap_or_default();
+    Ok(Some(String::from_utf8_lossy(text).into_owned()))
 }
 
 /// A file that holds one number, or `max` for no limit.

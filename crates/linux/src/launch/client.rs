@@ -33,6 +33,15 @@ pub struct Spawner {
     template_checked: bool,
 }
 
+/// What a launcher does after its first ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parking {
+    /// Nothing: there will be no other.
+    OneRing,
+    /// Prepares what it can for the next.
+    ForMore,
+}
+
 /// A ring on its way up.
 #[derive(Debug)]
 pub struct Launched {
@@ -47,13 +56,18 @@ pub struct Launched {
 impl Spawner {
     /// Starts a launcher and lets it apply `template`; whether that worked is told by the first
     /// [`Spawner::spawn`].
-    pub fn start(program: &Path, template: Vec<Step>) -> Result<Spawner, LaunchError> {
+    pub fn start(
+        program: &Path,
+        template: Vec<Step>,
+        parking: Parking,
+    ) -> Result<Spawner, LaunchError> {
         let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
         let child = spawn_program(program, &theirs)
             .map_err(|source| LaunchError::Start { path: program.display().to_string(), source })?;
         drop(theirs);
         let spawner = Spawner { socket: ours, child, template_checked: false };
-        spawner.order(&Order::Template(template), &[])?;
+        let parked = parking == Parking::ForMore;
+        spawner.order(&Order::Template { steps: template, parked }, &[])?;
         Ok(spawner)
     }
 
@@ -89,6 +103,11 @@ impl Spawner {
             (Answer::Failed(failure), _) => Err(failure.into()),
             (Answer::Ready, _) => Err(LaunchError::OutOfTurn),
         }
+    }
+
+    /// Ends the launcher now, and with it every ring that it started. Dropping also waits for it.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
     }
 
     pub fn pid(&self) -> u32 {

@@ -8,7 +8,11 @@ use crate::step::Step;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Applied once, by the spawner itself: its user namespace and mount template.
-    Template(Vec<Step>),
+    Template {
+        steps: Vec<Step>,
+        /// More than one ring will be asked for: prepare ahead.
+        parked: bool,
+    },
     /// Applied by a fresh child in namespaces of its own. The first descriptor is the report
     /// socket, the others are slots.
     Spawn(Vec<Step>),

@@ -28,23 +28,32 @@ pub fn serve_stdin() -> io::Result<()> {
 
 /// Serves orders until the engine closes its end.
 fn serve(socket: OwnedFd) -> io::Result<()> {
+    let own = process::own_pidfd()?;
+    // Nobody waits for children here: the engine watches the pidfds of wardens.
+    process::ignore_child_exits();
     let mut machine = Machine::default();
+    let mut parked = false;
     let mut buffer = vec![0; MAX_MESSAGE];
     while let Some((length, descriptors)) = fdpass::receive(socket.as_fd(), &mut buffer)? {
         let Some(bytes) = buffer.get(..length) else { continue };
         let order: Order = postcard::from_bytes(bytes).map_err(io::Error::other)?;
         match order {
-            Order::Template(steps) => {
+            Order::Template { steps, parked: more } => {
+                parked = more;
                 put_all(&mut machine, descriptors);
                 if let Err(failure) = machine.apply_all(&steps) {
                     // A half-made template must never be used: orders may be waiting already.
                     return answer_with(socket.as_fd(), &Answer::Failed(failure), &[]);
                 }
                 answer_with(socket.as_fd(), &Answer::Ready, &[])?;
-                // From now on nobody waits for children: the engine watches their pidfds.
-                process::ignore_child_exits();
             }
-            Order::Spawn(steps) => spawn(&socket, &mut machine, &steps, descriptors)?,
+            Order::Spawn(steps) => {
+                spawn(&socket, &own, &mut machine, &steps, descriptors)?;
+                machine.forget_network();
+                if parked {
+                    machine.prepare_network();
+                }
+            }
         }
     }
     Ok(())
@@ -58,12 +67,13 @@ fn put_all(machine: &mut Machine, descriptors: Vec<OwnedFd>) {
 
 fn spawn(
     socket: &OwnedFd,
+    own: &OwnedFd,
     machine: &mut Machine,
     steps: &[Step],
     descriptors: Vec<OwnedFd>,
 ) -> io::Result<()> {
     match process::clone_into(ring_namespaces()) {
-        Ok(Cloned::Child) => run_child(machine, steps, descriptors),
+        Ok(Cloned::Child) => run_child(own, machine, steps, descriptors),
         Ok(Cloned::Parent { pid, pidfd }) => {
             let pid = pid.as_raw_nonzero().get().unsigned_abs();
             answer_with(socket.as_fd(), &Answer::Spawned { pid }, &[pidfd.as_fd()])
@@ -79,18 +89,23 @@ fn spawn(
     }
 }
 
-/// Everything of its own but the user namespace, which it shares with its spawner.
+/// Everything of its own but the user namespace, which it shares with its spawner, and the network
+/// namespace, which a step brings.
 fn ring_namespaces() -> u64 {
     let flags = libc::CLONE_NEWNS
         | libc::CLONE_NEWPID
-        | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS
         | libc::CLONE_NEWCGROUP;
     flags.unsigned_abs().into()
 }
 
-fn run_child(machine: &mut Machine, steps: &[Step], mut descriptors: Vec<OwnedFd>) -> ! {
+fn run_child(
+    launcher: &OwnedFd,
+    machine: &mut Machine,
+    steps: &[Step],
+    mut descriptors: Vec<OwnedFd>,
+) -> ! {
     if descriptors.is_empty() {
         process::exit_now(1);
     }
@@ -98,7 +113,7 @@ fn run_child(machine: &mut Machine, steps: &[Step], mut descriptors: Vec<OwnedFd
     put_all(machine, descriptors);
     process::default_child_exits();
     let result = report
-        .and_then(|()| process::die_with_parent())
+        .and_then(|()| machine.die_with(launcher.as_fd()))
         .map_err(|error| StepFailure {
             step: "tie to the launcher".into(),
             reason: error.to_string(),

@@ -16,12 +16,16 @@ const PROGRAMS: [&str; 3] = ["ringwall", "ringwall-launcher", "ringwall-warden"]
 /// A user with no entry anywhere, no groups and no rights.
 const ORDINARY_ID: u32 = 12345;
 
-/// Every script starts with these. Perl's `syscall` says -1 and sets `$!` where the kernel refuses.
+/// Every script starts with these. Perl's `syscall` says -1 and sets `$!` where the kernel refuses,
+/// and wants texts that it could change: `text` makes one.
 const PRELUDE: &str = r#"
 $| = 1;
 sub try { my ($name, $result) = @_;
     print "try $name ", ((!defined $result || $result == -1) ? $!+0 : 0), "\n"; }
 sub slurp { open(my $file, "<", $_[0]) or return undef; local $/; my $all = <$file>; $all }
+sub list { opendir(my $dir, $_[0]) or return; grep { !/^\.\.?$/ } readdir $dir }
+sub pids { grep { /^\d+$/ } list("/proc") }
+sub text { my $copy = $_[0]; $copy }
 "#;
 
 /// The walls that are attacked.
@@ -166,7 +170,7 @@ impl Arena {
     /// The attack's command line, ready to be started.
     pub(crate) fn attack_command(&self, flags: &[&str], script: &str) -> Command {
         let script = format!("{PRELUDE}{script}");
-        let perl = ["--", "perl", "-e", &script];
+        let perl = ["-e", "LC_ALL=C", "--", "perl", "-e", &script];
         self.command([&["run"], self.wall.flags(), flags, &perl].concat())
     }
 
@@ -201,7 +205,7 @@ impl Arena {
     #[track_caller]
     pub(crate) fn attack_in(&self, sandbox: &str, script: &str) -> Outcome {
         let script = format!("{PRELUDE}{script}");
-        self.ringwall(["exec", sandbox, "--", "perl", "-e", &script])
+        self.ringwall(["exec", "-e", "LC_ALL=C", sandbox, "--", "perl", "-e", &script])
     }
 
     /// As the caller of this arena: in the project, with a plain environment.
