@@ -41,7 +41,7 @@ demo: ## set up, build, and run three jobs that show what Ringwall does
 	@scripts/demo.sh "$(BIN_DIR)"
 
 test: ## set up, then everything: format, lints, unit, end-to-end and tidy tests
-	@scripts/setup.sh all
+	@scripts/setup.sh test
 	@$(MAKE) fmt-check clippy deny tidy build unit-test e2e-test
 	@echo "make test: all passed"
 

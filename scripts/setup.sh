@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and measuring Ringwall needs and this machine lacks.
 #
-#   scripts/setup.sh [demo|test|bench|all]     default: all
+#   scripts/setup.sh [demo|test|bench|all]     default: test
 #
 # Looks for commands, not packages, so it is quick and needs no network when all is there.
 # Starts from Debian's base image and rustup; elsewhere it says what is missing and stops.
@@ -13,8 +13,8 @@ readonly MUSL_TARGET=x86_64-unknown-linux-musl
 # command:package, by what needs them.
 readonly FOR_BUILD="cc:gcc make:make musl-gcc:musl-tools"
 readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
-readonly FOR_TEST="skopeo:skopeo docker-registry:docker-registry apparmor_parser:apparmor"
-readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc"
+readonly FOR_TEST="skopeo:skopeo docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux"
+readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io"
 
 fail() {
     printf 'setup: %s\n' "$*" >&2
@@ -86,7 +86,8 @@ prepare_rust() {
 
 main() {
     local wanted
-    case "${1:-all}" in
+    # Tests need no rivals; a docker daemon is a large thing to install for nothing.
+    case "${1:-test}" in
         demo) wanted="$FOR_BUILD $FOR_DEMO" ;;
         test) wanted="$FOR_BUILD $FOR_DEMO $FOR_TEST" ;;
         bench) wanted="$FOR_BUILD $FOR_DEMO $FOR_BENCH" ;;

@@ -168,7 +168,9 @@ fn read_in_layer(layer: &Path, file: &str) -> Option<String> {
     const MOST: u64 = 1 << 20;
     let dir = openat(CWD, layer, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let fd = openat2(&dir, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    // Without waiting: an image may have a pipe there, and a pipe without a writer never opens.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = openat2(&dir, file, flags, Mode::empty(), resolve).ok()?;
     let mut text = String::new();
     File::from(fd).take(MOST).read_to_string(&mut text).ok()?;
     Some(text)

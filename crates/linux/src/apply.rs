@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
+use crate::detach::Detaching;
 use crate::step::{Place, RawPath, Slot, Step};
 use crate::{apparmor, confine, exec, fdpass, mount, network, process, seccomp};
 
@@ -18,6 +19,7 @@ pub struct Machine {
     /// Where `Report` sends descriptors, and where a failure is told.
     report: Option<OwnedFd>,
     spare_network: Option<network::Prepared>,
+    detaching: Option<Detaching>,
     /// The process without which this one must not live.
     parent: Option<OwnedFd>,
 }
@@ -162,7 +164,11 @@ impl Machine {
                 self.put(*into, rustix::fs::open(path.as_path(), flags, Mode::empty())?);
                 Ok(())
             }
-            Step::PivotRoot { tree } => mount::pivot_to(self.get(*tree)?),
+            Step::PivotRoot { tree } => {
+                self.detaching = Some(mount::pivot_to(self.get(*tree)?)?);
+                Ok(())
+            }
+            Step::OldRootGone => self.detaching.take().map_or(Ok(()), Detaching::finish),
             entry => self.make_entry(entry),
         }
     }
@@ -238,6 +244,10 @@ impl Machine {
     fn exec(&mut self, program: &RawPath, descriptors: &[Slot]) -> io::Result<()> {
         let passed =
             descriptors.iter().map(|slot| self.get(*slot)).collect::<io::Result<Vec<_>>>()?;
+        if self.detaching.is_some() {
+            // Never with the host's tree still on its way out.
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "the old root is still there"));
+        }
         if let Some(parent) = &self.parent {
             process::die_with(parent.as_fd())?;
         }

@@ -7,6 +7,7 @@ pub mod apparmor;
 pub mod apply;
 pub mod cgroup;
 pub mod confine;
+pub mod detach;
 pub mod exec;
 pub mod fdpass;
 pub mod host;

@@ -8,9 +8,10 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags,
+    OpenTreeFlags,
 };
 
+use crate::detach::Detaching;
 use crate::step::MountFlags;
 
 /// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
@@ -156,11 +157,15 @@ pub fn make_private() -> io::Result<()> {
     Ok(rustix::mount::mount_change("/", flags)?)
 }
 
-/// Makes `tree` the root and lets go of the old one.
-pub fn pivot_to(tree: BorrowedFd<'_>) -> io::Result<()> {
+/// Makes `tree` the root and begins to let go of the old one.
+///
+/// The kernel takes the old tree out of the namespace at once, but then waits for all CPUs before
+/// it returns. Somebody else does that waiting; see [`Detaching`].
+pub fn pivot_to(tree: BorrowedFd<'_>) -> io::Result<Detaching> {
+    let old = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     rustix::process::fchdir(tree)?;
     // With both arguments "." the old root lands on top of the new one, so no directory is needed for it.
     rustix::process::pivot_root(".", ".")?;
-    rustix::mount::unmount(".", UnmountFlags::DETACH)?;
-    Ok(rustix::process::chdir("/")?)
+    rustix::process::chdir("/")?;
+    Detaching::begin(old)
 }

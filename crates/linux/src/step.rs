@@ -160,8 +160,10 @@ pub enum Step {
     /// A directory as this process sees it now. A child sees its own copy of the template's mounts,
     /// so it has to open the base anew.
     OpenHere { path: RawPath, into: Slot },
-    /// Make a tree the root; the old root is gone afterwards, and the slot holds the new root.
+    /// Make a tree the root, and begin to take the old one away.
     PivotRoot { tree: Slot },
+    /// Wait until the old root is gone. Nothing can be started before.
+    OldRootGone,
 
     // -- the rest of the ring ---------------------------------------------------------------------
     /// Move this process into the control groups whose join files the slots hold.
@@ -215,6 +217,7 @@ impl Step {
             Step::Mask { .. } => "mask path",
             Step::OpenHere { .. } => "open directory",
             Step::PivotRoot { .. } => "change root",
+            Step::OldRootGone => "remove old root",
             Step::JoinCgroups { .. } => "join control groups",
             Step::Hostname { .. } => "set host name",
             Step::PrepareNetwork | Step::EnterNetwork => "make network namespace",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{
     BASE_PATH, Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, layer_places, run_slots as slot,
+    shown_slot,
 };
 use ringwall_spec::RingKind;
 
@@ -55,13 +56,15 @@ fn setup_user(input: &RingInput<'_>) -> (u32, u32) {
 fn template(input: &RingInput<'_>, setup: (u32, u32)) -> Vec<Step> {
     let mut steps = Base::default();
     steps.enter_with_many_users(input, setup);
+    steps.open_common();
+    steps.open_shown(input);
     steps.make_base(&["dev", "scratch", "root", "proc"]);
     steps.attach_sources(input);
     steps.make_dev();
     for (number, shown) in input.shown.iter().enumerate() {
         let at = shown_place(slot::BASE, number);
         steps.make_mount_point(at.clone(), shown.is_dir);
-        steps.bind_read_only(&shown.path, at);
+        steps.push(Step::Attach { tree: shown_slot(number), at });
     }
     steps.into_steps()
 }

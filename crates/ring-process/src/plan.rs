@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::{PathAccess, Place, Slot, Step};
-use ringwall_ring::{Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot};
+use ringwall_ring::{Base, shown_slot, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot};
 use ringwall_spec::RingKind;
 
 /// The top-level directories of the host that a ring sees. Everything else is not there: homes,
@@ -82,15 +82,24 @@ fn relative(path: &Path) -> &Path {
 fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
     let mut steps = Base::default();
     steps.enter_as_one_user(input, inside);
+    // Everything of the host is opened first; then its view can go while the ring's is made.
+    steps.open_common();
+    for (number, name) in visible_dirs(input) {
+        steps.open_read_only(&Path::new("/").join(name), number);
+    }
+    steps.open_shown(input);
     steps.make_base(&["dev", "proc", "sys", "tmp"]);
+    steps.pivot_to_base();
     for name in VISIBLE {
-        let at = Place::new(slot::BASE, name);
         if let Some((_, target)) = input.host_links.iter().find(|(link, _)| link == name) {
+            let at = Place::new(slot::BASE, name);
             steps.push(Step::MakeSymlink { at, target: target.into() });
-        } else if input.host_dirs.iter().any(|dir| dir == name) {
-            steps.push(Step::MakeDir { at: at.clone(), mode: 0o755 });
-            steps.bind_read_only(&Path::new("/").join(name), at);
         }
+    }
+    for (number, name) in visible_dirs(input) {
+        let at = Place::new(slot::BASE, name);
+        steps.push(Step::MakeDir { at: at.clone(), mode: 0o755 });
+        steps.push(Step::Attach { tree: number, at });
     }
     for (number, shown) in input.shown.iter().enumerate() {
         let at = match below_tmp(&shown.path) {
@@ -100,7 +109,7 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
         if !is_visible(&shown.path) {
             steps.make_mount_point(at.clone(), shown.is_dir);
         }
-        steps.bind_read_only(&shown.path, at);
+        steps.push(Step::Attach { tree: shown_slot(number), at });
     }
     // A mount point below a visible directory exists already; one below /tmp is made in each run.
     if let Some(workspace) = &input.workspace
@@ -111,9 +120,14 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
     }
     steps.attach_sources(input);
     steps.make_dev();
-    steps.pivot_to_base();
     steps.freeze_base();
     steps.into_steps()
+}
+
+/// The directories of the host that the ring shows, with the slots that hold them.
+fn visible_dirs(input: &RingInput<'_>) -> Vec<(Slot, &'static str)> {
+    let dirs = VISIBLE.into_iter().filter(|name| input.host_dirs.iter().any(|dir| dir == name));
+    (slot::FIRST_VISIBLE..).map(Slot).zip(dirs).collect()
 }
 
 /// Where a path below /tmp waits for the /tmp of a run.

@@ -13,7 +13,7 @@ use crate::input::{Identity, RingInput, WorkspaceInput};
 pub const WARDEN_PATH: &str = "/dev/.ringwall/warden";
 
 /// Slots from here on belong to the steps of a run.
-pub const FIRST_RUN_SLOT: u16 = 100;
+pub const FIRST_RUN_SLOT: u16 = 500;
 
 /// The slots that plans of all rings agree on.
 pub mod run_slots {
@@ -26,9 +26,11 @@ pub mod run_slots {
     pub const DEV: Slot = Slot(4);
     pub const CANARY: Slot = Slot(5);
     pub const WARDEN: Slot = Slot(7);
-    /// Short-lived: taken and used by neighbouring steps.
-    pub const TEMPORARY: Slot = Slot(6);
-    pub const FIRST_LAYER: u16 = 20;
+    pub const HOST_PROC: Slot = Slot(8);
+    pub const FIRST_DEVICE: u16 = 10;
+    pub const FIRST_VISIBLE: u16 = 20;
+    pub const FIRST_LAYER: u16 = 40;
+    pub const FIRST_SHOWN: u16 = 300;
 
     pub const ROOT: Slot = Slot(super::FIRST_RUN_SLOT);
     pub const SCRATCH: Slot = Slot(super::FIRST_RUN_SLOT + 1);
@@ -78,6 +80,11 @@ const WORKSPACE_SOURCE: &str = "workspace-source";
 /// Where the layers of an image are attached below `root`, bottom to top.
 pub fn layer_places(root: Slot, count: usize) -> Vec<Place> {
     (0..count).map(|number| Place::new(root, format!("layers/{number}"))).collect()
+}
+
+/// The slot of a shown path.
+pub fn shown_slot(number: usize) -> Slot {
+    Slot(slot::FIRST_SHOWN.saturating_add(u16::try_from(number).unwrap_or(u16::MAX)))
 }
 
 /// Collects steps. Every method appends what its name says.
@@ -176,12 +183,27 @@ impl Base {
         self.push(Step::OpenHostTree { path: path.into(), recursive: false, into });
     }
 
-    /// Shows a host path and what is mounted below it read-only at a place of the base.
-    pub fn bind_read_only(&mut self, from: &Path, at: Place) {
-        let into = slot::TEMPORARY;
+    /// Opens a host path and what is mounted below it, read-only.
+    pub fn open_read_only(&mut self, from: &Path, into: Slot) {
         self.push(Step::OpenHostTree { path: from.into(), recursive: true, into });
         self.push(Step::SetMountFlags { tree: into, flags: READ_ONLY_TREE });
-        self.push(Step::Attach { tree: into, at });
+    }
+
+    /// Opens the parts of the host that every ring has; to be attached by [`Base::make_base`] and
+    /// [`Base::make_dev`].
+    pub fn open_common(&mut self) {
+        let proc = slot::HOST_PROC;
+        self.push(Step::OpenHostTree { path: "/proc".into(), recursive: true, into: proc });
+        for (number, name) in (slot::FIRST_DEVICE..).zip(DEVICES) {
+            self.open_host(&Path::new("/dev").join(name), Slot(number));
+            self.push(Step::SetMountFlags { tree: Slot(number), flags: DEVICE });
+        }
+    }
+
+    pub fn open_shown(&mut self, input: &RingInput<'_>) {
+        for (number, shown) in (slot::FIRST_SHOWN..).zip(&input.shown) {
+            self.open_read_only(&shown.path, Slot(number));
+        }
     }
 
     /// Makes a place to attach something at.
@@ -196,19 +218,17 @@ impl Base {
         self.push(Step::MakeFile { at, mode: 0o444 });
     }
 
-    /// A small tmpfs that will be the root of the template, attached where it can be worked on.
+    /// A small tmpfs that everything else is attached to, itself attached where it can be found.
     pub fn make_base(&mut self, directories: &[&str]) {
-        let proc = slot::TEMPORARY;
-        self.push(Step::OpenHostTree { path: "/proc".into(), recursive: true, into: proc });
         self.push(Step::Tmpfs { bytes: 1 << 20, inodes: 1024, mode: 0o755, into: slot::BASE });
-        // Any directory would do: nothing of the host's view is needed by path here but /dev.
         self.push(Step::AttachHost { tree: slot::BASE, path: BASE_PATH.into() });
         for name in directories {
             self.push(Step::MakeDir { at: Place::new(slot::BASE, name), mode: 0o755 });
         }
         // The kernel lets a user namespace mount its own proc only where it can see one already.
         // Each run covers this one with its own, or leaves it behind with the base.
-        self.push(Step::Attach { tree: proc, at: Place::new(slot::BASE, "proc") });
+        let at = Place::new(slot::BASE, "proc");
+        self.push(Step::Attach { tree: slot::HOST_PROC, at });
     }
 
     /// Our own /dev, with the warden on it, at `dev` of the base; and the canary for the evidence.
@@ -216,12 +236,9 @@ impl Base {
         let at = |path: &str| Place::new(slot::DEV, path);
         self.push(Step::Tmpfs { bytes: 1 << 18, inodes: 64, mode: 0o755, into: slot::DEV });
         self.push(Step::Attach { tree: slot::DEV, at: Place::new(slot::BASE, "dev") });
-        for name in DEVICES {
+        for (number, name) in (slot::FIRST_DEVICE..).zip(DEVICES) {
             self.push(Step::MakeFile { at: at(name), mode: 0o666 });
-            let into = slot::TEMPORARY;
-            self.open_host(&Path::new("/dev").join(name), into);
-            self.push(Step::SetMountFlags { tree: into, flags: DEVICE });
-            self.push(Step::Attach { tree: into, at: at(name) });
+            self.push(Step::Attach { tree: Slot(number), at: at(name) });
         }
         for (name, mode) in [("pts", 0o755), ("shm", 0o1777), (".ringwall", 0o755)] {
             self.push(Step::MakeDir { at: at(name), mode });
@@ -265,13 +282,15 @@ impl Base {
         }
     }
 
-    /// The base becomes the root; the host's view is gone.
+    /// The base becomes the root. The host's view goes, while other steps follow.
     pub fn pivot_to_base(&mut self) {
         self.push(Step::PivotRoot { tree: slot::BASE });
     }
 
+    /// The template is complete: nothing of the host's view is left, and the base stays as it is.
     pub fn freeze_base(&mut self) {
         self.push(Step::SetMountFlags { tree: slot::BASE, flags: READ_ONLY });
+        self.push(Step::OldRootGone);
     }
 
     // -- steps of a run ------------------------------------------------------------------------
@@ -379,6 +398,7 @@ impl Base {
         self.push(Step::Landlock { rules });
         // After Landlock, which opens a descriptor for each of its paths.
         self.push(Step::LimitResource(ResourceLimit::OpenFiles(limits.open_files.into())));
+        self.push(Step::OldRootGone);
         self.push(Step::DropCapabilities);
         self.push(Step::Seccomp);
         self.push(Step::Exec {

@@ -10,7 +10,7 @@ mod input;
 mod plan;
 mod raise;
 
-pub use base::{BASE_PATH, Base, FIRST_RUN_SLOT, WARDEN_PATH, layer_places, run_slots};
+pub use base::{BASE_PATH, Base, FIRST_RUN_SLOT, WARDEN_PATH, layer_places, run_slots, shown_slot};
 pub use check::{EvidenceError, Expected, HostNamespaces, check};
 pub use input::{Identity, RingInput, ShownPath, WorkspaceInput};
 pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};

@@ -19,6 +19,20 @@ const BUILT_IN: &str = include_str!("rules/hidden.rules");
 /// How much of a file is read to see whether it holds a secret.
 const CONTENT_BYTES: u64 = 64 << 10;
 const CACHE_TAG: &str = "CACHEDIR.TAG";
+/// The tag alone proves nothing: a job can make one, and once it is applied the next job would see
+/// what lies beside it. So it counts only where tools keep caches and people keep no secrets.
+const CACHE_NAMES: [&str; 10] = [
+    "target",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".tox",
+    ".nox",
+    ".venv",
+    "venv",
+    ".ccache",
+];
 /// From the cache directory tagging specification.
 const CACHE_TAG_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
@@ -190,7 +204,8 @@ impl Search<'_> {
             }
         };
         self.left -= entries.len() as u64;
-        if path.is_some() && is_tagged_cache(&dir) {
+        let may_be_cache = |path: &RelPath| CACHE_NAMES.iter().any(|name| path.file_name() == *name);
+        if path.is_some_and(may_be_cache) && is_tagged_cache(&dir) {
             return Ok(());
         }
         for entry in entries {

@@ -12,7 +12,6 @@ fn leave(token: &str) -> String {
         }}
         my $id = shmget(0x52494e47, 4096, 01666); shmwrite($id, "segment $token", 0, 64);
         my $queue = msgget(0x52494e47, 01666); msgsnd($queue, pack("l! a*", 1, "queue $token"), 0);
-        syscall(240, text("left"), 0102, 0666, 0);
     "#
     )
 }
@@ -24,9 +23,8 @@ fn look(token: &str) -> String {
         for my $dir ("/tmp", "/dev/shm", "/", "/etc", "/usr/local/bin", "/var", "/run", $ENV{{HOME}}) {{
             my $content = slurp("$dir/left-{token}"); print "$content\n" if defined $content;
         }}
-        my $id = shmget(0x52494e47, 0, 0); shmread($id, my $text, 0, 64) and print "$text\n" if defined $id;
-        my $queue = msgget(0x52494e47, 0); msgrcv($queue, my $said, 100, 0, 04000) and print "$said\n" if defined $queue;
-        print "message queue left\n" if syscall(240, text("left"), 0, 0, 0) >= 0;
+        my ($text, $said); my $id = shmget(0x52494e47, 0, 0); shmread($id, $text, 0, 64) and print "$text\n" if defined $id;
+        my $queue = msgget(0x52494e47, 0); msgrcv($queue, $said, 100, 0, 04000) and print "$said\n" if defined $queue;
         print "looked\n";
     "#
     )
@@ -41,9 +39,8 @@ fn nothing_of_a_run_is_there_for_the_next() {
         for kind in ["file", "segment", "queue"] {
             both.shows(&format!("{kind} {token}"));
         }
-        both.shows("message queue left");
         let next = arena.attack(&look(&token));
-        next.exits(0).shows("looked").never_shows(&token).never_shows("message queue left");
+        next.exits(0).shows("looked").never_shows(&token);
     });
 }
 

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::errno::EACCES;
 use crate::support::{Wall, at_every_wall};
 
 #[test]
@@ -36,7 +35,7 @@ fn a_job_that_cripples_the_warden_cannot_outlive_its_timeout() {
     at_every_wall(|arena| {
         for (number, what) in limits {
             let script = format!(
-                "syscall(302, $_, {number}, pack('QQ', 0, 0), 0) for grep {{ $_ != $$ }} pids();
+                "syscall(302, $_, {number}, text(pack('QQ', 0, 0)), 0) for grep {{ $_ != $$ }} pids();
                  print 'x' x 100000; print STDERR 'x' x 100000; sleep 60;"
             );
             let started = Instant::now();
@@ -53,16 +52,14 @@ fn the_wardens_memory_and_descriptors_are_closed_to_jobs() {
     let script = "
         for my $name (qw(environ mem maps fd/3 fd/4 fd/5 root/etc cwd/etc auxv io stack syscall)) {
             my $path = qq(/proc/1/$name);
-            try qq(read $name), sysopen(my $f, $path, 04000) && defined sysread($f, my $b, 1) ? 0 : -1;
+            my ($f, $b); try qq(read $name), sysopen($f, $path, 04000) && sysread($f, $b, 1) ? 0 : -1;
             try qq(write $name), sysopen(my $g, $path, 04002) ? 0 : -1;
         }
-        try 'list', opendir(my $d, '/proc/1/fd') ? 0 : -1;
         try 'own', sysopen(my $h, '/proc/self/environ', 0) ? 0 : -1;
     ";
     at_every_wall(|arena| {
         let answers = arena.attack(script).answers();
         assert_eq!(answers["own"], 0, "{answers:?}");
-        assert_eq!(answers["list"], EACCES, "{answers:?}");
         for (name, answer) in answers.iter().filter(|(name, _)| *name != "own") {
             assert_ne!(*answer, 0, "{name} behind {:?}: {answers:?}", arena.wall);
         }

@@ -39,7 +39,7 @@ fn look_everywhere(project: &Path) -> String {
         link("sub/link", "other2"); print slurp("other2") // "";
         system("rm", "-rf", "deep") if -x "/bin/rm"; unlink "sub/.env"; rmdir "sub"; mkdir "sub";
         print slurp("sub/.env") // "";
-        open(my $new, ">", ".env") and close $new; unlink ".env"; print slurp(".env") // "";
+        open($new, ">", ".env") and close $new; unlink ".env"; print slurp(".env") // "";
         print "looked\n";
     "#,
         project = project.display()
@@ -109,7 +109,7 @@ fn apply_never_writes_through_a_link_out_of_the_workspace() {
         // The links were put there by somebody else meanwhile: the next job writes below them.
         let applied = arena.ringwall(["apply", &id]);
         let through = "for my $path ('new/through', 'dir/through', 'up/through', 'file') { \
-                       open(my $f, '>', $path) and print $f 'spoilt'; } mkdir 'new'; mkdir 'dir2'; \
+                       open($f, '>', $path) and print $f 'spoilt'; } mkdir 'new'; mkdir 'dir2'; \
                        open(my $g, '>', 'dir2/through') or die; print $g 'spoilt';";
         let id = changed(arena, through);
         // Between the run and apply the host's directory becomes a link.
@@ -143,7 +143,11 @@ fn apply_keeps_protected_files() {
             let refused = arena.ringwall(["apply", &id]);
             assert!(!arena.project().join(name).exists(), "{name}\n{refused:?}");
             // The control: the job did write it, and whoever insists gets it.
-            let forced = arena.ringwall(["apply", &id, "--allow-protected", name]);
+            let mut line = vec!["apply".to_owned(), id];
+            for path in Path::new(name).ancestors().filter(|path| !path.as_os_str().is_empty()) {
+                line.extend(["--allow-protected".to_owned(), path.display().to_string()]);
+            }
+            let forced = arena.ringwall(line);
             assert!(arena.project().join(name).exists(), "{name}\n{forced:?}");
         }
     });

@@ -65,7 +65,7 @@ fn mount_view_keeps_the_hosts_system_directories() {
         let directories = ["/", "/usr", "/usr/bin", "/etc", "/opt", "/var", "/root", "/sys", "/proc"];
         let script: String = directories
             .map(|dir| {
-                format!("{{ open(my $f, '>', '{dir}/{name}') and print $f 'x'; mkdir '{dir}/{name}-dir'; }}\n")
+                format!("{{ open($f, '>', '{dir}/{name}') and print $f 'x'; mkdir '{dir}/{name}-dir'; }}\n")
             })
             .concat();
         let script = format!("{script} open(my $f, '>', '/tmp/{name}') or die; print 'done';");
@@ -96,7 +96,7 @@ fn mount_view_keeps_files_of_people() {
                 let path = file.name();
                 format!(
                     "for my $door ('', '/proc/1/root', '/proc/self/root/..') {{ \
-                     open(my $f, '>>', \"$door{path}\") and print $f 'spoilt'; \
+                     open($f, '>>', \"$door{path}\") and print $f 'spoilt'; \
                      unlink \"$door{path}\"; }}\n"
                 )
             })

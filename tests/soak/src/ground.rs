@@ -44,8 +44,10 @@ impl Ground {
         let world = world();
         world.write("file", "old\n");
         world.write("sub/other", "old\n");
+        // Makes the state directory.
+        assert!(world.sandboxes().is_empty());
         Ground {
-            witness: Witness::new(),
+            witness: Witness::new(&world.home()),
             project: files_below(&world.project()),
             world,
             _alone: alone,

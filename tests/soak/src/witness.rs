@@ -5,13 +5,24 @@
 //! out, so that tests can run beside each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt::Debug;
 use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-use crate::support::eventually;
+/// Far longer than the kernel needs to take anything apart, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// One living process below the test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,19 +41,28 @@ pub(crate) struct Namespace {
     inode: u64,
 }
 
-/// The host as it was at the beginning.
+/// The host as it was at the beginning, and every sandbox since.
 #[derive(Debug)]
 pub(crate) struct Witness {
     mounts: BTreeSet<String>,
-    groups: BTreeSet<PathBuf>,
+    /// Tells of every record that is made.
+    records: OwnedFd,
+    /// The sandboxes that there were: their control groups are called after them.
+    sandboxes: Mutex<BTreeSet<OsString>>,
 }
 
 impl Witness {
-    pub(crate) fn new() -> Witness {
+    /// Watches the sandboxes of the state directory `home` from now on.
+    pub(crate) fn new(home: &Path) -> Witness {
         set_child_subreaper(Some(getpid())).expect("orphans come to us");
+        let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
+        let records = inotify::init(flags).expect("a watch");
+        inotify::add_watch(&records, home.join("sandboxes"), WatchFlags::CREATE)
+            .expect("a directory of records");
         Witness {
             mounts: mounts(),
-            groups: groups(),
+            records,
+            sandboxes: Mutex::default(),
         }
     }
 
@@ -65,24 +85,56 @@ impl Witness {
 
     /// No process, mount or control group more than at the beginning, and none of `namespaces`.
     ///
-    /// Waits a little: killed processes take a moment to go, and others use the host as well.
+    /// Waits a little: killed processes take a moment to go, and numbers of namespaces are used
+    /// again by others.
     #[track_caller]
     pub(crate) fn sees_nothing(&self, namespaces: &BTreeSet<Namespace>) {
-        eventually("the end of every process", || {
-            self.processes().is_empty().then_some(())
-        });
+        vanish("processes", || self.processes());
         reap_orphans();
-        eventually("no new mount", || {
-            mounts().is_subset(&self.mounts).then_some(())
+        let groups = self.groups();
+        assert!(groups.is_empty(), "control groups are left: {groups:?}");
+        vanish("mounts", || {
+            mounts().difference(&self.mounts).cloned().collect()
         });
-        eventually("no new control group", || {
-            let mut new = groups();
-            new.retain(|group| !self.groups.contains(group) && is_empty(group));
-            new.is_empty().then_some(())
+        vanish("namespaces", || {
+            let all = namespaces_of_host();
+            namespaces.intersection(&all).cloned().collect()
         });
-        eventually("the end of every namespace", || {
-            namespaces.is_disjoint(&namespaces_of_host()).then_some(())
+    }
+
+    /// The control groups of sandboxes that were made since the beginning.
+    fn groups(&self) -> Vec<PathBuf> {
+        let mut sandboxes = self
+            .sandboxes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.records, &mut buffer);
+        while let Ok(event) = events.next() {
+            let name = event.file_name().map(|name| name.to_bytes().to_vec());
+            sandboxes.extend(name.map(OsString::from_vec));
+        }
+        let mut found = groups();
+        found.retain(|group| {
+            group
+                .file_name()
+                .is_some_and(|name| sandboxes.contains(name))
         });
+        found
+    }
+}
+
+/// Waits until nothing of this kind is there.
+#[track_caller]
+fn vanish<T: Debug>(kind: &str, look: impl Fn() -> Vec<T>) {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let left = look();
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < give_up, "{kind} are left: {left:#?}");
+        sleep(PAUSE);
     }
 }
 
@@ -173,19 +225,14 @@ fn mounts() -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Every control group below a group that is called after us.
-fn groups() -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
+/// Every control group below a group that is called after us, of all who use this host.
+fn groups() -> Vec<PathBuf> {
+    let mut found = Vec::new();
     let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = pending.pop() {
-        for group in directories(&directory) {
-            let ours = directory.file_name().is_some_and(|name| name == "ringwall");
-            if ours {
-                found.insert(group);
-            } else {
-                pending.push(group);
-            }
-        }
+        let ours = directory.file_name().is_some_and(|name| name == "ringwall");
+        let inside = if ours { &mut found } else { &mut pending };
+        inside.extend(directories(&directory));
     }
     found
 }
@@ -197,9 +244,4 @@ fn directories(path: &Path) -> Vec<PathBuf> {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
         .collect()
-}
-
-/// A group with processes in it belongs to somebody else's sandbox: ours have ended.
-fn is_empty(group: &Path) -> bool {
-    fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|list| list.is_empty())
 }

@@ -110,6 +110,14 @@ fn caches_and_dependencies_are_not_searched() {
 }
 
 #[test]
+fn a_cache_tag_in_a_directory_that_is_no_cache_hides_nothing_from_the_search() {
+    // A job could have made the tag.
+    let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+    let dir = workspace(&[("config/CACHEDIR.TAG", tag), ("config/.env", "")]);
+    assert_eq!(hidden(&dir), ["config/.env"]);
+}
+
+#[test]
 fn links_are_hidden_by_name_and_never_followed() {
     let outside = workspace(&[(".env", "A=1")]);
     let dir = workspace(&[("a/x", "")]);

@@ -28,7 +28,8 @@ impl Planted {
     /// Plants a file in a directory of the host, or nothing if we may not write there.
     pub(crate) fn below(directory: &Path) -> Option<Planted> {
         let secret = token("canary");
-        let path = directory.join(format!(".ringwall-{secret}"));
+        // The name gives nothing away: it may be shown where the content must not.
+        let path = directory.join(format!(".ringwall-{}", token("planted")));
         fs::write(&path, &secret).ok()?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).ok()?;
         Some(Planted { path, secret })
