@@ -1,5 +1,6 @@
 //! Removes what crashed runs left behind.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -73,11 +74,18 @@ impl Engine {
         let wrong = |source| GcError::Io { path: sandboxes.display().to_string(), source };
         let _lock = CreationLock::take(&sandboxes, FlockOperation::LockExclusive).map_err(wrong)?;
         let mut outcome = Ok(());
+        // A sandbox has a record, a directory or both: each must be found, and none twice.
+        let mut dirs = BTreeSet::new();
         for entry in fs::read_dir(&sandboxes).map_err(wrong)? {
-            let dir = entry.map_err(wrong)?.path();
-            if dir.is_dir() && !record::is_held(&dir) {
-                outcome = outcome.and(self.look_after(&dir, report));
+            let path = entry.map_err(wrong)?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                dirs.insert(path.with_extension(""));
+            } else if path.is_dir() {
+                dirs.insert(path);
             }
+        }
+        for dir in dirs.iter().filter(|dir| !record::is_held(dir)) {
+            outcome = outcome.and(self.look_after(dir, report));
         }
         self.cgroups.remove_empty_parent();
         outcome
@@ -104,12 +112,8 @@ impl Engine {
         {
             self.cgroups.remove_by_name(id.as_str())?;
         }
-        match fs::remove_dir_all(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => {
-                other.map_err(|source| GcError::Io { path: dir.display().to_string(), source })
-            }
-        }
+        record::delete(dir)
+            .map_err(|source| GcError::Io { path: dir.display().to_string(), source })
     }
 
     fn has_group(&self, dir: &Path) -> bool {

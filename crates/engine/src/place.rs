@@ -36,6 +36,10 @@ pub enum PlaceError {
     Hold(#[from] ringwall_image::HoldError),
     #[error(transparent)]
     Store(#[from] ringwall_image::StoreError),
+    #[error(
+        "the workspace {workspace:?} and Ringwall's own state in {state:?} must not contain each other; give another directory, or set RINGWALL_HOME"
+    )]
+    HoldsState { workspace: PathBuf, state: PathBuf },
     #[error("the image's user {0:?} is not known in the image; choose an image with a valid user")]
     ImageUser(String),
     #[error("{path:?} cannot be shown in the ring; check that it exists and that you may read it")]
@@ -69,6 +73,9 @@ impl Engine {
         };
         let held = image.as_ref().map(Image::hold).transpose()?;
         let workspace = spec.workspace.as_ref().map(read_workspace).transpose()?;
+        if let Some(workspace) = &workspace {
+            refuse_own_state(&workspace.path, &self.home)?;
+        }
         let shown =
             spec.read_only_paths.iter().map(|path| shown_path(path)).collect::<Result<_, _>>()?;
         let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
@@ -107,6 +114,15 @@ fn shown_path(path: &Path) -> Result<ShownPath, PlaceError> {
     let path = std::fs::canonicalize(path).map_err(wrong)?;
     let is_dir = path.is_dir();
     Ok(ShownPath { path, is_dir })
+}
+
+/// A job that can write our records decides what `apply` writes and what `gc` removes.
+fn refuse_own_state(workspace: &Path, home: &Path) -> Result<(), PlaceError> {
+    let state = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    if state.starts_with(workspace) || workspace.starts_with(&state) {
+        return Err(PlaceError::HoldsState { workspace: workspace.to_owned(), state });
+    }
+    Ok(())
 }
 
 fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {

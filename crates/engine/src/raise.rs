@@ -163,6 +163,8 @@ impl Engine {
             return SpawnerHandle::start(launcher, plan, Parking::OneRing);
         }
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that somebody killed is of no use to anybody.
+        parked.retain(|parked| parked.spawner.is_alive());
         if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
             return Ok(found.spawner.clone());
         }

@@ -1,4 +1,5 @@
-//! One directory per sandbox: who owns it, what it is, how it ended.
+//! One file per sandbox: who owns it, what it is, how it ended. A directory of the same name beside
+//! it, only where it is needed, holds its log, its socket and the changes it left.
 //!
 //! The owner holds a lock on the record file for as long as it lives. The kernel drops the lock when
 //! the owner dies, however that happens, so "abandoned" needs no guessing by process numbers.
@@ -111,7 +112,7 @@ impl Record {
     }
 
     fn file_path(dir: &Path) -> PathBuf {
-        dir.join("record.json")
+        dir.with_extension("json")
     }
 
     /// Puts the record on disk and takes its lock.
@@ -120,7 +121,6 @@ impl Record {
         let text = serde_json::to_vec(&self).map_err(|error| wrong(error.into()))?;
         let sandboxes = self.dir.parent().unwrap_or(Path::new("."));
         let _creating = CreationLock::shared(sandboxes).map_err(wrong)?;
-        fs::DirBuilder::new().mode(0o700).create(&self.dir).map_err(wrong)?;
         let file = File::options()
             .create_new(true)
             .write(true)
@@ -197,17 +197,27 @@ impl HeldRecord {
             .map_err(|error| wrong(dir, error))
     }
 
-    pub(crate) fn remove(self) -> Result<(), RecordError> {
-        let dir = &self.record.dir;
-        // Most sandboxes leave nothing but the record; then there is no need to look.
-        fs::remove_file(Record::file_path(dir))
-            .and_then(|()| fs::remove_dir(dir))
-            .or_else(|_| fs::remove_dir_all(dir))
-            .or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(wrong(dir, error)),
-            })
+    /// Makes the directory for what the sandbox leaves.
+    pub(crate) fn make_dir(&self) -> io::Result<()> {
+        match fs::DirBuilder::new().mode(0o700).create(&self.record.dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
     }
+
+    pub(crate) fn remove(self) -> Result<(), RecordError> {
+        delete(&self.record.dir).map_err(|error| wrong(&self.record.dir, error))
+    }
+}
+
+/// Removes the directory of a sandbox and then its record, as far as they are there.
+pub(crate) fn delete(dir: &Path) -> io::Result<()> {
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    gone(fs::remove_dir_all(dir))?;
+    gone(fs::remove_file(Record::file_path(dir)))
 }
 
 impl Engine {
@@ -216,7 +226,11 @@ impl Engine {
         let sandboxes = self.home.join("sandboxes");
         let mut records = Vec::new();
         for entry in fs::read_dir(&sandboxes).map_err(|error| wrong(&sandboxes, error))? {
-            let dir = entry.map_err(|error| wrong(&sandboxes, error))?.path();
+            let path = entry.map_err(|error| wrong(&sandboxes, error))?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let dir = path.with_extension("");
             // A record that vanishes or is being made while we look is not there.
             if let Ok(record) = Record::load(&dir) {
                 records.push(record);

@@ -186,11 +186,15 @@ impl Sandbox {
     }
 
     pub(crate) fn open_log(&self) -> io::Result<File> {
-        File::create(self.held()?.record.log_path())
+        let held = self.held()?;
+        held.make_dir()?;
+        File::create(held.record.log_path())
     }
 
     pub(crate) fn listen(&self) -> io::Result<UnixListener> {
-        listen(&self.held()?.record.socket_path())
+        let held = self.held()?;
+        held.make_dir()?;
+        listen(&held.record.socket_path())
     }
 
     fn held(&self) -> io::Result<&HeldRecord> {

@@ -78,6 +78,7 @@ impl Sandbox {
             return Ok(None);
         }
         let upper = open_upper(scratch).map_err(SettleError::Scratch)?;
+        record.make_dir().map_err(SettleError::Scratch)?;
         let limits = self.limits();
         let bounds = Bounds {
             max_total_bytes: limits.disk_bytes,

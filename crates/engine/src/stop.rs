@@ -1,6 +1,5 @@
 //! Ends sandboxes that other processes own.
 
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -60,7 +59,7 @@ impl Engine {
         match record.state {
             RecordState::Running => Err(StopError::Running(record.id.to_string())),
             RecordState::Abandoned => Ok(self.clean_up(&record.dir)?),
-            RecordState::Finished => fs::remove_dir_all(&record.dir)
+            RecordState::Finished => record::delete(&record.dir)
                 .map_err(|source| StopError::Remove { id: record.id.to_string(), source }),
         }
     }

@@ -3,9 +3,8 @@
 //! Making one takes longer than all mounts of a ring together, so a launcher lets a process beside
 //! it do that ahead of time.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
@@ -23,7 +22,7 @@ pub fn prepare() -> io::Result<Prepared> {
     match process::clone_into(0)? {
         Cloned::Child => {
             drop(ours);
-            let sent = make().and_then(|namespace| {
+            let sent = make().and_then(|socket| namespace_of(&socket)).and_then(|namespace| {
                 fdpass::send(theirs.as_fd(), &[0], &[namespace.as_fd()])
             });
             process::exit_now(i32::from(sent.is_err()))
@@ -47,18 +46,26 @@ pub fn enter(prepared: Option<Prepared>) -> io::Result<()> {
     }
 }
 
-/// Moves this process to a new network namespace.
-fn make() -> io::Result<File> {
+/// Moves this process to a new network namespace; gives a socket in it.
+fn make() -> io::Result<OwnedFd> {
     process::unshare(UnshareFlags::NEWNET)?;
-    loopback_up()?;
-    File::open("/proc/thread-self/ns/net")
+    loopback_up()
 }
 
+/// The network namespace of a socket. Not by way of /proc: a parked launcher has none any more.
+fn namespace_of(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: SIOCGSKNS takes no argument and returns a new descriptor or an error.
+    let raw = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGSKNS as _) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made this descriptor, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
 
-/// Brings up the loopback device of the current network namespace.
-fn loopback_up() -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-
+/// Brings up the loopback device of the current network namespace; gives the socket that was
+/// needed for it.
+fn loopback_up() -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     // SAFETY: an all-zero ifreq is a valid value of this plain C struct.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -70,5 +77,5 @@ fn loopback_up() -> io::Result<()> {
     // SAFETY: SIOCSIFFLAGS reads an ifreq, which is valid for the call.
     let result =
         unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }

@@ -11,6 +11,10 @@ use ringwall_spec::RingKind;
 const VISIBLE: [&str; 11] =
     ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
 
+/// Not shown, though what is above them is. A read-only mount keeps nobody from connecting to a
+/// socket on it, and this one builds, with network access, for every user of the host.
+const HIDDEN: [&str; 1] = ["nix/var/nix/daemon-socket"];
+
 /// The user inside when root runs Ringwall; programs behave better when they are not root.
 const USER_FOR_ROOT: u32 = 1000;
 
@@ -145,6 +149,11 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.attach_scratch("tmp", tmp(), slot::TMP);
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.attach_terminals(slot::ROOT);
+    for path in HIDDEN.iter().map(Path::new).filter(|path| {
+        input.host_dirs.iter().any(|dir| path.starts_with(dir))
+    }) {
+        steps.mask(slot::ROOT, Place::new(slot::ROOT, path));
+    }
     for (number, shown) in input.shown.iter().enumerate() {
         if let Some(rest) = below_tmp(&shown.path) {
             let (from, at) = (shown_place(slot::ROOT, number), Place::new(slot::TMP, rest));
@@ -170,4 +179,44 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     }
     steps.confine_and_exec(input, rules);
     steps.into_steps()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringwall_spec::SandboxSpec;
+
+    /// The places that a run covers on a host with these directories.
+    fn masked(host_dirs: &[&str]) -> Vec<PathBuf> {
+        let spec = SandboxSpec::new("process".parse().unwrap());
+        let admitted = ringwall_policy::admit(spec).unwrap();
+        let input = RingInput {
+            admitted: &admitted,
+            identity: Identity::User { uid: 1000, gid: 1000 },
+            warden: PathBuf::from("/warden"),
+            shown: Vec::new(),
+            workspace: None,
+            host_links: Vec::new(),
+            host_dirs: host_dirs.iter().map(ToString::to_string).collect(),
+            layers: Vec::new(),
+            image_user: (0, 0),
+            cgroup_files: 0,
+            without_cgroup: Vec::new(),
+            apparmor: None,
+            hostname: "ring".to_owned(),
+        };
+        let run = ProcessRing.plan(&input).unwrap().run;
+        let places = run.into_iter().filter_map(|step| match step {
+            Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
+            _ => None,
+        });
+        places.collect()
+    }
+
+    #[test]
+    fn a_build_daemon_below_a_visible_directory_cannot_be_reached() {
+        let socket = PathBuf::from("nix/var/nix/daemon-socket");
+        assert!(masked(&["usr", "nix"]).contains(&socket));
+        assert!(!masked(&["usr"]).contains(&socket));
+    }
 }

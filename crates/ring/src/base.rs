@@ -375,7 +375,8 @@ impl Base {
         }
     }
 
-    fn mask(&mut self, covers: Slot, at: Place) {
+    /// Covers what is at a place, if something is. The covers are on the ring's own /dev.
+    pub fn mask(&mut self, covers: Slot, at: Place) {
         let file_cover = Place::new(covers, "dev/.ringwall/no-file");
         let dir_cover = Place::new(covers, "dev/.ringwall/no-dir");
         self.push(Step::Mask { file_cover, dir_cover, at });

@@ -142,7 +142,9 @@ impl Checker {
         self.require("open files limit", kept, most, hard.to_string())?;
         if let Some(profile) = &expected.apparmor {
             let seen = facts.apparmor.clone().unwrap_or_default();
-            self.require("AppArmor", seen.starts_with(profile.as_str()), profile, seen)?;
+            // A profile that only complains denies nothing.
+            let enforced = format!("{profile} (enforce)");
+            self.require("AppArmor", seen == enforced, &enforced, seen)?;
         }
         Ok(())
     }
@@ -191,3 +193,6 @@ fn on(state: bool) -> &'static str {
 fn refusal(refused: bool) -> &'static str {
     if refused { "refused" } else { "ALLOWED" }
 }
+
+#[cfg(test)]
+mod tests;

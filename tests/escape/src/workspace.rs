@@ -88,6 +88,25 @@ fn a_cache_tag_of_a_jobs_making_does_not_uncover_secrets() {
 }
 
 #[test]
+fn the_state_of_ringwall_cannot_be_handed_to_a_job() {
+    at_every_wall(|arena| {
+        let state = arena.path("home");
+        for place in [arena.path(""), state.clone(), state.join("sandboxes")] {
+            if !place.exists() {
+                continue;
+            }
+            for flag in ["--workspace", "--workspace-rw"] {
+                let flags = [flag, place.to_str().expect("plain")];
+                let refused = arena.attack_with(&flags, "print qq(started\\n);");
+                refused.exits(125).never_shows("started");
+            }
+        }
+        // The control: beside it there is no objection.
+        with_workspace(arena, &[], "print qq(started\\n);").exits(0).shows("started");
+    });
+}
+
+#[test]
 fn apply_never_writes_through_a_link_out_of_the_workspace() {
     at_every_wall(|arena| {
         let outside = Planted::below(&arena.path("")).expect("a file");

@@ -5,12 +5,12 @@
 //! out, so that tests can run beside each other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -111,8 +111,12 @@ impl Witness {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.records, &mut buffer);
         while let Ok(event) = events.next() {
-            let name = event.file_name().map(|name| name.to_bytes().to_vec());
-            sandboxes.extend(name.map(OsString::from_vec));
+            // A record is a file `ID.json`, beside a directory `ID` where one is needed.
+            let name = event
+                .file_name()
+                .map(|name| OsStr::from_bytes(name.to_bytes()));
+            sandboxes
+                .extend(name.and_then(|name| Path::new(name).file_stem().map(OsStr::to_owned)));
         }
         let mut found = groups();
         found.retain(|group| {
