@@ -124,3 +124,6 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
 fn new_root_path(path: &Path) -> Place {
     Place::new(slot::NEW_ROOT, path)
 }
+
+#[cfg(test)]
+mod tests;

@@ -182,41 +182,4 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ringwall_spec::SandboxSpec;
-
-    /// The places that a run covers on a host with these directories.
-    fn masked(host_dirs: &[&str]) -> Vec<PathBuf> {
-        let spec = SandboxSpec::new("process".parse().unwrap());
-        let admitted = ringwall_policy::admit(spec).unwrap();
-        let input = RingInput {
-            admitted: &admitted,
-            identity: Identity::User { uid: 1000, gid: 1000 },
-            warden: PathBuf::from("/warden"),
-            shown: Vec::new(),
-            workspace: None,
-            host_links: Vec::new(),
-            host_dirs: host_dirs.iter().map(ToString::to_string).collect(),
-            layers: Vec::new(),
-            image_user: (0, 0),
-            cgroup_files: 0,
-            without_cgroup: Vec::new(),
-            apparmor: None,
-            hostname: "ring".to_owned(),
-        };
-        let run = ProcessRing.plan(&input).unwrap().run;
-        let places = run.into_iter().filter_map(|step| match step {
-            Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
-            _ => None,
-        });
-        places.collect()
-    }
-
-    #[test]
-    fn a_build_daemon_below_a_visible_directory_cannot_be_reached() {
-        let socket = PathBuf::from("nix/var/nix/daemon-socket");
-        assert!(masked(&["usr", "nix"]).contains(&socket));
-        assert!(!masked(&["usr"]).contains(&socket));
-    }
-}
+mod tests;

@@ -9,6 +9,8 @@ mod check;
 mod input;
 mod plan;
 mod raise;
+#[doc(hidden)]
+pub mod testing;
 
 pub use base::{BASE_PATH, Base, FIRST_RUN_SLOT, WARDEN_PATH, layer_places, run_slots, shown_slot};
 pub use check::{EvidenceError, Expected, HostNamespaces, check};

@@ -1,0 +1,47 @@
+//! The container ring's plan, without a kernel.
+
+use ringwall_linux::step::Step;
+use ringwall_ring::testing::{admitted, faults, input};
+use ringwall_ring::{Identity, PlanError, Ring};
+
+use super::ContainerRing;
+
+const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
+
+#[test]
+fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
+    let admitted = admitted("container").unwrap();
+    for identity in [ROOT, USER] {
+        let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
+        assert_eq!(faults(&plan), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn layers_get_their_owners_from_the_ring_only_where_root_can_do_that() {
+    let admitted = admitted("container").unwrap();
+    let mapped = |identity| {
+        let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
+        plan.template.iter().any(|step| matches!(step, Step::IdMapTree { .. }))
+    };
+    assert!(mapped(ROOT));
+    assert!(!mapped(USER));
+}
+
+#[test]
+fn every_run_leaves_the_hosts_view_for_the_images_root() {
+    let admitted = admitted("container").unwrap();
+    let plan = ContainerRing.plan(&input(&admitted, ROOT)).unwrap();
+    let at = |wanted: &str| plan.run.iter().position(|step| step.name() == wanted);
+    assert!(at("make overlay").unwrap() < at("change root").unwrap());
+    assert!(at("change root").unwrap() < at("remove old root").unwrap());
+}
+
+#[test]
+fn a_user_outside_the_rings_range_is_refused() {
+    let admitted = admitted("container").unwrap();
+    let mut input = input(&admitted, ROOT);
+    input.image_user = (70_000, 0);
+    assert_eq!(ContainerRing.plan(&input), Err(PlanError::User(70_000)));
+}

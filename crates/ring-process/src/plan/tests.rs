@@ -1,0 +1,108 @@
+//! The process ring's plan, without a kernel.
+
+use std::path::{Path, PathBuf};
+
+use ringwall_linux::step::Step;
+use ringwall_ring::testing::{admitted, faults, input};
+use ringwall_ring::{Identity, PlanError, Ring, RingPlan, ShownPath, WorkspaceInput};
+use ringwall_spec::WorkspaceMode;
+
+use super::ProcessRing;
+
+const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
+
+fn workspace(path: &str) -> WorkspaceInput {
+    WorkspaceInput {
+        path: PathBuf::from(path),
+        mode: WorkspaceMode::CopyOnWrite,
+        owner_uid: 0,
+        owner_gid: 0,
+        hidden: vec![PathBuf::from("sub/.env")],
+        hidden_parents: vec![(PathBuf::from("sub"), 0o755)],
+    }
+}
+
+fn opened(plan: &RingPlan) -> Vec<&Path> {
+    let paths = plan.template.iter().filter_map(|step| match step {
+        Step::OpenHostTree { path, .. } => Some(path.as_path()),
+        _ => None,
+    });
+    paths.collect()
+}
+
+#[test]
+fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
+    let admitted = admitted("process").unwrap();
+    for identity in [ROOT, USER] {
+        let mut input = input(&admitted, identity);
+        input.layers.clear();
+        input.workspace = Some(workspace("/home/someone/project"));
+        let plan = ProcessRing.plan(&input).unwrap();
+        assert_eq!(faults(&plan), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn only_listed_directories_of_the_host_are_opened() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, USER);
+    input.layers.clear();
+    let plan = ProcessRing.plan(&input).unwrap();
+    let opened = opened(&plan);
+    assert!(opened.contains(&Path::new("/usr")) && opened.contains(&Path::new("/etc")));
+    for hidden in ["/", "/home", "/root", "/var", "/run", "/sys", "/dev"] {
+        assert!(!opened.contains(&Path::new(hidden)), "{hidden}");
+    }
+}
+
+#[test]
+fn root_is_given_up_before_anything_of_the_ring_is_made() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, ROOT);
+    input.layers.clear();
+    let plan = ProcessRing.plan(&input).unwrap();
+    let at = |wanted: &str| plan.template.iter().position(|step| step.name() == wanted);
+    assert!(at("stop being root").unwrap() < at("make tmpfs").unwrap());
+}
+
+#[test]
+fn hidden_files_are_whited_out_before_the_workspace_is_shown() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, ROOT);
+    input.layers.clear();
+    input.workspace = Some(workspace("/tmp/project"));
+    let plan = ProcessRing.plan(&input).unwrap();
+    let at = |wanted: &str| plan.run.iter().position(|step| step.name() == wanted);
+    assert!(at("hide workspace file").unwrap() < at("make overlay").unwrap());
+    assert_eq!(plan.working_directory, Path::new("/tmp/project"));
+}
+
+#[test]
+fn a_path_that_would_cover_the_ring_itself_is_refused() {
+    let admitted = admitted("process").unwrap();
+    for path in ["/", "/proc/sys", "/dev", "/tmp"] {
+        let mut input = input(&admitted, USER);
+        input.shown = vec![ShownPath { path: PathBuf::from(path), is_dir: true }];
+        assert!(matches!(ProcessRing.plan(&input), Err(PlanError::Path(..))), "{path}");
+    }
+}
+
+/// The places that a run covers on a host with these directories.
+fn masked(host_dirs: &[&str]) -> Vec<PathBuf> {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, USER);
+    input.host_dirs = host_dirs.iter().map(ToString::to_string).collect();
+    let places = ProcessRing.plan(&input).unwrap().run.into_iter().filter_map(|step| match step {
+        Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
+        _ => None,
+    });
+    places.collect()
+}
+
+#[test]
+fn a_build_daemon_below_a_visible_directory_cannot_be_reached() {
+    let socket = PathBuf::from("nix/var/nix/daemon-socket");
+    assert!(masked(&["usr", "nix"]).contains(&socket));
+    assert!(!masked(&["usr"]).contains(&socket));
+}

@@ -1,0 +1,71 @@
+//! Inputs for the tests of ring plans, and what every plan must have.
+
+use std::path::PathBuf;
+
+use ringwall_linux::step::Step;
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::SandboxSpec;
+
+use crate::input::{Identity, RingInput};
+use crate::plan::RingPlan;
+
+/// An admitted spec for a wall, with an image where one is needed.
+pub fn admitted(wall: &str) -> Option<AdmittedSpec> {
+    let mut spec = SandboxSpec::new(wall.parse().ok()?);
+    spec.image = wall.contains("container").then(|| "image".to_owned());
+    ringwall_policy::admit(spec).ok()
+}
+
+/// A small host: merged /usr, one image layer.
+pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
+    RingInput {
+        admitted,
+        identity,
+        warden: PathBuf::from("/opt/ringwall/ringwall-warden"),
+        shown: Vec::new(),
+        workspace: None,
+        host_links: vec![("bin".to_owned(), PathBuf::from("usr/bin"))],
+        host_dirs: ["usr", "etc", "home", "root", "var"].map(str::to_owned).to_vec(),
+        layers: vec![PathBuf::from("/var/lib/ringwall/images/layers/one")],
+        image_user: (0, 0),
+        cgroup_files: 3,
+        without_cgroup: Vec::new(),
+        apparmor: None,
+        hostname: "ring-test".to_owned(),
+    }
+}
+
+/// What is wrong with a plan, by rules that hold for every ring; nothing is an empty list.
+pub fn faults(plan: &RingPlan) -> Vec<String> {
+    let mut faults = Vec::new();
+    let all = || plan.template.iter().chain(&plan.run);
+    let maps = all().filter_map(|step| match step {
+        Step::MakeUserNamespace { maps, .. } | Step::UnshareUserNamespace { maps } => Some(maps),
+        _ => None,
+    });
+    if maps.flat_map(|maps| maps.uids.iter().chain(&maps.gids)).any(|range| range.outside == 0) {
+        faults.push("an id of the ring is the host's root".to_owned());
+    }
+    let last = [
+        "set no-new-privileges",
+        "apply Landlock",
+        "remove old root",
+        "drop capabilities",
+        "apply seccomp filter",
+        "start warden",
+    ];
+    let mut order = plan.run.iter().map(Step::name).filter(|name| last.contains(name));
+    for wanted in last {
+        let found = order.next();
+        if found != Some(wanted) {
+            faults.push(format!("expected {wanted:?} next, found {found:?}"));
+        }
+    }
+    if !matches!(plan.run.last(), Some(Step::Exec { .. })) {
+        faults.push("a run does not end with the warden".to_owned());
+    }
+    if !all().any(|step| matches!(step, Step::DenyNestedUserNamespaces)) {
+        faults.push("nested user namespaces are not denied".to_owned());
+    }
+    faults
+}
