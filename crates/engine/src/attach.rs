@@ -18,7 +18,9 @@ use crate::record::{Record, RecordKind, RecordState};
 pub enum AttachError {
     #[error("sandbox {0} is not running; `ringwall ps` lists those that are")]
     NotRunning(String),
-    #[error("sandbox {0} belongs to a `ringwall run` and takes no other commands; use `ringwall create`")]
+    #[error(
+        "sandbox {0} belongs to a `ringwall run` and takes no other commands; use `ringwall create`"
+    )]
     NotLiving(String),
     #[error("sandbox {id} does not answer; `ringwall stop {id}` ends it")]
     Connect { id: String, source: io::Error },
@@ -45,7 +47,11 @@ impl Engine {
             .and_then(Client::connect)
             .map_err(|source| AttachError::Connect { id, source })?;
         let output_bytes = record.limits.output_bytes;
-        Ok(Attached { client, defaults: record.defaults.clone(), output_bytes })
+        Ok(Attached {
+            client,
+            defaults: record.defaults.clone(),
+            output_bytes,
+        })
     }
 }
 
@@ -54,7 +60,14 @@ impl Attached {
     /// it started; the sandbox lives on.
     pub fn start(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {
         let (client, defaults) = (&self.client, &self.defaults);
-        Job::start(client, command, defaults, timeout, self.output_bytes, Reach::Process)
+        Job::start(
+            client,
+            command,
+            defaults,
+            timeout,
+            self.output_bytes,
+            Reach::Process,
+        )
     }
 
     pub fn files(&self) -> &Client {
@@ -72,14 +85,15 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     with_short_name(path, |short| UnixListener::bind(short))
 }
 
-fn with_short_name<T>(
-    path: &Path,
-    open: impl FnOnce(&Path) -> io::Result<T>,
-) -> io::Result<T> {
+fn with_short_name<T>(path: &Path, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
-    open(&Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name))
+    open(
+        &Path::new("/proc/self/fd")
+            .join(dir.as_raw_fd().to_string())
+            .join(name),
+    )
 }

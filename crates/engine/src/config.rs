@@ -29,12 +29,19 @@ pub struct EngineConfig {
 pub enum OpenError {
     #[error("no home directory is known; set RINGWALL_HOME to a directory for Ringwall's state")]
     NoHome,
-    #[error("the program {0} is missing next to ringwall; install all three programs in one directory")]
+    #[error(
+        "the program {0} is missing next to ringwall; install all three programs in one directory"
+    )]
     ProgramMissing(String),
     #[error("the running program could not be found")]
     NoExecutable(#[source] std::io::Error),
-    #[error("the directory {path} cannot be used for state; set RINGWALL_HOME to one you can write")]
-    Home { path: String, source: std::io::Error },
+    #[error(
+        "the directory {path} cannot be used for state; set RINGWALL_HOME to one you can write"
+    )]
+    Home {
+        path: String,
+        source: std::io::Error,
+    },
 }
 
 /// The control plane of one process.
@@ -94,8 +101,10 @@ impl Engine {
         }
         let home = config.home;
         let sandboxes = home.join("sandboxes");
-        host::make_private_dirs(&sandboxes)
-            .map_err(|source| OpenError::Home { path: home.display().to_string(), source })?;
+        host::make_private_dirs(&sandboxes).map_err(|source| OpenError::Home {
+            path: home.display().to_string(),
+            source,
+        })?;
         Ok(Engine {
             home,
             programs: config.programs,

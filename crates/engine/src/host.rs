@@ -22,9 +22,14 @@ pub(crate) fn identity() -> Identity {
     if uid.is_root() {
         // A range of its own per engine: what escapes one ring is still not the user of another.
         let slot = u32::from_le_bytes(random_bytes()) % ID_RANGES;
-        Identity::Root { first_id: FIRST_RING_ID + slot * Identity::RANGE }
+        Identity::Root {
+            first_id: FIRST_RING_ID + slot * Identity::RANGE,
+        }
     } else {
-        Identity::User { uid: uid.as_raw(), gid: gid.as_raw() }
+        Identity::User {
+            uid: uid.as_raw(),
+            gid: gid.as_raw(),
+        }
     }
 }
 
@@ -66,7 +71,9 @@ pub(crate) fn root_entries() -> io::Result<RootEntries> {
     let mut entries = RootEntries::default();
     for entry in fs::read_dir("/")? {
         let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
         let kind = entry.file_type()?;
         if kind.is_symlink() {
             entries.links.push((name, fs::read_link(entry.path())?));
@@ -82,5 +89,8 @@ pub(crate) fn make_private_dirs(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }

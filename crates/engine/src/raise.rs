@@ -80,14 +80,13 @@ impl Engine {
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();
-        self.check_name(admitted.spec().name.as_ref())?;
         let id = host::new_id();
         let placement = self.place(admitted, &id)?;
         // The launcher prepares its template while we write the record and make the groups.
         let spawner = self.spawner(&placement.plan)?;
         let mut record = Record::new(id.clone(), admitted.spec(), kind, &self.home);
         record.command = command.to_vec();
-        let record = record.create()?;
+        let record = self.create_record(record)?;
         let started = self.start_ring(&id, &placement, &spawner, admitted);
         let (raised, group) = match started {
             Ok(started) => started,
@@ -165,7 +164,10 @@ impl Engine {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         // One that somebody killed is of no use to anybody.
         parked.retain(|parked| parked.spawner.is_alive());
-        if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
+        if let Some(found) = parked
+            .iter()
+            .find(|parked| parked.template == plan.template)
+        {
             return Ok(found.spawner.clone());
         }
         let spawner = SpawnerHandle::start(launcher, plan, Parking::ForMore)?;
@@ -173,7 +175,10 @@ impl Engine {
             parked.remove(0);
         }
         let template = plan.template.clone();
-        parked.push(Parked { template, spawner: spawner.clone() });
+        parked.push(Parked {
+            template,
+            spawner: spawner.clone(),
+        });
         Ok(spawner)
     }
 
@@ -214,7 +219,9 @@ impl Engine {
             };
             let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
             let mut evidence = check(*ring, &expected, &namespaces, facts)?;
-            evidence.checks.push(try_forbidden_write(*ring, &innermost)?);
+            evidence
+                .checks
+                .push(try_forbidden_write(*ring, &innermost)?);
             all.push(evidence);
         }
         sandbox.set_raised(innermost, all);
@@ -223,7 +230,9 @@ impl Engine {
 
     /// The limits as the kernel reports them, read from outside where a job cannot lie.
     fn check_group(&self, sandbox: &Sandbox) -> Result<Option<CheckedFact>, RaiseError> {
-        let Some(group) = sandbox.group() else { return Ok(None) };
+        let Some(group) = sandbox.group() else {
+            return Ok(None);
+        };
         let ring = sandbox.wall().outermost();
         let asked = limits::group_limits(sandbox.limits(), &self.cgroups);
         let found = group.read_back()?;
@@ -236,13 +245,30 @@ impl Engine {
         let layer = "control group".to_owned();
         if !kept {
             let (expected, seen) = (format!("{asked:?}"), format!("{found:?}"));
-            return Err(EvidenceError { ring, layer, expected, seen }.into());
+            return Err(EvidenceError {
+                ring,
+                layer,
+                expected,
+                seen,
+            }
+            .into());
         }
         let mut seen = Vec::new();
-        seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));
+        seen.extend(
+            found
+                .memory_bytes
+                .map(|bytes| format!("memory {}", show_bytes(bytes))),
+        );
         seen.extend(found.pids.map(|pids| format!("{pids} processes")));
-        seen.extend(found.cpu_milli.map(|milli| format!("{milli} thousandths of a CPU")));
-        Ok(Some(CheckedFact { layer, seen: seen.join(", ") }))
+        seen.extend(
+            found
+                .cpu_milli
+                .map(|milli| format!("{milli} thousandths of a CPU")),
+        );
+        Ok(Some(CheckedFact {
+            layer,
+            seen: seen.join(", "),
+        }))
     }
 }
 
@@ -253,7 +279,10 @@ fn try_forbidden_write(ring: RingKind, client: &Client) -> Result<CheckedFact, E
     let layer = "Landlock".to_owned();
     match result {
         Err(ClientError::Remote(error)) if error.errno == Some(Errno::ACCESS.raw_os_error()) => {
-            Ok(CheckedFact { layer, seen: "a forbidden write is denied".to_owned() })
+            Ok(CheckedFact {
+                layer,
+                seen: "a forbidden write is denied".to_owned(),
+            })
         }
         other => Err(EvidenceError {
             ring,
@@ -267,5 +296,7 @@ fn try_forbidden_write(ring: RingKind, client: &Client) -> Result<CheckedFact, E
 /// The directory was removed before, or while, it was written to.
 fn is_gone(error: &std::io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::NODEV].map(Errno::raw_os_error);
-    error.raw_os_error().is_some_and(|number| gone.contains(&number))
+    error
+        .raw_os_error()
+        .is_some_and(|number| gone.contains(&number))
 }

@@ -74,12 +74,17 @@ pub enum RecordError {
     #[error("the records in {path} could not be used")]
     Io { path: String, source: io::Error },
     #[error("the record {path} cannot be read; `ringwall gc` removes it if its owner is gone")]
-    Damaged { path: String, source: serde_json::Error },
+    Damaged {
+        path: String,
+        source: serde_json::Error,
+    },
 }
 
 impl Record {
     pub(crate) fn new(id: SandboxId, spec: &SandboxSpec, kind: RecordKind, home: &Path) -> Record {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Record {
             dir: home.join("sandboxes").join(id.as_str()),
             id,
@@ -116,11 +121,9 @@ impl Record {
     }
 
     /// Puts the record on disk and takes its lock.
-    pub(crate) fn create(self) -> Result<HeldRecord, RecordError> {
+    fn create(self, _creating: &CreationLock) -> Result<HeldRecord, RecordError> {
         let wrong = |source| wrong(&self.dir, source);
         let text = serde_json::to_vec(&self).map_err(|error| wrong(error.into()))?;
-        let sandboxes = self.dir.parent().unwrap_or(Path::new("."));
-        let _creating = CreationLock::shared(sandboxes).map_err(wrong)?;
         let file = File::options()
             .create_new(true)
             .write(true)
@@ -136,8 +139,10 @@ impl Record {
 
     pub(crate) fn load(dir: &Path) -> Result<Record, RecordError> {
         let path = Self::file_path(dir);
-        let damaged =
-            |source| RecordError::Damaged { path: path.display().to_string(), source };
+        let damaged = |source| RecordError::Damaged {
+            path: path.display().to_string(),
+            source,
+        };
         let mut tries = 0;
         let mut record: Record = loop {
             let text = read_bounded(&path).map_err(|error| wrong(dir, error))?;
@@ -160,7 +165,9 @@ impl Record {
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
+    File::open(path)?
+        .take(MAX_RECORD_BYTES)
+        .read_to_end(&mut text)?;
     Ok(text)
 }
 
@@ -174,7 +181,10 @@ pub(crate) fn is_held(dir: &Path) -> bool {
 }
 
 fn wrong(path: &Path, source: io::Error) -> RecordError {
-    RecordError::Io { path: path.display().to_string(), source }
+    RecordError::Io {
+        path: path.display().to_string(),
+        source,
+    }
 }
 
 /// A record whose sandbox is ours.
@@ -247,9 +257,9 @@ impl Engine {
         if let Some(record) = records.iter().find(by_name) {
             return Ok(record.clone());
         }
-        let mut fitting = records.iter().filter(|r| {
-            !id_or_name.is_empty() && r.id.as_str().starts_with(id_or_name)
-        });
+        let mut fitting = records
+            .iter()
+            .filter(|r| !id_or_name.is_empty() && r.id.as_str().starts_with(id_or_name));
         match (fitting.next(), fitting.next()) {
             (Some(record), None) => Ok(record.clone()),
             (Some(_), Some(_)) => Err(RecordError::Ambiguous(id_or_name.to_owned())),
@@ -257,10 +267,26 @@ impl Engine {
         }
     }
 
+    pub(crate) fn create_record(&self, record: Record) -> Result<HeldRecord, RecordError> {
+        let sandboxes = self.home.join("sandboxes");
+        let failed = |source| wrong(&sandboxes, source);
+        if record.name.is_none() {
+            return record.create(&CreationLock::shared(&sandboxes).map_err(failed)?);
+        }
+        // Alone, so that nobody takes the name between the look and the leap.
+        let alone = CreationLock::exclusive(&sandboxes).map_err(failed)?;
+        self.check_name(record.name.as_ref())?;
+        record.create(&alone)
+    }
+
     /// A name belongs to one sandbox at a time.
-    pub(crate) fn check_name(&self, name: Option<&SandboxName>) -> Result<(), RecordError> {
+    fn check_name(&self, name: Option<&SandboxName>) -> Result<(), RecordError> {
         let Some(name) = name else { return Ok(()) };
-        match self.records()?.into_iter().find(|record| record.name.as_ref() == Some(name)) {
+        match self
+            .records()?
+            .into_iter()
+            .find(|record| record.name.as_ref() == Some(name))
+        {
             Some(other) => Err(RecordError::NameTaken(name.clone(), other.id)),
             None => Ok(()),
         }

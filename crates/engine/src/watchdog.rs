@@ -49,7 +49,11 @@ impl Watchdog {
                 std::thread::park_timeout(INTERVAL);
             }
         });
-        Watchdog { shared, exceeded, thread: Some(thread) }
+        Watchdog {
+            shared,
+            exceeded,
+            thread: Some(thread),
+        }
     }
 
     pub(crate) fn exceeded(&self) -> Arc<AtomicBool> {
@@ -81,10 +85,16 @@ fn tree_bytes(first: u32) -> u64 {
             break;
         }
         bytes += private_bytes(pid);
-        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
         for thread in threads.flatten() {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            pending.extend(children.split_whitespace().filter_map(|text| text.parse::<u32>().ok()));
+            pending.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|text| text.parse::<u32>().ok()),
+            );
         }
     }
     bytes
@@ -92,7 +102,10 @@ fn tree_bytes(first: u32) -> u64 {
 
 fn private_bytes(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let mut pages = text.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0u64));
+    let mut pages = text
+        .split_whitespace()
+        .skip(1)
+        .map(|field| field.parse().unwrap_or(0u64));
     let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
     resident.saturating_sub(shared) * PAGE
 }
@@ -100,6 +113,8 @@ fn private_bytes(pid: u32) -> u64 {
 /// The writable space is memory too.
 fn scratch_bytes(scratch: &OwnedFd) -> u64 {
     rustix::fs::fstatvfs(scratch).map_or(0, |stat| {
-        stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_bsize)
+        stat.f_blocks
+            .saturating_sub(stat.f_bfree)
+            .saturating_mul(stat.f_bsize)
     })
 }

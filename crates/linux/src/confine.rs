@@ -14,7 +14,9 @@ use crate::step::{PathAccess, RawPath, ResourceLimit};
 /// Empties every capability set, the bounding set too, so that no exec can bring one back.
 pub fn drop_capabilities() -> io::Result<()> {
     for number in 0..64 {
-        let Some(capability) = CapabilitySet::from_bits(1 << number) else { break };
+        let Some(capability) = CapabilitySet::from_bits(1 << number) else {
+            break;
+        };
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // The kernel knows fewer capabilities than there are bits.
             Err(rustix::io::Errno::INVAL) => break,
@@ -54,7 +56,9 @@ pub fn landlock(rules: &[(RawPath, PathAccess)]) -> io::Result<()> {
     for (path, access) in rules {
         let fd = PathFd::new(path.as_path()).map_err(|e| wrong(&e))?;
         let granted = granted(*access, path)?;
-        ruleset = ruleset.add_rule(PathBeneath::new(fd, granted)).map_err(|e| wrong(&e))?;
+        ruleset = ruleset
+            .add_rule(PathBeneath::new(fd, granted))
+            .map_err(|e| wrong(&e))?;
     }
     let status = ruleset.restrict_self().map_err(|e| wrong(&e))?;
     if status.ruleset == landlock::RulesetStatus::NotEnforced {
@@ -76,7 +80,11 @@ fn granted(access: PathAccess, path: &RawPath) -> io::Result<BitFlags<AccessFs>>
     };
     // A rule on a single file may only name rights that make sense for files.
     let is_dir = std::fs::metadata(path.as_path())?.is_dir();
-    Ok(if is_dir { granted } else { granted & AccessFs::from_file(ABI::V5) })
+    Ok(if is_dir {
+        granted
+    } else {
+        granted & AccessFs::from_file(ABI::V5)
+    })
 }
 
 pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {
@@ -87,8 +95,13 @@ pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {
         ResourceLimit::CoreBytes(value) => (Resource::Core, value),
     };
     // A limit can only be lowered; a host that is stricter than the plan stays stricter.
-    let hard = rustix::process::getrlimit(resource).maximum.map_or(value, |now| now.min(value));
-    let limit = Rlimit { current: Some(hard), maximum: Some(hard) };
+    let hard = rustix::process::getrlimit(resource)
+        .maximum
+        .map_or(value, |now| now.min(value));
+    let limit = Rlimit {
+        current: Some(hard),
+        maximum: Some(hard),
+    };
     Ok(rustix::process::setrlimit(resource, limit)?)
 }
 

@@ -16,12 +16,24 @@ pub const MAX_MESSAGE: usize = 160 * 1024;
 
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
-    Ok(rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        kind,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
 }
 
-pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     if bytes.len() > MAX_MESSAGE || descriptors.len() > MAX_DESCRIPTORS {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "message is too large"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "message is too large",
+        ));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -29,9 +41,18 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     let sent = rustix::io::retry_on_intr(|| {
-        rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
+        rustix::net::sendmsg(
+            socket,
+            &[IoSlice::new(bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )
     })?;
-    if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    if sent == bytes.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
 }
 
 /// Receives one message; `None` when the other side is gone.
@@ -54,7 +75,10 @@ pub fn receive(
     if message.flags.contains(rustix::net::ReturnFlags::TRUNC)
         || message.flags.contains(rustix::net::ReturnFlags::CTRUNC)
     {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "message was cut"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "message was cut",
+        ));
     }
     Ok((message.bytes > 0).then_some((message.bytes, descriptors)))
 }

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
 };
 
 use crate::detach::Detaching;
@@ -17,10 +16,19 @@ use crate::step::MountFlags;
 /// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
 /// leave `dir`, but it may cross mounts: they are our own.
 pub fn open_place(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    Ok(rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(
+        dir,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    )?)
 }
 
 /// Opens the directory that holds the last part of `path`, and gives that part back.
@@ -51,7 +59,10 @@ pub fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_set_string(&context, "size", bytes.to_string())?;
     rustix::mount::fsconfig_set_string(&context, "nr_inodes", inodes.to_string())?;
     rustix::mount::fsconfig_set_string(&context, "mode", format!("{mode:o}"))?;
-    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+    finish(
+        &context,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
 }
 
 /// All of /proc is read-only: nothing in it that a job may write is worth what it must not write.
@@ -69,7 +80,10 @@ pub fn devpts() -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_set_flag(&context, "newinstance")?;
     rustix::mount::fsconfig_set_string(&context, "ptmxmode", "0666")?;
     rustix::mount::fsconfig_set_string(&context, "mode", "0620")?;
-    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+    finish(
+        &context,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )
 }
 
 /// An overlay whose layers are given as descriptors, bottom to top.
@@ -86,7 +100,10 @@ pub fn overlay(
     }
     set_layer(context.as_fd(), "upperdir", upper)?;
     set_layer(context.as_fd(), "workdir", work)?;
-    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+    finish(
+        &context,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
 }
 
 /// Overlay takes descriptors since Linux 6.13; before, their names in /proc do the same.
@@ -100,7 +117,11 @@ fn set_layer(context: BorrowedFd<'_>, key: &str, layer: BorrowedFd<'_>) -> io::R
 
 fn finish(context: &OwnedFd, flags: MountAttrFlags) -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_create(context)?;
-    Ok(rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
+    Ok(rustix::mount::fsmount(
+        context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        flags,
+    )?)
 }
 
 /// Every tree of a ring is without setuid and without devices; these flags come on top.
@@ -148,7 +169,11 @@ fn mount_setattr(
             size_of::<libc::mount_attr>(),
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Nothing mounted from here on spreads to the namespace that ours was copied from.

@@ -22,9 +22,9 @@ pub fn prepare() -> io::Result<Prepared> {
     match process::clone_into(0)? {
         Cloned::Child => {
             drop(ours);
-            let sent = make().and_then(|socket| namespace_of(&socket)).and_then(|namespace| {
-                fdpass::send(theirs.as_fd(), &[0], &[namespace.as_fd()])
-            });
+            let sent = make()
+                .and_then(|socket| namespace_of(&socket))
+                .and_then(|namespace| fdpass::send(theirs.as_fd(), &[0], &[namespace.as_fd()]));
             process::exit_now(i32::from(sent.is_err()))
         }
         Cloned::Parent { .. } => Ok(Prepared(ours)),
@@ -40,7 +40,10 @@ pub fn enter(prepared: Option<Prepared>) -> io::Result<()> {
     match received {
         Some(namespace) => {
             let kind = Some(LinkNameSpaceType::Network);
-            Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), kind)?)
+            Ok(rustix::thread::move_into_link_name_space(
+                namespace.as_fd(),
+                kind,
+            )?)
         }
         None => make().map(drop),
     }
@@ -75,7 +78,16 @@ fn loopback_up() -> io::Result<OwnedFd> {
     let flags = libc::IFF_UP | libc::IFF_RUNNING;
     request.ifr_ifru.ifru_flags = i16::try_from(flags).map_err(io::Error::other)?;
     // SAFETY: SIOCSIFFLAGS reads an ifreq, which is valid for the call.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    let result = unsafe {
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            &raw const request,
+        )
+    };
+    if result == 0 {
+        Ok(socket)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -55,7 +55,10 @@ pub struct Place {
 
 impl Place {
     pub fn new(dir: Slot, path: impl AsRef<Path>) -> Place {
-        Place { dir, path: path.into() }
+        Place {
+            dir,
+            path: path.into(),
+        }
     }
 
     /// The directory in the slot itself.
@@ -114,15 +117,28 @@ pub struct IdMaps {
 pub enum Step {
     // -- users ----------------------------------------------------------------------------------
     /// Make a user namespace with these maps and keep it in a slot. Needs root.
-    MakeUserNamespace { maps: IdMaps, into: Slot },
+    MakeUserNamespace {
+        maps: IdMaps,
+        into: Slot,
+    },
     /// Enter a user namespace made before.
-    EnterUserNamespace { from: Slot },
+    EnterUserNamespace {
+        from: Slot,
+    },
     /// Enter a new user namespace as an ordinary user: each map has one line for the own id.
-    UnshareUserNamespace { maps: IdMaps },
+    UnshareUserNamespace {
+        maps: IdMaps,
+    },
     /// Stop being root of the host, for good.
-    LeaveRoot { uid: u32, gid: u32 },
+    LeaveRoot {
+        uid: u32,
+        gid: u32,
+    },
     /// Become this user of the user namespace, with no other groups.
-    BecomeUser { uid: u32, gid: u32 },
+    BecomeUser {
+        uid: u32,
+        gid: u32,
+    },
     /// No user namespace can be made below this one.
     DenyNestedUserNamespaces,
 
@@ -130,64 +146,136 @@ pub enum Step {
     /// A mount namespace of our own, from which nothing spreads back.
     UnshareMounts,
     /// Copy the mount at a host path, detached, into a slot.
-    OpenHostTree { path: RawPath, recursive: bool, into: Slot },
+    OpenHostTree {
+        path: RawPath,
+        recursive: bool,
+        into: Slot,
+    },
     /// Copy the mount at a place, detached, into a slot.
-    OpenTree { at: Place, recursive: bool, into: Slot },
-    SetMountFlags { tree: Slot, flags: MountFlags },
+    OpenTree {
+        at: Place,
+        recursive: bool,
+        into: Slot,
+    },
+    SetMountFlags {
+        tree: Slot,
+        flags: MountFlags,
+    },
     /// Show the tree's files as owned by the ids of a user namespace made before. Needs root.
-    IdMapTree { tree: Slot, user_namespace: Slot },
+    IdMapTree {
+        tree: Slot,
+        user_namespace: Slot,
+    },
     /// A new tmpfs, capped in bytes and inodes, detached.
-    Tmpfs { bytes: u64, inodes: u64, mode: u32, into: Slot },
+    Tmpfs {
+        bytes: u64,
+        inodes: u64,
+        mode: u32,
+        into: Slot,
+    },
     /// The proc file system of our pid namespace, read-only, detached.
-    Proc { into: Slot },
+    Proc {
+        into: Slot,
+    },
     /// A private set of pseudo-terminals, detached.
-    Devpts { into: Slot },
+    Devpts {
+        into: Slot,
+    },
     /// An overlay, detached. `lower` is from bottom to top, each attached in our own namespace.
-    Overlay { lower: Vec<Place>, upper: Place, work: Place, into: Slot },
+    Overlay {
+        lower: Vec<Place>,
+        upper: Place,
+        work: Place,
+        into: Slot,
+    },
     /// Attach a detached tree.
-    Attach { tree: Slot, at: Place },
+    Attach {
+        tree: Slot,
+        at: Place,
+    },
     /// Attach a detached tree at a path of the host's view; only before the root changes.
-    AttachHost { tree: Slot, path: RawPath },
-    MakeDir { at: Place, mode: u32 },
+    AttachHost {
+        tree: Slot,
+        path: RawPath,
+    },
+    MakeDir {
+        at: Place,
+        mode: u32,
+    },
     /// Directories on the way to a place and the place itself; what is there already is kept.
-    MakeDirs { at: Place, mode: u32 },
-    MakeFile { at: Place, mode: u32 },
-    MakeSymlink { at: Place, target: RawPath },
+    MakeDirs {
+        at: Place,
+        mode: u32,
+    },
+    MakeFile {
+        at: Place,
+        mode: u32,
+    },
+    MakeSymlink {
+        at: Place,
+        target: RawPath,
+    },
     /// Hide what a lower layer has at this place of an overlay's upper directory.
-    Whiteout { at: Place },
+    Whiteout {
+        at: Place,
+    },
     /// Attach a copy of the fitting cover over a place, if something is there.
-    Mask { file_cover: Place, dir_cover: Place, at: Place },
+    Mask {
+        file_cover: Place,
+        dir_cover: Place,
+        at: Place,
+    },
     /// A directory as this process sees it now. A child sees its own copy of the template's mounts,
     /// so it has to open the base anew.
-    OpenHere { path: RawPath, into: Slot },
+    OpenHere {
+        path: RawPath,
+        into: Slot,
+    },
     /// Make a tree the root, and begin to take the old one away.
-    PivotRoot { tree: Slot },
+    PivotRoot {
+        tree: Slot,
+    },
     /// Wait until the old root is gone. Nothing can be started before.
     OldRootGone,
 
     // -- the rest of the ring ---------------------------------------------------------------------
     /// Move this process into the control groups whose join files the slots hold.
-    JoinCgroups { from: Vec<Slot> },
-    Hostname { name: String },
+    JoinCgroups {
+        from: Vec<Slot>,
+    },
+    Hostname {
+        name: String,
+    },
     /// Start making a network namespace with nothing but loopback, in a process beside this one.
     PrepareNetwork,
     /// Enter a network namespace that was prepared, or a new one.
     EnterNetwork,
     LimitResource(ResourceLimit),
     /// Run only on the first so many of the CPUs that we may use.
-    PinCpus { count: u32 },
+    PinCpus {
+        count: u32,
+    },
     /// Hand a descriptor back to the engine.
-    Report { slot: Slot },
+    Report {
+        slot: Slot,
+    },
 
     // -- giving up power, in this order ----------------------------------------------------------
-    AppArmorOnExec { profile: String },
+    AppArmorOnExec {
+        profile: String,
+    },
     DropCapabilities,
     NoNewPrivileges,
-    Landlock { rules: Vec<(RawPath, PathAccess)> },
+    Landlock {
+        rules: Vec<(RawPath, PathAccess)>,
+    },
     Seccomp,
     /// Replace this process. The slots become descriptors 3, 4, ... of the program; everything
     /// else is closed.
-    Exec { program: RawPath, descriptors: Vec<Slot> },
+    Exec {
+        program: RawPath,
+        descriptors: Vec<Slot>,
+    },
 }
 
 impl Step {

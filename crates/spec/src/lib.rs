@@ -14,8 +14,8 @@ mod wall;
 
 pub use command::{Command, TerminalSize};
 pub use facts::{
-    Capabilities, CheckedFact, DeniedOpen, Evidence, IdMapLine, LandlockFacts, MountFact, Namespace,
-    NamespaceKind, RingFacts, SeccompFacts,
+    Capabilities, CheckedFact, DeniedOpen, Evidence, IdMapLine, LandlockFacts, MountFact,
+    Namespace, NamespaceKind, RingFacts, SeccompFacts,
 };
 pub use id::{IdError, SandboxId, SandboxName};
 pub use limits::{KeptLimit, LimitError, LimitMeans, LimitName, Limits};

@@ -41,7 +41,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         _ => return Err(wrong()),
     };
     let thousandths = parse_thousandths(number).ok_or_else(wrong)?;
-    thousandths.checked_mul(micros_per_thousandth).map(Duration::from_micros).ok_or_else(wrong)
+    thousandths
+        .checked_mul(micros_per_thousandth)
+        .map(Duration::from_micros)
+        .ok_or_else(wrong)
 }
 
 /// Reads a count of CPUs into thousandths: `0.5` is 500.
@@ -57,7 +60,11 @@ pub fn show_bytes(bytes: u64) -> String {
         if bytes >= 1 << shift {
             let tenths = u128::from(bytes) * 10 / (1u128 << shift);
             let (whole, rest) = (tenths / 10, tenths % 10);
-            return if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}.{rest}{unit}") };
+            return if rest == 0 {
+                format!("{whole}{unit}")
+            } else {
+                format!("{whole}.{rest}{unit}")
+            };
         }
     }
     format!("{bytes}B")
@@ -75,7 +82,9 @@ pub fn show_duration(duration: Duration) -> String {
 }
 
 fn split_unit(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -109,7 +118,17 @@ mod tests {
 
     #[test]
     fn nonsense_sizes_are_refused() {
-        for bad in ["", "M", "-1M", "1X", "1..5G", "1.", "99999999999999T", "1e3", " 1"] {
+        for bad in [
+            "",
+            "M",
+            "-1M",
+            "1X",
+            "1..5G",
+            "1.",
+            "99999999999999T",
+            "1e3",
+            " 1",
+        ] {
             assert!(parse_bytes(bad).is_err(), "{bad:?}");
         }
     }

@@ -204,7 +204,8 @@ impl Search<'_> {
             }
         };
         self.left -= entries.len() as u64;
-        let may_be_cache = |path: &RelPath| CACHE_NAMES.iter().any(|name| path.file_name() == *name);
+        let may_be_cache =
+            |path: &RelPath| CACHE_NAMES.iter().any(|name| path.file_name() == *name);
         if path.is_some_and(may_be_cache) && is_tagged_cache(&dir) {
             return Ok(());
         }

@@ -12,15 +12,28 @@ fn launcher_passes_nothing_of_the_callers_environment() {
     at_every_wall(|arena| {
         let secret = token("key");
         let names = [
-            "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "ANTHROPIC_API_KEY", "SSH_AUTH_SOCK",
-            "DBUS_SESSION_BUS_ADDRESS", "LD_PRELOAD_SECRET", "LC_ALL", "TERM", "GIT_ASKPASS",
-            "PERL5OPT_SECRET", "http_proxy", "RINGWALL_SECRET",
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "ANTHROPIC_API_KEY",
+            "SSH_AUTH_SOCK",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "LD_PRELOAD_SECRET",
+            "LC_ALL",
+            "TERM",
+            "GIT_ASKPASS",
+            "PERL5OPT_SECRET",
+            "http_proxy",
+            "RINGWALL_SECRET",
         ];
         let mut command = arena.attack_command(&[], script);
         command.envs(names.map(|name| (name, &secret)));
         let output = command.output().expect("it starts");
         let attack = crate::support::Outcome::new("with secrets".to_owned(), output);
-        attack.exits(0).shows("PATH=").shows("listed").never_shows(&secret);
+        attack
+            .exits(0)
+            .shows("PATH=")
+            .shows("listed")
+            .never_shows(&secret);
         let control = arena.control(&format!("$ENV{{SECRET}} = '{secret}'; {script}"));
         control.shows(&secret);
     });
@@ -36,7 +49,9 @@ fn options_that_an_interpreter_takes_from_the_environment_stay_outside() {
         let attack = crate::support::Outcome::new("with PERL5OPT".to_owned(), output);
         attack.exits(0).shows("clean");
         let mut control = std::process::Command::new("perl");
-        let control = control.args(["-e", "1"]).env("PERL5OPT", "-MNo::Such::Module");
+        let control = control
+            .args(["-e", "1"])
+            .env("PERL5OPT", "-MNo::Such::Module");
         assert!(!control.output().expect("perl").status.success());
     });
 }

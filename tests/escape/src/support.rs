@@ -14,7 +14,6 @@ pub(crate) use outside::{Planted, eventually, processes_marked, token};
 pub(crate) mod errno {
     pub(crate) const EPERM: i32 = 1;
     pub(crate) const ENOENT: i32 = 2;
-    pub(crate) const EACCES: i32 = 13;
     pub(crate) const ENOSYS: i32 = 38;
     pub(crate) const EPROTONOSUPPORT: i32 = 93;
     pub(crate) const ESOCKTNOSUPPORT: i32 = 94;

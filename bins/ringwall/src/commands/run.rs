@@ -44,7 +44,9 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let raised = open_engine()?.for_one_sandbox().raise_for(&admitted, &words)?;
+    let raised = open_engine()?
+        .for_one_sandbox()
+        .raise_for(&admitted, &words)?;
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {

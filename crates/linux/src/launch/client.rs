@@ -62,12 +62,24 @@ impl Spawner {
         parking: Parking,
     ) -> Result<Spawner, LaunchError> {
         let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
-        let child = spawn_program(program, &theirs)
-            .map_err(|source| LaunchError::Start { path: program.display().to_string(), source })?;
+        let child = spawn_program(program, &theirs).map_err(|source| LaunchError::Start {
+            path: program.display().to_string(),
+            source,
+        })?;
         drop(theirs);
-        let spawner = Spawner { socket: ours, child, template_checked: false };
+        let spawner = Spawner {
+            socket: ours,
+            child,
+            template_checked: false,
+        };
         let parked = parking == Parking::ForMore;
-        spawner.order(&Order::Template { steps: template, parked }, &[])?;
+        spawner.order(
+            &Order::Template {
+                steps: template,
+                parked,
+            },
+            &[],
+        )?;
         Ok(spawner)
     }
 
@@ -161,10 +173,12 @@ impl Launched {
 fn read_answer(socket: BorrowedFd<'_>) -> Result<Option<(Answer, Vec<OwnedFd>)>, LaunchError> {
     let mut buffer = vec![0; MAX_MESSAGE.min(16 * 1024)];
     let received = fdpass::receive(socket, &mut buffer).map_err(LaunchError::Talk)?;
-    let Some((length, fds)) = received else { return Ok(None) };
+    let Some((length, fds)) = received else {
+        return Ok(None);
+    };
     let bytes = buffer.get(..length).unwrap_or_default();
-    let answer = postcard::from_bytes(bytes)
-        .map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
+    let answer =
+        postcard::from_bytes(bytes).map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
     Ok(Some((answer, fds)))
 }
 

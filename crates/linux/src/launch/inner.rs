@@ -28,9 +28,13 @@ pub struct InnerRing {
 pub fn raise_inner(steps: &[u8]) -> Result<InnerRing, LaunchError> {
     let talk = |error: io::Error| LaunchError::Talk(error);
     let steps = decode_steps(steps).map_err(|error| talk(io::Error::other(error)))?;
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-            .map_err(|error| talk(error.into()))?;
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|error| talk(error.into()))?;
     let (report, told) = fdpass::pair().map_err(talk)?;
     match process::clone_into(0).map_err(talk)? {
         Cloned::Child => {
@@ -52,7 +56,10 @@ pub fn raise_inner(steps: &[u8]) -> Result<InnerRing, LaunchError> {
                     postcard::from_bytes(bytes).map_err(|error| talk(io::Error::other(error)))?;
                 return Err(failure.into());
             }
-            Ok(InnerRing { stream: ours, pidfd })
+            Ok(InnerRing {
+                stream: ours,
+                pidfd,
+            })
         }
     }
 }

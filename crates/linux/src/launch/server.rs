@@ -35,10 +35,15 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     let mut parked = false;
     let mut buffer = vec![0; MAX_MESSAGE];
     while let Some((length, descriptors)) = fdpass::receive(socket.as_fd(), &mut buffer)? {
-        let Some(bytes) = buffer.get(..length) else { continue };
+        let Some(bytes) = buffer.get(..length) else {
+            continue;
+        };
         let order: Order = postcard::from_bytes(bytes).map_err(io::Error::other)?;
         match order {
-            Order::Template { steps, parked: more } => {
+            Order::Template {
+                steps,
+                parked: more,
+            } => {
                 parked = more;
                 put_all(&mut machine, descriptors);
                 if let Err(failure) = machine.apply_all(&steps) {

@@ -55,9 +55,7 @@ impl Wall {
         match self {
             Wall::Process | Wall::ProcessOfOrdinaryUser => &["--wall", "process"],
             Wall::Container => &["--wall", "container", "--image", "test:latest"],
-            Wall::ContainerAndProcess => {
-                &["--wall", "container/process", "--image", "test:latest"]
-            }
+            Wall::ContainerAndProcess => &["--wall", "container/process", "--image", "test:latest"],
         }
     }
 }
@@ -205,7 +203,9 @@ impl Arena {
     #[track_caller]
     pub(crate) fn attack_in(&self, sandbox: &str, script: &str) -> Outcome {
         let script = format!("{PRELUDE}{script}");
-        self.ringwall(["exec", "-e", "LC_ALL=C", sandbox, "--", "perl", "-e", &script])
+        self.ringwall([
+            "exec", "-e", "LC_ALL=C", sandbox, "--", "perl", "-e", &script,
+        ])
     }
 
     /// As the caller of this arena: in the project, with a plain environment.
