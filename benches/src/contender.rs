@@ -33,17 +33,11 @@ pub(crate) fn ours(ground: &Ground) -> Vec<Contender> {
     let ringwall = ground.ringwall().display().to_string();
     vec![
         here(BARE, words("true")),
-        here(
-            PROCESS,
-            [vec![ringwall.clone()], words("run --wall process -- true")].concat(),
-        ),
+        here(PROCESS, [vec![ringwall.clone()], words("run --wall process -- true")].concat()),
         here(
             CONTAINER,
-            [
-                vec![ringwall],
-                words(&format!("run --wall container --image {IMAGE} -- true")),
-            ]
-            .concat(),
+            [vec![ringwall], words(&format!("run --wall container --image {IMAGE} -- true"))]
+                .concat(),
         ),
     ]
 }
@@ -58,18 +52,9 @@ pub(crate) fn rivals(ground: &Ground) -> Vec<(&'static str, Result<Contender>)> 
         let argv = runtime(
             ground,
             program,
-            &[
-                "run",
-                "--bundle",
-                &ground.text("true"),
-                &format!("b{UNIQUE}"),
-            ],
+            &["run", "--bundle", &ground.text("true"), &format!("b{UNIQUE}")],
         );
-        Ok(Contender {
-            name,
-            place: Place::WithoutUnifiedCgroup,
-            argv: argv?,
-        })
+        Ok(Contender { name, place: Place::WithoutUnifiedCgroup, argv: argv? })
     };
     vec![
         (BWRAP_HOST, bwrap(BWRAP_HOST, host_view())),
@@ -82,23 +67,14 @@ pub(crate) fn rivals(ground: &Ground) -> Vec<(&'static str, Result<Contender>)> 
 /// A call of an OCI runtime with state of its own.
 pub(crate) fn runtime(ground: &Ground, program: &str, arguments: &[&str]) -> Result<Vec<String>> {
     let found = find_program(program).with_context(|| format!("{program} is not installed"))?;
-    let mut argv = vec![
-        found.display().to_string(),
-        "--root".to_owned(),
-        ground.text(program),
-    ];
+    let mut argv = vec![found.display().to_string(), "--root".to_owned(), ground.text(program)];
     argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     Ok(argv)
 }
 
 /// A bubblewrap that stays: its own processes are what is measured.
 pub(crate) fn idle_bwrap(ground: &Ground) -> Result<Vec<String>> {
-    Ok([
-        bwrap_protections()?,
-        image_view(ground),
-        words("-- sleep 100000"),
-    ]
-    .concat())
+    Ok([bwrap_protections()?, image_view(ground), words("-- sleep 100000")].concat())
 }
 
 /// What a ring gives too, as far as bubblewrap has it: all namespaces, no capabilities, the same
@@ -124,11 +100,7 @@ fn image_view(ground: &Ground) -> Vec<String> {
 }
 
 fn here(name: &'static str, argv: Vec<String>) -> Contender {
-    Contender {
-        name,
-        place: Place::Here,
-        argv,
-    }
+    Contender { name, place: Place::Here, argv }
 }
 
 fn words(text: &str) -> Vec<String> {

@@ -27,16 +27,10 @@ impl Docker {
     /// The error is the reason why it cannot be had here.
     pub(crate) fn prepare(ground: &Ground) -> Result<Docker> {
         find_program("docker").context("docker is not installed")?;
-        let mut docker = Docker {
-            client: vec!["docker".to_owned()],
-            daemon: None,
-        };
+        let mut docker = Docker { client: vec!["docker".to_owned()], daemon: None };
         if let Err(error) = docker.call(&["version"]) {
             docker.start_daemon(ground).with_context(|| {
-                format!(
-                    "no daemon answers ({}) and none could be started",
-                    first_line(&error)
-                )
+                format!("no daemon answers ({}) and none could be started", first_line(&error))
             })?;
         }
         let archive = ground.path("root.tar");
@@ -53,11 +47,7 @@ impl Docker {
     pub(crate) fn contender(&self) -> Contender {
         let flags = ["run", "--rm", "--network", "none", IMAGE, "/bin/true"].map(str::to_owned);
         let argv = self.client.iter().cloned().chain(flags).collect();
-        Contender {
-            name: DOCKER,
-            place: Place::Here,
-            argv,
-        }
+        Contender { name: DOCKER, place: Place::Here, argv }
     }
 
     fn start_daemon(&mut self, ground: &Ground) -> Result<()> {
@@ -90,10 +80,7 @@ impl Docker {
             };
             if ended || Instant::now() > deadline {
                 let log = fs::read_to_string(ground.path("dockerd.log")).unwrap_or_default();
-                bail!(
-                    "dockerd: {}",
-                    log.lines().next_back().unwrap_or("did not answer in time")
-                );
+                bail!("dockerd: {}", log.lines().next_back().unwrap_or("did not answer in time"));
             }
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -135,38 +122,14 @@ pub(crate) fn podman(ground: &Ground, stopwatch: &mut Stopwatch) -> Result<Conte
         client.iter().cloned().chain(rest).collect()
     };
     let archive = ground.path("podman.tar");
-    run(Command::new("tar")
-        .arg("-C")
-        .arg(ground.path("root"))
-        .arg("-cf")
-        .arg(&archive)
-        .arg("."))?;
+    run(Command::new("tar").arg("-C").arg(ground.path("root")).arg("-cf").arg(&archive).arg("."))?;
     stopwatch.show(&call(&["import", &archive.display().to_string(), IMAGE]))?;
     // Its default asks for more open files than a confined root may set.
-    let limits = [
-        "--ulimit",
-        "nofile=1024:1024",
-        "--ulimit",
-        "nproc=1024:1024",
-    ];
-    let argv = [
-        &["run", "--rm", "--network", "none"],
-        &limits[..],
-        &[IMAGE, "/bin/true"],
-    ]
-    .concat();
-    Ok(Contender {
-        name: PODMAN,
-        place: Place::WithoutUnifiedCgroup,
-        argv: call(&argv),
-    })
+    let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
+    let argv = [&["run", "--rm", "--network", "none"], &limits[..], &[IMAGE, "/bin/true"]].concat();
+    Ok(Contender { name: PODMAN, place: Place::WithoutUnifiedCgroup, argv: call(&argv) })
 }
 
 fn first_line(error: &anyhow::Error) -> String {
-    error
-        .to_string()
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }

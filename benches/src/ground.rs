@@ -25,10 +25,8 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn prepare() -> Result<Ground> {
-        let ground = Ground {
-            directory: TempDir::with_prefix("ringwall-bench.")?,
-            programs: programs()?,
-        };
+        let ground =
+            Ground { directory: TempDir::with_prefix("ringwall-bench.")?, programs: programs()? };
         ground.make_root()?;
         ground.make_image()?;
         fs::write(ground.filter(), JOB_FILTER)?;
@@ -80,19 +78,14 @@ impl Ground {
 
     fn make_image(&self) -> Result<()> {
         let image = format!("{}:latest", self.text("image"));
-        run(Command::new("umoci")
-            .args(["init", "--layout"])
-            .arg(self.path("image")))?;
+        run(Command::new("umoci").args(["init", "--layout"]).arg(self.path("image")))?;
         run(Command::new("umoci").args(["new", "--image", &image]))?;
         let mut insert = Command::new("umoci");
         insert.arg("insert");
         if !is_root() {
             insert.arg("--rootless");
         }
-        run(insert
-            .args(["--image", &image])
-            .arg(self.path("root"))
-            .arg("/"))
+        run(insert.args(["--image", &image]).arg(self.path("root")).arg("/"))
     }
 
     /// The runtime's own default configuration, which confines less than a ring does.
@@ -133,14 +126,9 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
 /// Runs a command of the preparation; its complaint becomes the error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().display().to_string();
-    let output = command
-        .output()
-        .with_context(|| format!("could not start {name}"))?;
+    let output = command.output().with_context(|| format!("could not start {name}"))?;
     if !output.status.success() {
-        bail!(
-            "{name} failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }
@@ -152,10 +140,7 @@ fn programs() -> Result<PathBuf> {
     let programs = std::env::var_os("RINGWALL_PROGRAMS").map_or(beside, PathBuf::from);
     for program in ["ringwall", "ringwall-launcher", "ringwall-warden"] {
         if !programs.join(program).is_file() {
-            bail!(
-                "{program} is not in {}; run `make build`",
-                programs.display()
-            );
+            bail!("{program} is not in {}; run `make build`", programs.display());
         }
     }
     Ok(programs)

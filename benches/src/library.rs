@@ -31,15 +31,9 @@ impl Library {
         let image = Some(IMAGE.to_owned());
         let plain = |ring| SandboxSpec::new(Wall::single(ring));
         Ok(Library {
-            engine: Engine::open(EngineConfig {
-                home: ground.home(),
-                programs,
-            })?,
+            engine: Engine::open(EngineConfig { home: ground.home(), programs })?,
             process: admit(plain(RingKind::Process))?,
-            container: admit(SandboxSpec {
-                image,
-                ..plain(RingKind::Container)
-            })?,
+            container: admit(SandboxSpec { image, ..plain(RingKind::Container) })?,
         })
     }
 
@@ -67,12 +61,10 @@ impl Library {
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| match thread.join() {
-                    Ok(result) => result,
-                    Err(_) => bail!("a worker panicked"),
-                })
+            threads.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(result) => result,
+                Err(_) => bail!("a worker panicked"),
+            })
         })?;
         Ok(started.elapsed())
     }
@@ -104,10 +96,7 @@ pub(crate) fn end(sandbox: Sandbox) -> Result<()> {
 }
 
 fn run_true(sandbox: &Sandbox) -> Result<Ending> {
-    let command = Command {
-        argv: vec![OsString::from("true")],
-        ..Command::default()
-    };
+    let command = Command { argv: vec![OsString::from("true")], ..Command::default() };
     Ok(sandbox.start(&command)?.wait(&mut Silent)?)
 }
 

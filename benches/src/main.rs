@@ -54,24 +54,14 @@ fn bench(options: &Options) -> Result<ExitCode> {
     let out = &options.out;
     fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
     let all = json!({ "results": results, "promises": promises });
-    fs::write(
-        out.join("results.json"),
-        serde_json::to_string_pretty(&all)?,
-    )?;
+    fs::write(out.join("results.json"), serde_json::to_string_pretty(&all)?)?;
     fs::write(out.join("results.svg"), plot::svg(&results)?)?;
     fs::write(out.join("results.txt"), &text)?;
     print(&text)?;
-    print(&format!(
-        "\nAlso in {}: results.json, results.svg, results.txt\n",
-        out.display()
-    ))?;
+    print(&format!("\nAlso in {}: results.json, results.svg, results.txt\n", out.display()))?;
 
     let missed = promises.iter().any(|promise| promise.kept == Some(false));
-    Ok(if missed && options.assert {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if missed && options.assert { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn print(text: &str) -> Result<()> {

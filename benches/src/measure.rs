@@ -47,19 +47,11 @@ enum How<'a> {
 
 impl<'a> Timed<'a> {
     fn program(contender: Contender) -> Timed<'a> {
-        Timed {
-            name: contender.name,
-            how: How::Program(contender),
-            times: Vec::new(),
-        }
+        Timed { name: contender.name, how: How::Program(contender), times: Vec::new() }
     }
 
     fn library(name: &'static str, call: impl Fn() -> Result<Duration> + 'a) -> Timed<'a> {
-        Timed {
-            name,
-            how: How::Library(Box::new(call)),
-            times: Vec::new(),
-        }
+        Timed { name, how: How::Library(Box::new(call)), times: Vec::new() }
     }
 
     fn run(&self, clocks: &mut Clocks) -> Result<Duration> {
@@ -92,16 +84,9 @@ pub(crate) fn all(
     let (rivals, _docker) = find_rivals(ground, &mut clocks, &mut unavailable);
 
     say("start to exit");
-    let mut timed: Vec<Timed> = contender::ours(ground)
-        .into_iter()
-        .map(Timed::program)
-        .collect();
-    timed.push(Timed::library(library::FRESH_PROCESS, || {
-        library.fresh_process()
-    }));
-    timed.push(Timed::library(library::FRESH_CONTAINER, || {
-        library.fresh_container()
-    }));
+    let mut timed: Vec<Timed> = contender::ours(ground).into_iter().map(Timed::program).collect();
+    timed.push(Timed::library(library::FRESH_PROCESS, || library.fresh_process()));
+    timed.push(Timed::library(library::FRESH_CONTAINER, || library.fresh_container()));
     timed.extend(rivals.iter().cloned().map(Timed::program));
     rounds(&mut timed, &mut clocks, options.rounds)?;
     let start = timed.iter().filter_map(Timed::summary).collect();
@@ -116,23 +101,13 @@ pub(crate) fn all(
     let memory = memory(ground, &library, &mut clocks, options, &mut unavailable)?;
 
     let machine = Machine {
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         root: is_root(),
         load_before,
         load_after: load_average(),
     };
-    Ok(Results {
-        machine,
-        start,
-        exec,
-        throughput,
-        memory,
-        unavailable,
-    })
+    Ok(Results { machine, start, exec, throughput, memory, unavailable })
 }
 
 /// Rivals that work here, tried once; the reasons of the others are noted.
@@ -145,10 +120,7 @@ fn find_rivals(
     let mut docker = None;
     let prepared = Docker::prepare(ground).map(|daemon| docker.insert(daemon).contender());
     candidates.push((daemons::DOCKER, prepared));
-    candidates.push((
-        daemons::PODMAN,
-        daemons::podman(ground, &mut clocks.without_unified),
-    ));
+    candidates.push((daemons::PODMAN, daemons::podman(ground, &mut clocks.without_unified)));
     let mut rivals = Vec::new();
     for (name, candidate) in candidates {
         let tried = candidate.and_then(|contender| {
@@ -196,16 +168,9 @@ fn exec(
     let sandbox = library.raise_container()?;
     let mut timed = vec![
         Timed::library(library::EXEC, || library::exec(&sandbox)),
-        Timed::program(Contender {
-            name: contender::EXEC,
-            place: Place::Here,
-            argv,
-        }),
+        Timed::program(Contender { name: contender::EXEC, place: Place::Here, argv }),
     ];
-    for (name, program) in [
-        (contender::CRUN_EXEC, "crun"),
-        (contender::RUNC_EXEC, "runc"),
-    ] {
+    for (name, program) in [(contender::CRUN_EXEC, "crun"), (contender::RUNC_EXEC, "runc")] {
         match living_container(ground, program, clocks) {
             Ok(argv) => timed.push(Timed::program(Contender {
                 name,
@@ -236,22 +201,12 @@ struct Living<'a>(&'a Ground);
 impl Living<'_> {
     fn create(ground: &Ground) -> Result<Living<'_>> {
         let living = Living(ground);
-        living.ringwall(&[
-            "create",
-            "--image",
-            IMAGE,
-            "--timeout",
-            "1h",
-            "--name",
-            LIVING,
-        ])?;
+        living.ringwall(&["create", "--image", IMAGE, "--timeout", "1h", "--name", LIVING])?;
         Ok(living)
     }
 
     fn ringwall(&self, arguments: &[&str]) -> Result<()> {
-        run(Command::new(self.0.ringwall())
-            .args(arguments)
-            .env("RINGWALL_HOME", self.0.home()))
+        run(Command::new(self.0.ringwall()).args(arguments).env("RINGWALL_HOME", self.0.home()))
     }
 }
 
@@ -264,9 +219,7 @@ impl Drop for Living<'_> {
 /// Starts a container that stays; returns the call that runs `true` in it.
 fn living_container(ground: &Ground, program: &str, clocks: &mut Clocks) -> Result<Vec<String>> {
     let start = ["run", "--detach", "--bundle", &ground.text("sleep"), LIVING];
-    clocks
-        .without_unified
-        .time(&contender::runtime(ground, program, &start)?)?;
+    clocks.without_unified.time(&contender::runtime(ground, program, &start)?)?;
     contender::runtime(ground, program, &["exec", LIVING, "/bin/true"])
 }
 
@@ -283,28 +236,14 @@ fn throughput(
         per_second: runs as f64 / took.as_secs_f64(),
     };
     let runs = options.burst;
-    let mut rates = vec![rate(
-        library::FRESH_CONTAINER,
-        runs,
-        library.burst(runs, WORKERS)?,
-    )];
+    let mut rates = vec![rate(library::FRESH_CONTAINER, runs, library.burst(runs, WORKERS)?)];
     let ours = contender::ours(ground);
     let slow = [daemons::DOCKER, daemons::PODMAN];
     for contender in ours.iter().chain(rivals) {
         // A tenth is plenty for those that take a quarter of a second each.
-        let runs = if slow.contains(&contender.name) {
-            runs.div_ceil(10)
-        } else {
-            runs
-        };
-        let took = clocks
-            .at(contender.place)
-            .burst(&contender.argv, runs, WORKERS);
-        rates.push(rate(
-            contender.name,
-            runs,
-            took.with_context(|| contender.name)?,
-        ));
+        let runs = if slow.contains(&contender.name) { runs.div_ceil(10) } else { runs };
+        let took = clocks.at(contender.place).burst(&contender.argv, runs, WORKERS);
+        rates.push(rate(contender.name, runs, took.with_context(|| contender.name)?));
     }
     Ok(rates)
 }
@@ -324,25 +263,17 @@ fn memory(
     };
     let me = std::process::id();
     let before = private_bytes(me)?;
-    let sandboxes = (0..options.idle)
-        .map(|_| library.raise_container())
-        .collect::<Result<Vec<_>>>()?;
+    let sandboxes =
+        (0..options.idle).map(|_| library.raise_container()).collect::<Result<Vec<_>>>()?;
     let (wardens, count) = private_bytes_below(me, &["warden"])?;
     let (launchers, _) = private_bytes_below(me, &["ringwall-launcher"])?;
     // The engine's own share: threads and buffers that it keeps for each of them.
     let engine = private_bytes(me)?.saturating_sub(before);
     sandboxes.into_iter().try_for_each(library::end)?;
     // A figure for processes that were not found would be no figure at all.
-    ensure!(
-        count >= options.idle,
-        "{count} wardens found for {} idle sandboxes",
-        options.idle
-    );
-    let mut footprints = vec![footprint(
-        library::FRESH_CONTAINER,
-        options.idle,
-        wardens + launchers + engine,
-    )];
+    ensure!(count >= options.idle, "{count} wardens found for {} idle sandboxes", options.idle);
+    let mut footprints =
+        vec![footprint(library::FRESH_CONTAINER, options.idle, wardens + launchers + engine)];
 
     let held = contender::idle_bwrap(ground).and_then(|argv| {
         let copies = options.idle.min(4);
@@ -362,8 +293,5 @@ fn memory(
 }
 
 fn note(unavailable: &mut Vec<Unavailable>, name: &str, error: &anyhow::Error) {
-    unavailable.push(Unavailable {
-        name: name.to_owned(),
-        reason: format!("{error:#}"),
-    });
+    unavailable.push(Unavailable { name: name.to_owned(), reason: format!("{error:#}") });
 }

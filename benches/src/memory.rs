@@ -28,16 +28,10 @@ pub(crate) fn private_bytes_below(root: u32, names: &[&str]) -> Result<(u64, usi
         }
         below.extend(more);
     }
-    let cut: Vec<&str> = names
-        .iter()
-        .map(|name| name.get(..15).unwrap_or(name))
-        .collect();
+    let cut: Vec<&str> = names.iter().map(|name| name.get(..15).unwrap_or(name)).collect();
     let (mut bytes, mut count) = (0, 0);
     for pid in below.into_iter().filter(|pid| *pid != root) {
-        if processes
-            .get(&pid)
-            .is_some_and(|process| cut.contains(&process.name.as_str()))
-        {
+        if processes.get(&pid).is_some_and(|process| cut.contains(&process.name.as_str())) {
             bytes += private_bytes(pid)?;
             count += 1;
         }
@@ -47,9 +41,7 @@ pub(crate) fn private_bytes_below(root: u32, names: &[&str]) -> Result<(u64, usi
 
 /// Private_Clean, Private_Dirty and Private_Hugetlb together.
 pub(crate) fn private_bytes(pid: u32) -> Result<u64> {
-    Ok(private_of(&fs::read_to_string(format!(
-        "/proc/{pid}/smaps_rollup"
-    ))?))
+    Ok(private_of(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?))
 }
 
 fn private_of(rollup: &str) -> u64 {
@@ -64,11 +56,7 @@ fn private_of(rollup: &str) -> u64 {
 fn processes() -> Result<BTreeMap<u32, Process>> {
     let mut processes = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         // It may have ended since the directory was read.
@@ -86,12 +74,7 @@ fn processes() -> Result<BTreeMap<u32, Process>> {
 fn parse_stat(stat: &str) -> Option<Process> {
     let (start, end) = (stat.find('(')?, stat.rfind(')')?);
     let name = stat.get(start + 1..end)?.to_owned();
-    let parent = stat
-        .get(end + 1..)?
-        .split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()?;
+    let parent = stat.get(end + 1..)?.split_whitespace().nth(1)?.parse().ok()?;
     Some(Process { parent, name })
 }
 

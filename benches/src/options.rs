@@ -44,9 +44,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Tas
     while let Some(flag) = arguments.next() {
         let mut value = || {
             let flag = flag.display();
-            arguments
-                .next()
-                .with_context(|| format!("{flag} needs a value"))
+            arguments.next().with_context(|| format!("{flag} needs a value"))
         };
         match flag.to_str() {
             Some("--rounds") => options.rounds = count(&value()?)?,
@@ -79,13 +77,8 @@ mod tests {
 
     #[test]
     fn flags_change_their_own_option_only() {
-        let Task::Bench(options) = parsed("--rounds 5 --assert").unwrap() else {
-            panic!()
-        };
-        assert_eq!(
-            (options.rounds, options.burst, options.assert),
-            (5, 300, true)
-        );
+        let Task::Bench(options) = parsed("--rounds 5 --assert").unwrap() else { panic!() };
+        assert_eq!((options.rounds, options.burst, options.assert), (5, 300, true));
     }
 
     #[test]

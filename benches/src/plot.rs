@@ -24,15 +24,10 @@ struct Row {
 }
 
 pub(crate) fn svg(results: &Results) -> Result<String, fmt::Error> {
-    let panels: Vec<Panel> = panels(results)
-        .into_iter()
-        .filter(|panel| !panel.rows.is_empty())
-        .collect();
-    let height: f64 = 20.0
-        + panels
-            .iter()
-            .map(|panel| HEAD + ROW * panel.rows.len() as f64)
-            .sum::<f64>();
+    let panels: Vec<Panel> =
+        panels(results).into_iter().filter(|panel| !panel.rows.is_empty()).collect();
+    let height: f64 =
+        20.0 + panels.iter().map(|panel| HEAD + ROW * panel.rows.len() as f64).sum::<f64>();
     let mut out = String::new();
     writeln!(
         out,
@@ -71,11 +66,7 @@ fn panels(results: &Results) -> Vec<Panel> {
         Panel {
             title: "create, run, destroy per second (longer is better)".to_owned(),
             rows: throughput
-                .map(|rate| Row {
-                    name: rate.name.clone(),
-                    value: rate.per_second,
-                    reach: None,
-                })
+                .map(|rate| Row { name: rate.name.clone(), value: rate.per_second, reach: None })
                 .collect(),
         },
         Panel {
@@ -93,17 +84,8 @@ fn panels(results: &Results) -> Vec<Panel> {
 
 /// Returns where the next panel begins.
 fn draw(out: &mut String, panel: &Panel, top: f64) -> Result<f64, fmt::Error> {
-    let least = panel
-        .rows
-        .iter()
-        .map(|row| row.value)
-        .fold(f64::INFINITY, f64::min)
-        .max(0.01);
-    let most = panel
-        .rows
-        .iter()
-        .map(|row| row.reach.unwrap_or(row.value))
-        .fold(0.1, f64::max);
+    let least = panel.rows.iter().map(|row| row.value).fold(f64::INFINITY, f64::min).max(0.01);
+    let most = panel.rows.iter().map(|row| row.reach.unwrap_or(row.value)).fold(0.1, f64::max);
     // Whole decades, so that bars of different runs can be compared by eye.
     let (low, high) = (least.log10().floor(), most.log10().ceil());
     let span = (high - low).max(1.0);
@@ -132,11 +114,7 @@ fn draw(out: &mut String, panel: &Panel, top: f64) -> Result<f64, fmt::Error> {
     for (index, row) in panel.rows.iter().enumerate() {
         let y = top + HEAD - 6.0 + ROW * index as f64;
         let end = along(row.value);
-        let fill = if row.name.starts_with("ringwall") {
-            "#2a6f4e"
-        } else {
-            "#8a97a6"
-        };
+        let fill = if row.name.starts_with("ringwall") { "#2a6f4e" } else { "#8a97a6" };
         writeln!(
             out,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
@@ -166,7 +144,5 @@ fn draw(out: &mut String, panel: &Panel, top: f64) -> Result<f64, fmt::Error> {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -71,10 +71,5 @@ fn promise(what: &str, bound: Bound, measured: Option<f64>) -> Promise {
         Bound::AtMost(most) => (format!("<= {most}"), measured.map(|value| value <= most)),
         Bound::AtLeast(least) => (format!(">= {least}"), measured.map(|value| value >= least)),
     };
-    Promise {
-        what: what.to_owned(),
-        wanted,
-        measured,
-        kept,
-    }
+    Promise { what: what.to_owned(), wanted, measured, kept }
 }

@@ -15,11 +15,7 @@ pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fm
         "Linux {}, {} CPUs, {}; load average {} before, {} after",
         machine.kernel,
         machine.cpus,
-        if machine.root {
-            "as root"
-        } else {
-            "as an ordinary user"
-        },
+        if machine.root { "as root" } else { "as an ordinary user" },
         machine.load_before,
         machine.load_after
     )?;
@@ -30,37 +26,16 @@ pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fm
         &results.start,
         contender::CONTAINER,
     )?;
-    times(
-        &mut out,
-        "`true` in a living sandbox",
-        &results.exec,
-        library::EXEC,
-    )?;
+    times(&mut out, "`true` in a living sandbox", &results.exec, library::EXEC)?;
 
-    writeln!(
-        out,
-        "\n{:<44} {:>8} {:>12}",
-        "Create, run, destroy", "workers", "per second"
-    )?;
+    writeln!(out, "\n{:<44} {:>8} {:>12}", "Create, run, destroy", "workers", "per second")?;
     for rate in &results.throughput {
-        writeln!(
-            out,
-            "{:<44} {:>8} {:>12.0}",
-            rate.name, rate.workers, rate.per_second
-        )?;
+        writeln!(out, "{:<44} {:>8} {:>12.0}", rate.name, rate.workers, rate.per_second)?;
     }
 
-    writeln!(
-        out,
-        "\n{:<44} {:>8} {:>12}",
-        "Private memory, idle", "count", "MiB each"
-    )?;
+    writeln!(out, "\n{:<44} {:>8} {:>12}", "Private memory, idle", "count", "MiB each")?;
     for item in &results.memory {
-        writeln!(
-            out,
-            "{:<44} {:>8} {:>12.2}",
-            item.name, item.sandboxes, item.mib_per_sandbox
-        )?;
+        writeln!(out, "{:<44} {:>8} {:>12.2}", item.name, item.sandboxes, item.mib_per_sandbox)?;
     }
 
     if !results.unavailable.is_empty() {
@@ -70,35 +45,22 @@ pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fm
         }
     }
 
-    writeln!(
-        out,
-        "\n{:<44} {:>8} {:>12}",
-        "Promised", "wanted", "measured"
-    )?;
+    writeln!(out, "\n{:<44} {:>8} {:>12}", "Promised", "wanted", "measured")?;
     for promise in promises {
-        let measured = promise
-            .measured
-            .map_or("-".to_owned(), |value| format!("{value:.2}"));
+        let measured = promise.measured.map_or("-".to_owned(), |value| format!("{value:.2}"));
         let verdict = match promise.kept {
             Some(true) => "kept",
             Some(false) => "MISSED",
             None => "not measured here",
         };
-        writeln!(
-            out,
-            "{:<44} {:>8} {measured:>12}  {verdict}",
-            promise.what, promise.wanted
-        )?;
+        writeln!(out, "{:<44} {:>8} {measured:>12}  {verdict}", promise.what, promise.wanted)?;
     }
     Ok(out)
 }
 
 /// One table of times; ratios are to the contender named `reference`.
 fn times(out: &mut String, title: &str, rows: &[Summary], reference: &str) -> fmt::Result {
-    let one = rows
-        .iter()
-        .find(|row| row.name == reference)
-        .map(|row| row.median_ms);
+    let one = rows.iter().find(|row| row.name == reference).map(|row| row.median_ms);
     writeln!(
         out,
         "\n{title:<44} {:>8} {:>9} {:>9} {:>7} {:>5}",

@@ -50,30 +50,19 @@ pub(crate) struct Unavailable {
 impl Results {
     pub(crate) fn median(&self, name: &str) -> Option<f64> {
         let all = self.start.iter().chain(&self.exec);
-        all.clone()
-            .find(|summary| summary.name == name)
-            .map(|summary| summary.median_ms)
+        all.clone().find(|summary| summary.name == name).map(|summary| summary.median_ms)
     }
 
     pub(crate) fn rate(&self, name: &str) -> Option<f64> {
-        self.throughput
-            .iter()
-            .find(|rate| rate.name == name)
-            .map(|rate| rate.per_second)
+        self.throughput.iter().find(|rate| rate.name == name).map(|rate| rate.per_second)
     }
 
     pub(crate) fn footprint(&self, name: &str) -> Option<f64> {
-        self.memory
-            .iter()
-            .find(|item| item.name == name)
-            .map(|item| item.mib_per_sandbox)
+        self.memory.iter().find(|item| item.name == name).map(|item| item.mib_per_sandbox)
     }
 }
 
 pub(crate) fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace()
-        .take(3)
-        .collect::<Vec<_>>()
-        .join(" ")
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }

@@ -38,11 +38,7 @@ enum Order {
     /// Run once, timed.
     Time(Vec<String>),
     /// Run that many times by that many workers, timed as a whole.
-    Burst {
-        argv: Vec<String>,
-        runs: usize,
-        workers: usize,
-    },
+    Burst { argv: Vec<String>, runs: usize, workers: usize },
     /// Run once, untimed, and tell what it printed.
     Show(Vec<String>),
     /// Start and leave running until told to release.
@@ -74,15 +70,7 @@ impl Stopwatch {
             (Place::WithoutUnifiedCgroup, Some(mount)) => {
                 let mut command = Command::new("unshare");
                 let script = "umount \"$1\" && shift && exec \"$@\"";
-                command.args([
-                    "--mount",
-                    "--propagation",
-                    "private",
-                    "sh",
-                    "-c",
-                    script,
-                    "sh",
-                ]);
+                command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
                 command.arg(mount).arg(me);
                 command
             }
@@ -98,11 +86,7 @@ impl Stopwatch {
         let mut child = command.spawn().context("could not start a stopwatch")?;
         let orders = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().context("no output")?);
-        Ok(Stopwatch {
-            child,
-            orders,
-            answers,
-        })
+        Ok(Stopwatch { child, orders, answers })
     }
 
     pub(crate) fn time(&mut self, argv: &[String]) -> Result<Duration> {
@@ -115,11 +99,7 @@ impl Stopwatch {
         runs: usize,
         workers: usize,
     ) -> Result<Duration> {
-        self.duration(&Order::Burst {
-            argv: argv.to_vec(),
-            runs,
-            workers,
-        })
+        self.duration(&Order::Burst { argv: argv.to_vec(), runs, workers })
     }
 
     pub(crate) fn show(&mut self, argv: &[String]) -> Result<String> {
@@ -131,10 +111,7 @@ impl Stopwatch {
 
     /// Process ids of what was started.
     pub(crate) fn hold(&mut self, argv: &[String], copies: usize) -> Result<Vec<u32>> {
-        match self.ask(&Order::Hold {
-            argv: argv.to_vec(),
-            copies,
-        })? {
+        match self.ask(&Order::Hold { argv: argv.to_vec(), copies })? {
             Answer::Held(pids) => Ok(pids),
             other => bail!("unexpected answer {other:?}"),
         }
@@ -173,10 +150,7 @@ impl Drop for Stopwatch {
 
 /// The body of a stopwatch process.
 pub(crate) fn serve(filter: PathBuf) -> Result<()> {
-    let runner = Runner {
-        filter,
-        unique: AtomicUsize::new(1),
-    };
+    let runner = Runner { filter, unique: AtomicUsize::new(1) };
     let mut held = Vec::new();
     let mut answers = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
@@ -199,11 +173,9 @@ impl Runner {
     fn obey(&self, order: Order, held: &mut Vec<Child>) -> Result<Answer> {
         match order {
             Order::Time(argv) => self.once(&argv).map(Answer::Took),
-            Order::Burst {
-                argv,
-                runs,
-                workers,
-            } => self.many(&argv, runs, workers).map(Answer::Took),
+            Order::Burst { argv, runs, workers } => {
+                self.many(&argv, runs, workers).map(Answer::Took)
+            }
             Order::Show(argv) => self.output(&argv).map(Answer::Shown),
             Order::Hold { argv, copies } => {
                 for _ in 0..copies {
@@ -222,10 +194,8 @@ impl Runner {
     fn once(&self, argv: &[String]) -> Result<Duration> {
         let mut prepared = self.prepare(argv)?;
         let started = Instant::now();
-        let status = prepared
-            .command
-            .status()
-            .with_context(|| format!("could not run {}", argv[0]))?;
+        let status =
+            prepared.command.status().with_context(|| format!("could not run {}", argv[0]))?;
         let took = started.elapsed();
         if !status.success() {
             bail!("{} ended with {status}", argv.join(" "));
@@ -247,30 +217,22 @@ impl Runner {
                 Ok(())
             };
             let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| match thread.join() {
-                    Ok(result) => result,
-                    Err(_) => bail!("a worker panicked"),
-                })
+            threads.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(result) => result,
+                Err(_) => bail!("a worker panicked"),
+            })
         })?;
         Ok(started.elapsed())
     }
 
     fn output(&self, argv: &[String]) -> Result<String> {
         let mut prepared = self.prepare(argv)?;
-        let output = prepared
-            .command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .output();
+        let output = prepared.command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
         let output = output.with_context(|| format!("could not run {}", argv[0]))?;
         if !output.status.success() {
             let complaint = String::from_utf8_lossy(&output.stderr);
-            let line = complaint
-                .lines()
-                .find(|line| !line.trim().is_empty())
-                .unwrap_or("no message");
+            let line =
+                complaint.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
             bail!("{} failed: {}", argv[0], line.trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -290,14 +252,8 @@ impl Runner {
                 command.arg(argument.replace(UNIQUE, &unique));
             }
         }
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(Prepared {
-            command,
-            _filter: filter,
-        })
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Prepared { command, _filter: filter })
     }
 }
 

@@ -20,9 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let resources = manifest.join("../../resources/seccomp");
     let table = read(&resources.join("x86_64.syscalls"), SyscallTable::parse)?;
-    let rules = read(&resources.join("job.filter"), |text| {
-        Rules::parse(text, &table)
-    })?;
+    let rules = read(&resources.join("job.filter"), |text| Rules::parse(text, &table))?;
     let output = PathBuf::from(env::var("OUT_DIR")?).join("job_filter.rs");
     fs::write(output, rust_source(&compile(&rules, &table))?)?;
     println!("cargo::rerun-if-changed=build.rs");
@@ -47,22 +45,12 @@ fn read<T>(
 fn rust_source(program: &Program) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     let length = program.instructions.len();
-    writeln!(
-        text,
-        "/// Tells this build's job filter from any other; 44 bits, never 0."
-    )?;
-    writeln!(
-        text,
-        "pub const JOB_FINGERPRINT: u64 = {:#x};",
-        program.fingerprint
-    )?;
+    writeln!(text, "/// Tells this build's job filter from any other; 44 bits, never 0.")?;
+    writeln!(text, "pub const JOB_FINGERPRINT: u64 = {:#x};", program.fingerprint)?;
     writeln!(text, "static JOB_FILTER: [libc::sock_filter; {length}] = [")?;
     for one in &program.instructions {
         let (code, jt, jf, k) = (one.code, one.when_true, one.when_false, one.operand);
-        writeln!(
-            text,
-            "    libc::sock_filter {{ code: {code}, jt: {jt}, jf: {jf}, k: {k} }},"
-        )?;
+        writeln!(text, "    libc::sock_filter {{ code: {code}, jt: {jt}, jf: {jf}, k: {k} }},")?;
     }
     writeln!(text, "];")?;
     Ok(text)

@@ -5,11 +5,7 @@ use rustix::io::Errno;
 
 /// A refusal of our own, without an errno.
 pub(crate) fn refused(code: ErrorCode, message: &str) -> RemoteError {
-    RemoteError {
-        code,
-        errno: None,
-        message: message.to_owned(),
-    }
+    RemoteError { code, errno: None, message: message.to_owned() }
 }
 
 /// What the kernel said while `doing` something.
@@ -20,11 +16,7 @@ pub(crate) fn failed(doing: &str, errno: Errno) -> RemoteError {
 /// As [`failed`], where the errno alone would give the wrong code.
 pub(crate) fn failed_as(code: ErrorCode, doing: &str, errno: Errno) -> RemoteError {
     let message = format!("{doing}: {}", describe(errno));
-    RemoteError {
-        code,
-        errno: Some(errno.raw_os_error()),
-        message,
-    }
+    RemoteError { code, errno: Some(errno.raw_os_error()), message }
 }
 
 fn code_of(errno: Errno) -> ErrorCode {

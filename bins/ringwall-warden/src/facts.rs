@@ -27,14 +27,8 @@ pub(crate) fn gather(denied_open: DeniedOpen) -> RingFacts {
     let files = rustix::process::getrlimit(Resource::Nofile);
     let unlimited = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     RingFacts {
-        kernel_release: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
-        pid: rustix::process::getpid()
-            .as_raw_nonzero()
-            .get()
-            .unsigned_abs(),
+        kernel_release: rustix::system::uname().release().to_string_lossy().into_owned(),
+        pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         namespaces: namespaces(),
@@ -49,10 +43,7 @@ pub(crate) fn gather(denied_open: DeniedOpen) -> RingFacts {
             refuses_io_uring: inside::refuses_io_uring(),
             refuses_user_namespace: inside::refuses_user_namespace(),
         },
-        landlock: LandlockFacts {
-            abi: inside::landlock_abi(),
-            denied_open,
-        },
+        landlock: LandlockFacts { abi: inside::landlock_abi(), denied_open },
         network_devices: parse::network_devices(&read("/proc/self/net/dev")),
         root_read_only: rustix::fs::statvfs("/")
             .is_ok_and(|root| root.f_flag.contains(StatVfsMountFlags::RDONLY)),
@@ -80,10 +71,7 @@ pub(crate) fn try_denied_open(directory: Option<OwnedFd>) -> DeniedOpen {
 fn namespaces() -> Vec<Namespace> {
     let id_of = |kind: NamespaceKind| {
         let path = format!("/proc/self/ns/{}", kind.proc_name());
-        rustix::fs::stat(path).ok().map(|stat| Namespace {
-            kind,
-            id: stat.st_ino,
-        })
+        rustix::fs::stat(path).ok().map(|stat| Namespace { kind, id: stat.st_ino })
     };
     NamespaceKind::ALL.into_iter().filter_map(id_of).collect()
 }

@@ -31,9 +31,7 @@ pub(crate) enum Progress {
 
 pub(crate) fn stat(path: &[u8]) -> Result<FileStat, RemoteError> {
     let found = rustix::fs::statat(CWD, absolute(path)?, AtFlags::SYMLINK_NOFOLLOW);
-    found
-        .map(|stat| file_stat(&stat))
-        .map_err(|e| failed(&format!("cannot see {}", show(path)), e))
+    found.map(|stat| file_stat(&stat)).map_err(|e| failed(&format!("cannot see {}", show(path)), e))
 }
 
 pub(crate) fn make_dir(path: &[u8], mode: u32, parents: bool) -> Result<(), RemoteError> {
@@ -54,12 +52,8 @@ pub(crate) fn make_dir(path: &[u8], mode: u32, parents: bool) -> Result<(), Remo
 }
 
 pub(crate) fn rename(from: &[u8], to: &[u8]) -> Result<(), RemoteError> {
-    rustix::fs::renameat(CWD, absolute(from)?, CWD, absolute(to)?).map_err(|errno| {
-        failed(
-            &format!("cannot rename {} to {}", show(from), show(to)),
-            errno,
-        )
-    })
+    rustix::fs::renameat(CWD, absolute(from)?, CWD, absolute(to)?)
+        .map_err(|errno| failed(&format!("cannot rename {} to {}", show(from), show(to)), errno))
 }
 
 /// No set-user-id, set-group-id or sticky bits from outside.

@@ -126,8 +126,7 @@ impl Job {
         self.input_ended = true;
         if let Some(terminal) = &self.terminal {
             // A terminal has no end; the program sees one through the agreed character.
-            self.input
-                .push(end_of_input(terminal).into_iter().collect());
+            self.input.push(end_of_input(terminal).into_iter().collect());
         }
         self.feed(connection, stream);
     }
@@ -203,11 +202,7 @@ impl Job {
             Ended::Signal(signal) => ExitHow::Signal(signal),
         };
         let (cpu_micros, peak_rss_bytes) = (reaped.cpu_micros, reaped.peak_rss_bytes);
-        self.exit = Some(ExitReport {
-            how,
-            cpu_micros,
-            peak_rss_bytes,
-        });
+        self.exit = Some(ExitReport { how, cpu_micros, peak_rss_bytes });
         self.stdin = None;
     }
 

@@ -36,10 +36,7 @@ pub(crate) struct Tunnel {
 
 pub(crate) fn raise(steps: &[u8]) -> Result<Tunnel, RemoteError> {
     let InnerRing { stream, pidfd } = raise_inner(steps).map_err(|error| {
-        let message = format!(
-            "the inner ring could not be raised: {}",
-            with_causes(&error)
-        );
+        let message = format!("the inner ring could not be raised: {}", with_causes(&error));
         refused(ErrorCode::System, &message)
     })?;
     Tunnel::new(stream, pidfd)
@@ -145,10 +142,5 @@ fn pid_of(process: &OwnedFd) -> Option<Pid> {
     let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
     let info = facts::read_start(&path, FDINFO_MAX)?;
     let number = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
-    number
-        .trim()
-        .parse()
-        .ok()
-        .filter(|pid| *pid > 0)
-        .and_then(Pid::from_raw)
+    number.trim().parse().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw)
 }

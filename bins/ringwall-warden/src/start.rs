@@ -52,10 +52,7 @@ pub(crate) fn start(request: &StartProcess) -> Result<Job, RemoteError> {
 }
 
 pub(crate) fn size_of_terminal(size: TerminalSize) -> terminal::Size {
-    terminal::Size {
-        rows: size.rows,
-        columns: size.columns,
-    }
+    terminal::Size { rows: size.rows, columns: size.columns }
 }
 
 pub(crate) fn set_nonblocking(fd: &OwnedFd) -> Result<(), Errno> {
@@ -81,16 +78,9 @@ fn check_user(asked: Option<u32>) -> Result<(), RemoteError> {
 fn prepare(request: &StartProcess) -> Result<Program, RemoteError> {
     let name = request.argv.first().map_or(&[][..], Vec::as_slice);
     if name.is_empty() {
-        return Err(refused(
-            ErrorCode::Invalid,
-            "the command is empty; name a program to run",
-        ));
+        return Err(refused(ErrorCode::Invalid, "the command is empty; name a program to run"));
     }
-    let cwd = if request.cwd.is_empty() {
-        b"/"
-    } else {
-        request.cwd.as_slice()
-    };
+    let cwd = if request.cwd.is_empty() { b"/" } else { request.cwd.as_slice() };
     Ok(Program {
         candidates: c_strings("the program's name", &candidates(name, &request.env))?,
         argv: c_strings("an argument", &request.argv)?,
@@ -115,16 +105,9 @@ fn candidates(name: &[u8], env: &[Vec<u8>]) -> Vec<Vec<u8>> {
         return vec![name.to_vec()];
     }
     // Later entries win.
-    let path = env
-        .iter()
-        .rev()
-        .find_map(|entry| entry.strip_prefix(b"PATH="));
+    let path = env.iter().rev().find_map(|entry| entry.strip_prefix(b"PATH="));
     let in_directory = |directory: &[u8]| {
-        let directory = if directory.is_empty() {
-            b"."
-        } else {
-            directory
-        };
+        let directory = if directory.is_empty() { b"." } else { directory };
         [directory, b"/", name].concat()
     };
     let directories = path.unwrap_or(DEFAULT_PATH).split(|byte| *byte == b':');
@@ -134,44 +117,25 @@ fn candidates(name: &[u8], env: &[Vec<u8>]) -> Vec<Vec<u8>> {
 /// A limit above the ring's own stays at the ring's own.
 fn lowered(asked: &ProcessLimits) -> Vec<(Resource, Rlimit)> {
     // One more second of CPU time to handle SIGXCPU, then SIGKILL.
-    let cpu = asked
-        .cpu_seconds
-        .map(|soft| (Resource::Cpu, soft, soft.saturating_add(1)));
+    let cpu = asked.cpu_seconds.map(|soft| (Resource::Cpu, soft, soft.saturating_add(1)));
     let files = asked.open_files.map(|n| (Resource::Nofile, n, n));
     let bytes = asked.file_bytes.map(|n| (Resource::Fsize, n, n));
     let lower = |(resource, soft, hard): (Resource, u64, u64)| {
-        let ceiling = rustix::process::getrlimit(resource)
-            .maximum
-            .unwrap_or(u64::MAX);
-        let limit = Rlimit {
-            current: Some(soft.min(ceiling)),
-            maximum: Some(hard.min(ceiling)),
-        };
+        let ceiling = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Rlimit { current: Some(soft.min(ceiling)), maximum: Some(hard.min(ceiling)) };
         (resource, limit)
     };
-    [cpu, files, bytes]
-        .into_iter()
-        .flatten()
-        .map(lower)
-        .collect()
+    [cpu, files, bytes].into_iter().flatten().map(lower).collect()
 }
 
 fn explain(request: &StartProcess, error: SpawnError) -> RemoteError {
     let name = request.argv.first().map_or(&[][..], Vec::as_slice);
     match error {
-        SpawnError::NoProcess(errno) => failed_as(
-            ErrorCode::Limit,
-            "cannot start another process in this ring",
-            errno,
-        ),
-        SpawnError::Child {
-            step: SpawnStep::Execute,
-            errno,
-        } => explain_execute(name, errno),
-        SpawnError::Child {
-            step: SpawnStep::WorkingDirectory,
-            errno,
-        } => {
+        SpawnError::NoProcess(errno) => {
+            failed_as(ErrorCode::Limit, "cannot start another process in this ring", errno)
+        }
+        SpawnError::Child { step: SpawnStep::Execute, errno } => explain_execute(name, errno),
+        SpawnError::Child { step: SpawnStep::WorkingDirectory, errno } => {
             let doing = format!("cannot use working directory {}", show(&request.cwd));
             failed_as(ErrorCode::Invalid, &doing, errno)
         }
@@ -186,18 +150,15 @@ fn explain_execute(name: &[u8], errno: Errno) -> RemoteError {
     let searched = !name.contains(&b'/');
     let exists = || name.starts_with(b"/") && rustix::fs::stat(name).is_ok();
     let (code, message) = match errno {
-        Errno::NOENT | Errno::NOTDIR if searched => (
-            ErrorCode::NotFound,
-            format!("{shown}: not found in the PATH of this ring"),
-        ),
-        Errno::NOENT if exists() => (
-            ErrorCode::NotFound,
-            format!("{shown}: the interpreter that it needs is not there"),
-        ),
-        Errno::NOENT | Errno::NOTDIR => (
-            ErrorCode::NotFound,
-            format!("{shown}: no such file in this ring"),
-        ),
+        Errno::NOENT | Errno::NOTDIR if searched => {
+            (ErrorCode::NotFound, format!("{shown}: not found in the PATH of this ring"))
+        }
+        Errno::NOENT if exists() => {
+            (ErrorCode::NotFound, format!("{shown}: the interpreter that it needs is not there"))
+        }
+        Errno::NOENT | Errno::NOTDIR => {
+            (ErrorCode::NotFound, format!("{shown}: no such file in this ring"))
+        }
         Errno::NOEXEC => {
             let why = "not a program that this system can run; does a script lack its #! line?";
             (ErrorCode::NotPermitted, format!("{shown}: {why}"))
@@ -205,16 +166,11 @@ fn explain_execute(name: &[u8], errno: Errno) -> RemoteError {
         Errno::TOOBIG | Errno::NOMEM | Errno::AGAIN => {
             (ErrorCode::Limit, format!("{shown}: {}", describe(errno)))
         }
-        errno => (
-            ErrorCode::NotPermitted,
-            format!("{shown}: cannot be executed: {}", describe(errno)),
-        ),
+        errno => {
+            (ErrorCode::NotPermitted, format!("{shown}: cannot be executed: {}", describe(errno)))
+        }
     };
-    RemoteError {
-        code,
-        errno: Some(errno.raw_os_error()),
-        message,
-    }
+    RemoteError { code, errno: Some(errno.raw_os_error()), message }
 }
 
 #[cfg(test)]
@@ -238,19 +194,11 @@ mod tests {
 
     #[test]
     fn limits_are_only_ever_lowered() {
-        let hard = rustix::process::getrlimit(Resource::Nofile)
-            .maximum
-            .unwrap_or(u64::MAX);
-        let asked = ProcessLimits {
-            open_files: Some(u64::MAX),
-            ..ProcessLimits::default()
-        };
+        let hard = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let asked = ProcessLimits { open_files: Some(u64::MAX), ..ProcessLimits::default() };
         let (_, limit) = lowered(&asked).remove(0);
         assert_eq!((limit.current, limit.maximum), (Some(hard), Some(hard)));
-        let asked = ProcessLimits {
-            cpu_seconds: Some(1),
-            ..ProcessLimits::default()
-        };
+        let asked = ProcessLimits { cpu_seconds: Some(1), ..ProcessLimits::default() };
         let (_, limit) = lowered(&asked).remove(0);
         assert_eq!(limit.current, Some(1));
     }
@@ -260,27 +208,14 @@ mod tests {
         let code = |request: StartProcess| start(&request).err().map(|error| error.code);
         let argv = || vec![b"/bin/true".to_vec()];
         assert_eq!(code(StartProcess::default()), Some(ErrorCode::Invalid));
-        let empty = StartProcess {
-            argv: vec![Vec::new()],
-            ..StartProcess::default()
-        };
+        let empty = StartProcess { argv: vec![Vec::new()], ..StartProcess::default() };
         assert_eq!(code(empty), Some(ErrorCode::Invalid));
-        let zero = StartProcess {
-            argv: vec![b"a\0b".to_vec()],
-            ..StartProcess::default()
-        };
+        let zero = StartProcess { argv: vec![b"a\0b".to_vec()], ..StartProcess::default() };
         assert_eq!(code(zero), Some(ErrorCode::Invalid));
-        let stranger = StartProcess {
-            argv: argv(),
-            user: Some(54_321),
-            ..StartProcess::default()
-        };
+        let stranger = StartProcess { argv: argv(), user: Some(54_321), ..StartProcess::default() };
         assert_eq!(code(stranger), Some(ErrorCode::NotPermitted));
-        let nowhere = StartProcess {
-            argv: argv(),
-            cwd: b"/nonexistent".to_vec(),
-            ..StartProcess::default()
-        };
+        let nowhere =
+            StartProcess { argv: argv(), cwd: b"/nonexistent".to_vec(), ..StartProcess::default() };
         assert_eq!(code(nowhere), Some(ErrorCode::Invalid));
     }
 }

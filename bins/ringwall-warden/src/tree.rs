@@ -37,10 +37,8 @@ pub(crate) fn kill(root: Pid) {
 /// Kills everything below this process. In a pid namespace of its own the kernel would do it too.
 pub(crate) fn kill_below(top: Pid) {
     for _ in 0..MAX_ROUNDS {
-        let children: Vec<Pid> = processes()
-            .filter(|p| p.parent == Some(top) && !p.dead)
-            .map(|p| p.pid)
-            .collect();
+        let children: Vec<Pid> =
+            processes().filter(|p| p.parent == Some(top) && !p.dead).map(|p| p.pid).collect();
         if children.is_empty() {
             return;
         }
@@ -69,15 +67,12 @@ struct Process {
 
 /// Everything that /proc shows. Without /proc only the group of the job can be killed.
 fn processes() -> impl Iterator<Item = Process> {
-    std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name();
-            let pid: i32 = name.to_str()?.parse().ok()?;
-            let stat = crate::facts::read_start(&format!("/proc/{pid}/stat"), STAT_MAX)?;
-            parse_stat(Pid::from_raw(pid)?, &stat)
-        })
+    std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        let pid: i32 = name.to_str()?.parse().ok()?;
+        let stat = crate::facts::read_start(&format!("/proc/{pid}/stat"), STAT_MAX)?;
+        parse_stat(Pid::from_raw(pid)?, &stat)
+    })
 }
 
 /// The program's name may hold spaces and brackets, so the fields are counted from the last one.
@@ -85,22 +80,9 @@ fn parse_stat(pid: Pid, stat: &str) -> Option<Process> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
-    let mut id = || {
-        fields
-            .next()?
-            .parse()
-            .ok()
-            .filter(|id| *id > 0)
-            .and_then(Pid::from_raw)
-    };
+    let mut id = || fields.next()?.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw);
     let (parent, group, session) = (id(), id(), id());
-    Some(Process {
-        pid,
-        dead: matches!(state, "Z" | "X"),
-        parent,
-        group,
-        session,
-    })
+    Some(Process { pid, dead: matches!(state, "Z" | "X"), parent, group, session })
 }
 
 #[cfg(test)]
@@ -111,10 +93,7 @@ mod tests {
     fn a_hostile_program_name_does_not_confuse_the_parser() {
         let pid = Pid::from_raw(12).unwrap();
         let process = parse_stat(pid, "12 (a) R 1 1 (b) S 7 8 9 0 -1 4194560").unwrap();
-        assert_eq!(
-            (process.parent, process.group),
-            (Pid::from_raw(7), Pid::from_raw(8))
-        );
+        assert_eq!((process.parent, process.group), (Pid::from_raw(7), Pid::from_raw(8)));
         assert_eq!((process.session, process.dead), (Pid::from_raw(9), false));
         assert_eq!(parse_stat(pid, "12 (x"), None);
         assert_eq!(parse_stat(pid, ""), None);

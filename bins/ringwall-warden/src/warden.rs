@@ -145,10 +145,7 @@ impl Warden {
         descriptors.push(PollFd::new(&self.children, PollFlags::IN));
         sources.push(Ready::Transport);
         descriptors.push(PollFd::new(&self.transport, towards));
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut descriptors, busy.then_some(&at_once)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -193,23 +190,21 @@ impl Warden {
         let mut busy = false;
         let connection = &mut self.connection;
         let buffer = &mut self.buffer;
-        self.tasks.retain(
-            |stream, task| match task.step(connection, *stream, buffer) {
-                Progress::Again => {
-                    busy = true;
-                    true
+        self.tasks.retain(|stream, task| match task.step(connection, *stream, buffer) {
+            Progress::Again => {
+                busy = true;
+                true
+            }
+            Progress::Waiting => true,
+            Progress::Finished(result) => {
+                match result {
+                    Ok(()) if task.ends_with_done() => connection.reply(*stream, &Reply::Done),
+                    Ok(()) => {}
+                    Err(error) => connection.reply(*stream, &Reply::Error(error)),
                 }
-                Progress::Waiting => true,
-                Progress::Finished(result) => {
-                    match result {
-                        Ok(()) if task.ends_with_done() => connection.reply(*stream, &Reply::Done),
-                        Ok(()) => {}
-                        Err(error) => connection.reply(*stream, &Reply::Error(error)),
-                    }
-                    false
-                }
-            },
-        );
+                false
+            }
+        });
         busy
     }
 
@@ -280,11 +275,9 @@ impl Warden {
         let done = |()| Answer::Reply(Reply::Done);
         match request {
             Request::Start(process) => self.start(stream, &process),
-            Request::ReadFile {
-                path,
-                offset,
-                max_bytes,
-            } => Reader::open(&path, offset, max_bytes).map(|task| Answer::Task(Task::Read(task))),
+            Request::ReadFile { path, offset, max_bytes } => {
+                Reader::open(&path, offset, max_bytes).map(|task| Answer::Task(Task::Read(task)))
+            }
             Request::WriteFile { path, mode, how } => {
                 Writer::open(&path, mode, how).map(|task| Answer::Task(Task::Write(task)))
             }
@@ -292,11 +285,9 @@ impl Warden {
                 Listing::open(&path).map(|task| Answer::Task(Task::List(task)))
             }
             Request::Stat { path } => files::stat(&path).map(|s| Answer::Reply(Reply::Stat(s))),
-            Request::MakeDir {
-                path,
-                mode,
-                parents,
-            } => files::make_dir(&path, mode, parents).map(done),
+            Request::MakeDir { path, mode, parents } => {
+                files::make_dir(&path, mode, parents).map(done)
+            }
             Request::Rename { from, to } => files::rename(&from, &to).map(done),
             Request::Remove { path, recursive } => Removal::begin(&path, recursive)
                 .map(|task| task.map_or(done(()), |task| Answer::Task(Task::Remove(task)))),
@@ -317,11 +308,7 @@ impl Warden {
     }
 
     fn start(&mut self, stream: StreamId, process: &StartProcess) -> Result<Answer, RemoteError> {
-        let running = self
-            .tasks
-            .values()
-            .filter(|task| matches!(task, Task::Job(_)))
-            .count();
+        let running = self.tasks.values().filter(|task| matches!(task, Task::Job(_))).count();
         if running >= MAX_JOBS {
             let message = format!("{MAX_JOBS} processes are running already; wait for one to end");
             return Err(refused(ErrorCode::Limit, &message));

@@ -33,12 +33,10 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Verb, U
 fn parse_frequent(arguments: &[OsString]) -> Option<Verb> {
     let (_, line) = arguments.split_first()?;
     match line.first()?.to_str()? {
-        "run" => One::<RunArgs>::try_parse_from(line)
-            .ok()
-            .map(|one| Verb::Run(Box::new(one.args))),
-        "exec" => One::<ExecArgs>::try_parse_from(line)
-            .ok()
-            .map(|one| Verb::Exec(Box::new(one.args))),
+        "run" => One::<RunArgs>::try_parse_from(line).ok().map(|one| Verb::Run(Box::new(one.args))),
+        "exec" => {
+            One::<ExecArgs>::try_parse_from(line).ok().map(|one| Verb::Exec(Box::new(one.args)))
+        }
         _ => None,
     }
 }
@@ -67,10 +65,8 @@ fn verb_path(arguments: &[OsString]) -> String {
 /// Runs untrusted programs behind a wall of isolation rings, and proves that the wall was there.
 #[derive(Debug, Parser)]
 #[command(name = "ringwall", version, disable_help_subcommand = true)]
-#[command(
-    after_help = "Exit codes of `run` and `exec`: the command's own; 124 time limit, \
-    125 Ringwall's own error, 126 not executable, 127 not found, 137 killed or out of memory."
-)]
+#[command(after_help = "Exit codes of `run` and `exec`: the command's own; 124 time limit, \
+    125 Ringwall's own error, 126 not executable, 127 not found, 137 killed or out of memory.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -278,12 +274,7 @@ pub(crate) enum ImageVerb {
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
     /// How results are printed
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        default_value = "text"
-    )]
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
     format: Format,
 }
 

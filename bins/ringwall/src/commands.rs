@@ -64,9 +64,5 @@ fn for_each<T: AsRef<str>>(
             failed = true;
         }
     }
-    if failed {
-        Err(AlreadyReported.into())
-    } else {
-        Ok(())
-    }
+    if failed { Err(AlreadyReported.into()) } else { Ok(()) }
 }

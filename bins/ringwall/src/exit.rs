@@ -99,13 +99,7 @@ mod tests {
         let program = || "x".to_owned();
         assert_eq!(code_of(StartError::NotFound { program: program() }), 127);
         let reason = String::new();
-        assert_eq!(
-            code_of(StartError::NotExecutable {
-                program: program(),
-                reason
-            }),
-            126
-        );
+        assert_eq!(code_of(StartError::NotExecutable { program: program(), reason }), 126);
         assert_eq!(code_of(StartError::EmptyCommand), 125);
         assert_eq!(code_of(std::io::Error::other("x")), 125);
     }

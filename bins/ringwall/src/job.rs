@@ -42,13 +42,7 @@ pub(crate) fn command(argv: Vec<OsString>, args: &JobArgs) -> Command {
 /// that no signal can end this process half-way.
 pub(crate) fn hold_signals(args: &JobArgs) -> anyhow::Result<SignalWatch> {
     let ending = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-    let with_size = [
-        Signal::INT,
-        Signal::TERM,
-        Signal::HUP,
-        Signal::QUIT,
-        Signal::WINCH,
-    ];
+    let with_size = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::WINCH];
     let signals: &[Signal] = if args.tty { &with_size } else { &ending };
     SignalWatch::new(signals).context("signals cannot be watched")
 }
@@ -75,9 +69,7 @@ pub(crate) fn drive(
 }
 
 fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    let builder = thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(256 << 10);
+    let builder = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10);
     builder.spawn(body).context("no thread can be started")?;
     Ok(())
 }

@@ -28,10 +28,7 @@ pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Resul
 
 fn workspace(args: &SandboxArgs) -> anyhow::Result<Option<WorkspaceSpec>> {
     let checked = |path: &Path, mode| -> anyhow::Result<Option<WorkspaceSpec>> {
-        Ok(Some(WorkspaceSpec {
-            path: check_workspace(path)?.path().to_owned(),
-            mode,
-        }))
+        Ok(Some(WorkspaceSpec { path: check_workspace(path)?.path().to_owned(), mode }))
     };
     if let Some(path) = &args.workspace_rw {
         let workspace = checked(path, WorkspaceMode::ReadWrite)?;

@@ -7,10 +7,7 @@ use ringwall_spec::TerminalSize;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// The size given to a job's terminal when the caller has none.
-const DEFAULT_SIZE: TerminalSize = TerminalSize {
-    rows: 24,
-    columns: 80,
-};
+const DEFAULT_SIZE: TerminalSize = TerminalSize { rows: 24, columns: 80 };
 
 /// How the terminal was before raw mode. Global, so that a panic, which ends the process without
 /// running destructors, can restore it too.
@@ -48,13 +45,8 @@ impl Drop for RawMode {
 /// The size of the terminal that the caller looks at.
 pub(crate) fn size() -> TerminalSize {
     fn known(size: rustix::io::Result<rustix::termios::Winsize>) -> Option<TerminalSize> {
-        let size = size
-            .ok()
-            .filter(|size| size.ws_row > 0 && size.ws_col > 0)?;
-        Some(TerminalSize {
-            rows: size.ws_row,
-            columns: size.ws_col,
-        })
+        let size = size.ok().filter(|size| size.ws_row > 0 && size.ws_col > 0)?;
+        Some(TerminalSize { rows: size.ws_row, columns: size.ws_col })
     }
     known(tcgetwinsize(io::stdout()))
         .or_else(|| known(tcgetwinsize(io::stdin())))

@@ -47,11 +47,7 @@ impl Engine {
             .and_then(Client::connect)
             .map_err(|source| AttachError::Connect { id, source })?;
         let output_bytes = record.limits.output_bytes;
-        Ok(Attached {
-            client,
-            defaults: record.defaults.clone(),
-            output_bytes,
-        })
+        Ok(Attached { client, defaults: record.defaults.clone(), output_bytes })
     }
 }
 
@@ -60,14 +56,7 @@ impl Attached {
     /// it started; the sandbox lives on.
     pub fn start(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {
         let (client, defaults) = (&self.client, &self.defaults);
-        Job::start(
-            client,
-            command,
-            defaults,
-            timeout,
-            self.output_bytes,
-            Reach::Process,
-        )
+        Job::start(client, command, defaults, timeout, self.output_bytes, Reach::Process)
     }
 
     pub fn files(&self) -> &Client {
@@ -91,9 +80,5 @@ fn with_short_name<T>(path: &Path, open: impl FnOnce(&Path) -> io::Result<T>) ->
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
-    open(
-        &Path::new("/proc/self/fd")
-            .join(dir.as_raw_fd().to_string())
-            .join(name),
-    )
+    open(&Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name))
 }

@@ -38,10 +38,7 @@ pub enum OpenError {
     #[error(
         "the directory {path} cannot be used for state; set RINGWALL_HOME to one you can write"
     )]
-    Home {
-        path: String,
-        source: std::io::Error,
-    },
+    Home { path: String, source: std::io::Error },
 }
 
 /// The control plane of one process.
@@ -101,10 +98,8 @@ impl Engine {
         }
         let home = config.home;
         let sandboxes = home.join("sandboxes");
-        host::make_private_dirs(&sandboxes).map_err(|source| OpenError::Home {
-            path: home.display().to_string(),
-            source,
-        })?;
+        host::make_private_dirs(&sandboxes)
+            .map_err(|source| OpenError::Home { path: home.display().to_string(), source })?;
         Ok(Engine {
             home,
             programs: config.programs,

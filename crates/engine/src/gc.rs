@@ -52,11 +52,7 @@ impl CreationLock {
 
     fn take(sandboxes: &Path, how: FlockOperation) -> io::Result<CreationLock> {
         let path = sandboxes.join(".creation");
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
         rustix::fs::flock(&file, how)?;
         Ok(CreationLock(file))
     }
@@ -79,20 +75,14 @@ impl Engine {
 
     fn sweep(&self, report: &mut GcReport) -> Result<(), GcError> {
         let sandboxes = self.home.join("sandboxes");
-        let wrong = |source| GcError::Io {
-            path: sandboxes.display().to_string(),
-            source,
-        };
+        let wrong = |source| GcError::Io { path: sandboxes.display().to_string(), source };
         let _lock = CreationLock::exclusive(&sandboxes).map_err(wrong)?;
         let mut outcome = Ok(());
         // A sandbox has a record, a directory or both: each must be found, and none twice.
         let mut dirs = BTreeSet::new();
         for entry in fs::read_dir(&sandboxes).map_err(wrong)? {
             let path = entry.map_err(wrong)?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
+            if path.extension().is_some_and(|extension| extension == "json") {
                 dirs.insert(path.with_extension(""));
             } else if path.is_dir() {
                 dirs.insert(path);
@@ -126,10 +116,8 @@ impl Engine {
         {
             self.cgroups.remove_by_name(id.as_str())?;
         }
-        record::delete(dir).map_err(|source| GcError::Io {
-            path: dir.display().to_string(),
-            source,
-        })
+        record::delete(dir)
+            .map_err(|source| GcError::Io { path: dir.display().to_string(), source })
     }
 
     fn has_group(&self, dir: &Path) -> bool {

@@ -22,14 +22,9 @@ pub(crate) fn identity() -> Identity {
     if uid.is_root() {
         // A range of its own per engine: what escapes one ring is still not the user of another.
         let slot = u32::from_le_bytes(random_bytes()) % ID_RANGES;
-        Identity::Root {
-            first_id: FIRST_RING_ID + slot * Identity::RANGE,
-        }
+        Identity::Root { first_id: FIRST_RING_ID + slot * Identity::RANGE }
     } else {
-        Identity::User {
-            uid: uid.as_raw(),
-            gid: gid.as_raw(),
-        }
+        Identity::User { uid: uid.as_raw(), gid: gid.as_raw() }
     }
 }
 
@@ -89,8 +84,5 @@ pub(crate) fn make_private_dirs(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

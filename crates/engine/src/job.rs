@@ -103,22 +103,13 @@ impl Job {
                 StartError::NotFound { program: shown }
             }
             ClientError::Remote(remote) if remote.code == ErrorCode::NotPermitted => {
-                StartError::NotExecutable {
-                    program: shown,
-                    reason: remote.message,
-                }
+                StartError::NotExecutable { program: shown, reason: remote.message }
             }
             ClientError::Remote(remote) => StartError::Refused(remote.message),
             other => StartError::Warden(other),
         })?;
         let deadline = Instant::now().checked_add(timeout);
-        Ok(Job {
-            process,
-            deadline,
-            output_left: output_bytes,
-            written: 0,
-            reach,
-        })
+        Ok(Job { process, deadline, output_left: output_bytes, written: 0, reach })
     }
 
     /// Sends input, signals and window sizes; can be used from other threads.
@@ -172,11 +163,7 @@ impl Job {
         };
         // A shell turns a killed child into an exit code, so any failure counts.
         let failed = ending != Ending::Exited { code: 0 };
-        if failed && self.exceeded_memory() {
-            Ending::Oom
-        } else {
-            ending
-        }
+        if failed && self.exceeded_memory() { Ending::Oom } else { ending }
     }
 
     fn exceeded_memory(&self) -> bool {
@@ -219,10 +206,8 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 impl Defaults {
     pub(crate) fn new(image: Option<&Image>, working_directory: &Path, in_workspace: bool) -> Self {
-        let mut env: Vec<Vec<u8>> = [PATH, "LANG=C.UTF-8", "RINGWALL=1"]
-            .iter()
-            .map(|v| v.as_bytes().to_vec())
-            .collect();
+        let mut env: Vec<Vec<u8>> =
+            [PATH, "LANG=C.UTF-8", "RINGWALL=1"].iter().map(|v| v.as_bytes().to_vec()).collect();
         let mut directory = working_directory.as_os_str().as_bytes().to_vec();
         match image {
             Some(image) => {
@@ -239,10 +224,7 @@ impl Defaults {
             }
             None => set(&mut env, b"HOME=/tmp".to_vec()),
         }
-        Defaults {
-            env,
-            working_directory: directory,
-        }
+        Defaults { env, working_directory: directory }
     }
 
     fn fill(&self, command: &Command) -> StartProcess {
@@ -256,17 +238,9 @@ impl Defaults {
             entry.push(value);
             set(&mut env, entry.into_vec());
         }
-        let cwd = command
-            .cwd
-            .as_ref()
-            .map(|path| path.as_os_str().as_bytes().to_vec());
+        let cwd = command.cwd.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
         StartProcess {
-            argv: command
-                .argv
-                .iter()
-                .cloned()
-                .map(OsString::into_vec)
-                .collect(),
+            argv: command.argv.iter().cloned().map(OsString::into_vec).collect(),
             env,
             cwd: cwd.unwrap_or_else(|| self.working_directory.clone()),
             user: None,
@@ -279,10 +253,7 @@ impl Defaults {
 
 /// Later entries win.
 fn set(env: &mut Vec<Vec<u8>>, entry: Vec<u8>) {
-    let key_length = entry
-        .iter()
-        .position(|b| *b == b'=')
-        .map_or(entry.len(), |at| at + 1);
+    let key_length = entry.iter().position(|b| *b == b'=').map_or(entry.len(), |at| at + 1);
     let key = entry.get(..key_length).unwrap_or(&entry).to_vec();
     env.retain(|other| !other.starts_with(&key));
     env.push(entry);
@@ -292,25 +263,13 @@ impl Sandbox {
     /// Starts the command for which this sandbox was raised: its bounds are the sandbox's.
     pub fn start(&self, command: &Command) -> Result<Job, StartError> {
         let client = self.innermost()?;
-        let reach = Reach::Sandbox {
-            killer: self.killer(),
-            memory: self.memory_check(),
-        };
+        let reach = Reach::Sandbox { killer: self.killer(), memory: self.memory_check() };
         let limits = self.limits();
-        Job::start(
-            client,
-            command,
-            &self.defaults(),
-            limits.timeout,
-            limits.output_bytes,
-            reach,
-        )
+        Job::start(client, command, &self.defaults(), limits.timeout, limits.output_bytes, reach)
     }
 
     fn innermost(&self) -> Result<&Client, StartError> {
-        self.client
-            .as_ref()
-            .ok_or(StartError::Warden(ClientError::Disconnected))
+        self.client.as_ref().ok_or(StartError::Warden(ClientError::Disconnected))
     }
 
     /// Starts a command that may take as long as the sandbox lives; the sandbox outlives it.
@@ -318,23 +277,12 @@ impl Sandbox {
         let client = self.innermost()?;
         let limits = self.limits();
         let defaults = self.defaults();
-        Job::start(
-            client,
-            command,
-            &defaults,
-            Duration::MAX,
-            limits.output_bytes,
-            Reach::Process,
-        )
+        Job::start(client, command, &defaults, Duration::MAX, limits.output_bytes, Reach::Process)
     }
 
     pub(crate) fn defaults(&self) -> Defaults {
         let image = self.placement.image.as_ref();
-        Defaults::new(
-            image,
-            &self.plan().working_directory,
-            self.spec.workspace.is_some(),
-        )
+        Defaults::new(image, &self.plan().working_directory, self.spec.workspace.is_some())
     }
 
     pub(crate) fn memory_check(&self) -> MemoryCheck {
@@ -359,21 +307,9 @@ mod tests {
             ..Command::default()
         };
         let filled = defaults.fill(&command);
-        let env: Vec<String> = filled
-            .env
-            .iter()
-            .map(|e| String::from_utf8_lossy(e).into_owned())
-            .collect();
-        assert_eq!(
-            env,
-            [
-                "LANG=C.UTF-8",
-                "RINGWALL=1",
-                "HOME=/tmp",
-                "PATH=/x",
-                "A=b=c"
-            ]
-        );
+        let env: Vec<String> =
+            filled.env.iter().map(|e| String::from_utf8_lossy(e).into_owned()).collect();
+        assert_eq!(env, ["LANG=C.UTF-8", "RINGWALL=1", "HOME=/tmp", "PATH=/x", "A=b=c"]);
         assert_eq!(filled.cwd, b"/tmp");
     }
 }

@@ -77,16 +77,9 @@ impl Engine {
         spec: &SandboxSpec,
         command: Option<&Command>,
     ) -> Result<Record, KeepError> {
-        let task = Task {
-            spec: spec.clone(),
-            command: command.map(StoredCommand::from),
-        };
+        let task = Task { spec: spec.clone(), command: command.map(StoredCommand::from) };
         let own = std::env::current_exe().map_err(KeepError::Spawn)?;
-        let programs = self
-            .programs
-            .launcher
-            .parent()
-            .unwrap_or(std::path::Path::new("/"));
+        let programs = self.programs.launcher.parent().unwrap_or(std::path::Path::new("/"));
         let mut keeper = std::process::Command::new(own)
             .arg("keep")
             .env_clear()
@@ -120,9 +113,7 @@ impl Engine {
             }
             Err(_) => {
                 let _ = keeper.wait();
-                Err(KeepError::Refused(
-                    "the keeper of the sandbox ended too early".to_owned(),
-                ))
+                Err(KeepError::Refused("the keeper of the sandbox ended too early".to_owned()))
             }
         }
     }
@@ -137,12 +128,8 @@ impl Engine {
         let _ = rustix::process::setsid();
         let kept = self.raise_kept(input);
         let word = match &kept {
-            Ok((sandbox, _)) => Word::Ready {
-                id: sandbox.id.to_string(),
-            },
-            Err(error) => Word::Refused {
-                why: with_causes(error),
-            },
+            Ok((sandbox, _)) => Word::Ready { id: sandbox.id.to_string() },
+            Err(error) => Word::Refused { why: with_causes(error) },
         };
         say(&word).map_err(KeepError::Io)?;
         let (sandbox, background) = kept?;
@@ -180,9 +167,7 @@ impl Engine {
         let admitted = ringwall_policy::admit(task.spec)?;
         let command = task.command.map(Command::from);
         let words = command.iter().flat_map(|command| &command.argv);
-        let words: Vec<String> = words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+        let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         let mut sandbox = self.raise_as(&admitted, RecordKind::Living, &words)?;
         sandbox.save_defaults()?;
         let background = match command {
@@ -219,11 +204,7 @@ fn watch_warden(sandbox: &Sandbox, ended: Sender<Ending>) {
     let memory = sandbox.memory_check();
     std::thread::spawn(move || {
         let _ = crate::sandbox::wait_readable(&warden);
-        let ending = if memory.exceeded() {
-            Ending::Oom
-        } else {
-            Ending::Stopped
-        };
+        let ending = if memory.exceeded() { Ending::Oom } else { Ending::Stopped };
         let _ = ended.send(ending);
     });
 }
@@ -256,15 +237,8 @@ impl From<&Command> for StoredCommand {
         let bytes = |text: &std::ffi::OsString| text.as_bytes().to_vec();
         StoredCommand {
             argv: command.argv.iter().map(bytes).collect(),
-            env: command
-                .env
-                .iter()
-                .map(|(key, value)| (bytes(key), bytes(value)))
-                .collect(),
-            cwd: command
-                .cwd
-                .as_ref()
-                .map(|path| path.as_os_str().as_bytes().to_vec()),
+            env: command.env.iter().map(|(key, value)| (bytes(key), bytes(value))).collect(),
+            cwd: command.cwd.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
         }
     }
 }
@@ -274,11 +248,7 @@ impl From<StoredCommand> for Command {
         let text = std::ffi::OsString::from_vec;
         Command {
             argv: stored.argv.into_iter().map(text).collect(),
-            env: stored
-                .env
-                .into_iter()
-                .map(|(key, value)| (text(key), text(value)))
-                .collect(),
+            env: stored.env.into_iter().map(|(key, value)| (text(key), text(value))).collect(),
             cwd: stored.cwd.map(|path| text(path).into()),
             terminal: None,
             stdin: false,

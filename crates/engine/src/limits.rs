@@ -36,47 +36,23 @@ pub(crate) fn kept(
     if cpu == LimitMeans::Affinity && !limits.cpu_milli.is_multiple_of(1000) {
         return Err(no_cpu_share(cgroups, limits));
     }
-    let entry = |limit, value: String, means| KeptLimit {
-        limit,
-        value,
-        means,
-    };
+    let entry = |limit, value: String, means| KeptLimit { limit, value, means };
     let mut kept = vec![
-        entry(
-            LimitName::Timeout,
-            show_duration(limits.timeout),
-            LimitMeans::Engine,
-        ),
+        entry(LimitName::Timeout, show_duration(limits.timeout), LimitMeans::Engine),
         entry(LimitName::Memory, show_bytes(limits.memory_bytes), memory),
         entry(LimitName::Cpu, show_cpus(limits.cpu_milli), cpu),
         entry(LimitName::Pids, limits.pids.to_string(), pids),
-        entry(
-            LimitName::Output,
-            show_bytes(limits.output_bytes),
-            LimitMeans::Engine,
-        ),
-        entry(
-            LimitName::OpenFiles,
-            limits.open_files.to_string(),
-            LimitMeans::Rlimit,
-        ),
+        entry(LimitName::Output, show_bytes(limits.output_bytes), LimitMeans::Engine),
+        entry(LimitName::OpenFiles, limits.open_files.to_string(), LimitMeans::Rlimit),
     ];
     let written_through = workspace.is_some_and(|w| w.mode == WorkspaceMode::ReadWrite);
-    let note = if written_through {
-        " (outside the workspace)"
-    } else {
-        ""
-    };
+    let note = if written_through { " (outside the workspace)" } else { "" };
     kept.push(entry(
         LimitName::Disk,
         format!("{}{note}", show_bytes(limits.disk_bytes)),
         LimitMeans::Tmpfs,
     ));
-    kept.push(entry(
-        LimitName::Inodes,
-        format!("{}{note}", limits.disk_inodes),
-        LimitMeans::Tmpfs,
-    ));
+    kept.push(entry(LimitName::Inodes, format!("{}{note}", limits.disk_inodes), LimitMeans::Tmpfs));
     Ok(kept)
 }
 
@@ -93,16 +69,9 @@ pub(crate) fn without_cgroup(kept: &[KeptLimit]) -> Vec<LimitName> {
 fn no_cpu_share(cgroups: &Hierarchy, limits: &Limits) -> PlaceError {
     let (reason, fix) = match cgroups {
         Hierarchy::None { reason, fix } => (reason.clone(), fix.clone()),
-        _ => (
-            "no cpu controller".to_owned(),
-            cgroups.fix_for(Controller::Cpu),
-        ),
+        _ => ("no cpu controller".to_owned(), cgroups.fix_for(Controller::Cpu)),
     };
-    PlaceError::CpuShare {
-        asked: show_cpus(limits.cpu_milli),
-        reason,
-        fix,
-    }
+    PlaceError::CpuShare { asked: show_cpus(limits.cpu_milli), reason, fix }
 }
 
 fn show_cpus(milli: u32) -> String {
@@ -115,10 +84,7 @@ mod tests {
     use super::*;
 
     fn without_cgroups() -> Hierarchy {
-        Hierarchy::None {
-            reason: "none here".into(),
-            fix: "delegate one".into(),
-        }
+        Hierarchy::None { reason: "none here".into(), fix: "delegate one".into() }
     }
 
     #[test]
@@ -131,10 +97,7 @@ mod tests {
 
     #[test]
     fn a_share_of_a_cpu_needs_a_control_group() {
-        let limits = Limits {
-            cpu_milli: 500,
-            ..Limits::default()
-        };
+        let limits = Limits { cpu_milli: 500, ..Limits::default() };
         let refused = kept(&limits, &without_cgroups(), None).unwrap_err();
         assert!(refused.to_string().contains("0.5"), "{refused}");
         assert!(refused.to_string().contains("delegate one"), "{refused}");

@@ -10,7 +10,7 @@ use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
-use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceSpec};
+use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceMode, WorkspaceSpec};
 use ringwall_workspace::HideRules;
 
 use crate::config::Engine;
@@ -21,11 +21,7 @@ pub enum PlaceError {
     #[error(
         "a limit of {asked} CPUs cannot be kept here: {reason}; {fix}, or ask for whole CPUs (--cpus 1)"
     )]
-    CpuShare {
-        asked: String,
-        reason: String,
-        fix: String,
-    },
+    CpuShare { asked: String, reason: String, fix: String },
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -44,13 +40,14 @@ pub enum PlaceError {
         "the workspace {workspace:?} and Ringwall's own state in {state:?} must not contain each other; give another directory, or set RINGWALL_HOME"
     )]
     HoldsState { workspace: PathBuf, state: PathBuf },
+    #[error(
+        "{0:?} belongs to root, and with --workspace-rw a job could leave a setuid program of root's there; use --workspace, or give a directory of an ordinary user"
+    )]
+    RootsWorkspace(PathBuf),
     #[error("the image's user {0:?} is not known in the image; choose an image with a valid user")]
     ImageUser(String),
     #[error("{path:?} cannot be shown in the ring; check that it exists and that you may read it")]
-    HostPath {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    HostPath { path: PathBuf, source: std::io::Error },
 }
 
 /// Everything that raising needs.
@@ -83,21 +80,13 @@ impl Engine {
         if let Some(workspace) = &workspace {
             refuse_own_state(&workspace.path, &self.home)?;
         }
-        let shown = spec
-            .read_only_paths
-            .iter()
-            .map(|path| shown_path(path))
-            .collect::<Result<_, _>>()?;
-        let hidden = workspace
-            .as_ref()
-            .map(|w| w.hidden.clone())
-            .unwrap_or_default();
+        let shown =
+            spec.read_only_paths.iter().map(|path| shown_path(path)).collect::<Result<_, _>>()?;
+        let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
         let outermost = spec.wall.outermost();
         let root = match outermost {
-            RingKind::Process => host::root_entries().map_err(|source| PlaceError::HostPath {
-                path: "/".into(),
-                source,
-            })?,
+            RingKind::Process => host::root_entries()
+                .map_err(|source| PlaceError::HostPath { path: "/".into(), source })?,
             RingKind::Container => host::RootEntries::default(),
         };
         let input = RingInput {
@@ -108,10 +97,7 @@ impl Engine {
             workspace,
             host_links: root.links,
             host_dirs: root.dirs,
-            layers: image
-                .as_ref()
-                .map(|image| image.layers.clone())
-                .unwrap_or_default(),
+            layers: image.as_ref().map(|image| image.layers.clone()).unwrap_or_default(),
             image_user: image.as_ref().map_or(Ok((0, 0)), image_user)?,
             cgroup_files: self.cgroups.join_file_count(),
             without_cgroup: limits::without_cgroup(&kept),
@@ -122,21 +108,12 @@ impl Engine {
             RingKind::Process => ProcessRing.plan(&input)?,
             RingKind::Container => ContainerRing.plan(&input)?,
         };
-        Ok(Placement {
-            plan,
-            kept,
-            image,
-            _held: held,
-            hidden,
-        })
+        Ok(Placement { plan, kept, image, _held: held, hidden })
     }
 }
 
 fn shown_path(path: &Path) -> Result<ShownPath, PlaceError> {
-    let wrong = |source| PlaceError::HostPath {
-        path: path.to_owned(),
-        source,
-    };
+    let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
     // Mount points are made without following links, so the path must have none.
     let path = std::fs::canonicalize(path).map_err(wrong)?;
     let is_dir = path.is_dir();
@@ -147,10 +124,7 @@ fn shown_path(path: &Path) -> Result<ShownPath, PlaceError> {
 fn refuse_own_state(workspace: &Path, home: &Path) -> Result<(), PlaceError> {
     let state = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     if state.starts_with(workspace) || workspace.starts_with(&state) {
-        return Err(PlaceError::HoldsState {
-            workspace: workspace.to_owned(),
-            state,
-        });
+        return Err(PlaceError::HoldsState { workspace: workspace.to_owned(), state });
     }
     Ok(())
 }
@@ -158,12 +132,12 @@ fn refuse_own_state(workspace: &Path, home: &Path) -> Result<(), PlaceError> {
 fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {
     let checked = ringwall_workspace::check_workspace(&spec.path)?;
     let path = checked.path().to_owned();
-    let wrong = |source| PlaceError::HostPath {
-        path: path.clone(),
-        source,
-    };
+    let wrong = |source| PlaceError::HostPath { path: path.clone(), source };
     let dir = File::open(&path).map_err(wrong)?;
     let owner = dir.metadata().map_err(wrong)?;
+    if spec.mode == WorkspaceMode::ReadWrite && owner.uid() == 0 {
+        return Err(PlaceError::RootsWorkspace(path));
+    }
     let hidden = ringwall_workspace::find_hidden(dir.as_fd(), &HideRules::default())?;
     let hidden_parents = ringwall_workspace::hidden_parents(dir.as_fd(), &hidden)?;
     Ok(WorkspaceInput {
@@ -183,14 +157,9 @@ fn image_user(image: &Image) -> Result<(u32, u32), PlaceError> {
         return Ok((0, 0));
     }
     let unknown = || PlaceError::ImageUser(wanted.to_owned());
-    let (user, group) = wanted
-        .split_once(':')
-        .map_or((wanted, None), |(u, g)| (u, Some(g)));
+    let (user, group) = wanted.split_once(':').map_or((wanted, None), |(u, g)| (u, Some(g)));
     let (uid, own_gid) = match user.parse() {
-        Ok(uid) => (
-            uid,
-            lookup(image, "etc/passwd", 2, user).map_or(0, |(_, gid)| gid),
-        ),
+        Ok(uid) => (uid, lookup(image, "etc/passwd", 2, user).map_or(0, |(_, gid)| gid)),
         Err(_) => lookup(image, "etc/passwd", 0, user).ok_or_else(unknown)?,
     };
     let gid = match group {
@@ -205,11 +174,7 @@ fn image_user(image: &Image) -> Result<(u32, u32), PlaceError> {
 
 /// Finds the line whose field number `key_field` is `key` and gives its third and fourth fields.
 fn lookup(image: &Image, file: &str, key_field: usize, key: &str) -> Option<(u32, u32)> {
-    let text = image
-        .layers
-        .iter()
-        .rev()
-        .find_map(|layer| read_in_layer(layer, file))?;
+    let text = image.layers.iter().rev().find_map(|layer| read_in_layer(layer, file))?;
     text.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         let matches = fields.get(key_field) == Some(&key);

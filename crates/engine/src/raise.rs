@@ -164,10 +164,7 @@ impl Engine {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         // One that somebody killed is of no use to anybody.
         parked.retain(|parked| parked.spawner.is_alive());
-        if let Some(found) = parked
-            .iter()
-            .find(|parked| parked.template == plan.template)
-        {
+        if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
             return Ok(found.spawner.clone());
         }
         let spawner = SpawnerHandle::start(launcher, plan, Parking::ForMore)?;
@@ -175,10 +172,7 @@ impl Engine {
             parked.remove(0);
         }
         let template = plan.template.clone();
-        parked.push(Parked {
-            template,
-            spawner: spawner.clone(),
-        });
+        parked.push(Parked { template, spawner: spawner.clone() });
         Ok(spawner)
     }
 
@@ -212,16 +206,11 @@ impl Engine {
             let (reader, writer) = tunnel.split();
             innermost = Client::over(reader, writer)
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
-            let expected = Expected {
-                own_namespaces: false,
-                seccomp_filters: depth,
-                ..expected.clone()
-            };
+            let expected =
+                Expected { own_namespaces: false, seccomp_filters: depth, ..expected.clone() };
             let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
             let mut evidence = check(*ring, &expected, &namespaces, facts)?;
-            evidence
-                .checks
-                .push(try_forbidden_write(*ring, &innermost)?);
+            evidence.checks.push(try_forbidden_write(*ring, &innermost)?);
             all.push(evidence);
         }
         sandbox.set_raised(innermost, all);
@@ -245,30 +234,13 @@ impl Engine {
         let layer = "control group".to_owned();
         if !kept {
             let (expected, seen) = (format!("{asked:?}"), format!("{found:?}"));
-            return Err(EvidenceError {
-                ring,
-                layer,
-                expected,
-                seen,
-            }
-            .into());
+            return Err(EvidenceError { ring, layer, expected, seen }.into());
         }
         let mut seen = Vec::new();
-        seen.extend(
-            found
-                .memory_bytes
-                .map(|bytes| format!("memory {}", show_bytes(bytes))),
-        );
+        seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));
         seen.extend(found.pids.map(|pids| format!("{pids} processes")));
-        seen.extend(
-            found
-                .cpu_milli
-                .map(|milli| format!("{milli} thousandths of a CPU")),
-        );
-        Ok(Some(CheckedFact {
-            layer,
-            seen: seen.join(", "),
-        }))
+        seen.extend(found.cpu_milli.map(|milli| format!("{milli} thousandths of a CPU")));
+        Ok(Some(CheckedFact { layer, seen: seen.join(", ") }))
     }
 }
 
@@ -279,10 +251,7 @@ fn try_forbidden_write(ring: RingKind, client: &Client) -> Result<CheckedFact, E
     let layer = "Landlock".to_owned();
     match result {
         Err(ClientError::Remote(error)) if error.errno == Some(Errno::ACCESS.raw_os_error()) => {
-            Ok(CheckedFact {
-                layer,
-                seen: "a forbidden write is denied".to_owned(),
-            })
+            Ok(CheckedFact { layer, seen: "a forbidden write is denied".to_owned() })
         }
         other => Err(EvidenceError {
             ring,
@@ -296,7 +265,5 @@ fn try_forbidden_write(ring: RingKind, client: &Client) -> Result<CheckedFact, E
 /// The directory was removed before, or while, it was written to.
 fn is_gone(error: &std::io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::NODEV].map(Errno::raw_os_error);
-    error
-        .raw_os_error()
-        .is_some_and(|number| gone.contains(&number))
+    error.raw_os_error().is_some_and(|number| gone.contains(&number))
 }

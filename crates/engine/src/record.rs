@@ -74,17 +74,12 @@ pub enum RecordError {
     #[error("the records in {path} could not be used")]
     Io { path: String, source: io::Error },
     #[error("the record {path} cannot be read; `ringwall gc` removes it if its owner is gone")]
-    Damaged {
-        path: String,
-        source: serde_json::Error,
-    },
+    Damaged { path: String, source: serde_json::Error },
 }
 
 impl Record {
     pub(crate) fn new(id: SandboxId, spec: &SandboxSpec, kind: RecordKind, home: &Path) -> Record {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Record {
             dir: home.join("sandboxes").join(id.as_str()),
             id,
@@ -139,10 +134,7 @@ impl Record {
 
     pub(crate) fn load(dir: &Path) -> Result<Record, RecordError> {
         let path = Self::file_path(dir);
-        let damaged = |source| RecordError::Damaged {
-            path: path.display().to_string(),
-            source,
-        };
+        let damaged = |source| RecordError::Damaged { path: path.display().to_string(), source };
         let mut tries = 0;
         let mut record: Record = loop {
             let text = read_bounded(&path).map_err(|error| wrong(dir, error))?;
@@ -165,9 +157,7 @@ impl Record {
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?
-        .take(MAX_RECORD_BYTES)
-        .read_to_end(&mut text)?;
+    File::open(path)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
     Ok(text)
 }
 
@@ -181,10 +171,7 @@ pub(crate) fn is_held(dir: &Path) -> bool {
 }
 
 fn wrong(path: &Path, source: io::Error) -> RecordError {
-    RecordError::Io {
-        path: path.display().to_string(),
-        source,
-    }
+    RecordError::Io { path: path.display().to_string(), source }
 }
 
 /// A record whose sandbox is ours.
@@ -282,11 +269,7 @@ impl Engine {
     /// A name belongs to one sandbox at a time.
     fn check_name(&self, name: Option<&SandboxName>) -> Result<(), RecordError> {
         let Some(name) = name else { return Ok(()) };
-        match self
-            .records()?
-            .into_iter()
-            .find(|record| record.name.as_ref() == Some(name))
-        {
+        match self.records()?.into_iter().find(|record| record.name.as_ref() == Some(name)) {
             Some(other) => Err(RecordError::NameTaken(name.clone(), other.id)),
             None => Ok(()),
         }

@@ -51,16 +51,12 @@ impl Relay {
         let client = &self.client;
         let done = |()| Reply::Done;
         match request {
-            Request::ReadFile {
-                path, max_bytes, ..
-            } => client
-                .read_file(path, &mut ToCaller(stream), *max_bytes)
-                .map(|_| Reply::Done),
+            Request::ReadFile { path, max_bytes, .. } => {
+                client.read_file(path, &mut ToCaller(stream), *max_bytes).map(|_| Reply::Done)
+            }
             Request::WriteFile { path, mode, how } => {
                 let mut content = stream.input();
-                client
-                    .write_file(path, *mode, *how, &mut content)
-                    .map(|_| Reply::Done)
+                client.write_file(path, *mode, *how, &mut content).map(|_| Reply::Done)
             }
             Request::List { path } => {
                 for part in client.list(path)?.chunks(ENTRIES_PER_REPLY) {
@@ -69,30 +65,18 @@ impl Relay {
                 Ok(Reply::Done)
             }
             Request::Stat { path } => client.stat(path).map(Reply::Stat),
-            Request::MakeDir {
-                path,
-                mode,
-                parents,
-            } => {
-                let parents = if *parents {
-                    Parents::Create
-                } else {
-                    Parents::MustExist
-                };
+            Request::MakeDir { path, mode, parents } => {
+                let parents = if *parents { Parents::Create } else { Parents::MustExist };
                 client.make_dir(path, *mode, parents).map(done)
             }
             Request::Rename { from, to } => client.rename(from, to).map(done),
             Request::Remove { path, recursive } => {
-                let what = if *recursive {
-                    RemoveWhat::WholeTree
-                } else {
-                    RemoveWhat::Single
-                };
+                let what = if *recursive { RemoveWhat::WholeTree } else { RemoveWhat::Single };
                 client.remove(path, what).map(done)
             }
-            Request::Facts => client
-                .facts(FACTS_TIMEOUT)
-                .map(|facts| Reply::Facts(Box::new(facts))),
+            Request::Facts => {
+                client.facts(FACTS_TIMEOUT).map(|facts| Reply::Facts(Box::new(facts)))
+            }
             Request::Start(_) | Request::Raise(_) | Request::Shutdown => Ok(Reply::Done),
         }
     }
@@ -147,11 +131,7 @@ impl Relay {
 fn as_remote(error: ClientError) -> RemoteError {
     match error {
         ClientError::Remote(remote) => remote,
-        other => RemoteError {
-            code: ErrorCode::System,
-            errno: None,
-            message: other.to_string(),
-        },
+        other => RemoteError { code: ErrorCode::System, errno: None, message: other.to_string() },
     }
 }
 
@@ -160,9 +140,7 @@ struct ToCaller<'a>(&'a ServerStream);
 
 impl Write for ToCaller<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0
-            .send(Channel::Bytes, bytes)
-            .map_err(|_| io::ErrorKind::BrokenPipe)?;
+        self.0.send(Channel::Bytes, bytes).map_err(|_| io::ErrorKind::BrokenPipe)?;
         Ok(bytes.len())
     }
 

@@ -86,10 +86,7 @@ impl Sandbox {
             client: None,
             evidence: Vec::new(),
             watchdog: None,
-            killer: Killer {
-                warden,
-                stopped: Arc::default(),
-            },
+            killer: Killer { warden, stopped: Arc::default() },
             begun,
             raised: begun,
             torn_down: false,
@@ -136,11 +133,7 @@ impl Sandbox {
     }
 
     pub(crate) fn connect(&self) -> Result<Client, ClientError> {
-        let stream = self
-            .ring
-            .stream
-            .try_clone()
-            .map_err(|_| ClientError::Disconnected)?;
+        let stream = self.ring.stream.try_clone().map_err(|_| ClientError::Disconnected)?;
         Client::connect(stream).map_err(|_| ClientError::Disconnected)
     }
 
@@ -150,11 +143,7 @@ impl Sandbox {
     }
 
     pub(crate) fn set_raised(&mut self, innermost: Client, evidence: Vec<Evidence>) {
-        let watched = self
-            .placement
-            .kept
-            .iter()
-            .any(|kept| kept.means == LimitMeans::Watchdog);
+        let watched = self.placement.kept.iter().any(|kept| kept.means == LimitMeans::Watchdog);
         if watched {
             let scratch = self.scratch.as_ref().and_then(|fd| fd.try_clone().ok());
             let pid = self.ring.launched.pid;
@@ -211,9 +200,7 @@ impl Sandbox {
     }
 
     fn held(&self) -> io::Result<&HeldRecord> {
-        self.record
-            .as_ref()
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.record.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -237,8 +224,5 @@ pub(crate) fn wait_readable(fd: &OwnedFd) -> io::Result<()> {
 /// Stands in for a pidfd that could not be copied (no descriptors left): signals to it fail, and
 /// the sandbox still dies with its launcher.
 fn empty_descriptor() -> OwnedFd {
-    std::io::stderr()
-        .as_fd()
-        .try_clone_to_owned()
-        .unwrap_or_else(|_| std::process::abort())
+    std::io::stderr().as_fd().try_clone_to_owned().unwrap_or_else(|_| std::process::abort())
 }

@@ -58,17 +58,12 @@ impl Sandbox {
 
     fn usage(&self, wall_ms: u64) -> Usage {
         let group = self.group.as_ref().and_then(|group| group.usage().ok());
-        let watched = self
-            .watchdog
-            .as_ref()
-            .map(crate::watchdog::Watchdog::peak_bytes);
+        let watched = self.watchdog.as_ref().map(crate::watchdog::Watchdog::peak_bytes);
         let raise = self.raised.duration_since(self.begun).as_millis();
         Usage {
             wall_ms,
             raise_ms: u64::try_from(raise).unwrap_or(u64::MAX),
-            cpu_ms: group
-                .and_then(|usage| usage.cpu_micros)
-                .map(|micros| micros / 1000),
+            cpu_ms: group.and_then(|usage| usage.cpu_micros).map(|micros| micros / 1000),
             peak_memory_bytes: group.and_then(|usage| usage.peak_memory_bytes).or(watched),
             output_bytes: 0,
         }
@@ -105,12 +100,7 @@ impl Sandbox {
 
 fn open_upper(scratch: &OwnedFd) -> std::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(
-        scratch,
-        "workspace",
-        flags,
-        Mode::empty(),
-    )?)
+    Ok(rustix::fs::openat(scratch, "workspace", flags, Mode::empty())?)
 }
 
 fn millis_since(instant: Instant) -> u64 {

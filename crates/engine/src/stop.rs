@@ -30,10 +30,7 @@ impl Engine {
         if record.state != RecordState::Running {
             return Ok(());
         }
-        let failed = |source: io::Error| StopError::Signal {
-            id: record.id.to_string(),
-            source,
-        };
+        let failed = |source: io::Error| StopError::Signal { id: record.id.to_string(), source };
         let pid = i32::try_from(record.owner_pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
         let owner = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -62,12 +59,8 @@ impl Engine {
         match record.state {
             RecordState::Running => Err(StopError::Running(record.id.to_string())),
             RecordState::Abandoned => Ok(self.clean_up(&record.dir)?),
-            RecordState::Finished => {
-                record::delete(&record.dir).map_err(|source| StopError::Remove {
-                    id: record.id.to_string(),
-                    source,
-                })
-            }
+            RecordState::Finished => record::delete(&record.dir)
+                .map_err(|source| StopError::Remove { id: record.id.to_string(), source }),
         }
     }
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::sandbox::Killer;
 
 const INTERVAL: Duration = Duration::from_millis(20);
-const PAGE: u64 = 4096;
 /// More processes than any limit allows; a bound for the walk.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -49,11 +48,7 @@ impl Watchdog {
                 std::thread::park_timeout(INTERVAL);
             }
         });
-        Watchdog {
-            shared,
-            exceeded,
-            thread: Some(thread),
-        }
+        Watchdog { shared, exceeded, thread: Some(thread) }
     }
 
     pub(crate) fn exceeded(&self) -> Arc<AtomicBool> {
@@ -74,7 +69,8 @@ impl Watchdog {
 }
 
 /// Memory of a process and all its descendants: in a pid namespace, orphans belong to its first
-/// process, so nothing gets away. Shared pages are not counted: they are files of the host.
+/// process, so nothing gets away. Files of the host are not counted. Memory that no process has
+/// mapped (a memfd that was written and unmapped) is not seen: a control group would see it.
 fn tree_bytes(first: u32) -> u64 {
     let mut pending = vec![first];
     let mut seen = 0;
@@ -84,37 +80,30 @@ fn tree_bytes(first: u32) -> u64 {
         if seen > MAX_PROCESSES {
             break;
         }
-        bytes += private_bytes(pid);
+        bytes += own_bytes(pid);
         let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
             continue;
         };
         for thread in threads.flatten() {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            pending.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|text| text.parse::<u32>().ok()),
-            );
+            pending.extend(children.split_whitespace().filter_map(|text| text.parse::<u32>().ok()));
         }
     }
     bytes
 }
 
-fn private_bytes(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let mut pages = text
-        .split_whitespace()
-        .skip(1)
-        .map(|field| field.parse().unwrap_or(0u64));
-    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-    resident.saturating_sub(shared) * PAGE
+fn own_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let counted = text.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let kibibytes: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;
+        matches!(name, "RssAnon" | "RssShmem").then_some(kibibytes * 1024)
+    });
+    counted.sum()
 }
 
 /// The writable space is memory too.
 fn scratch_bytes(scratch: &OwnedFd) -> u64 {
-    rustix::fs::fstatvfs(scratch).map_or(0, |stat| {
-        stat.f_blocks
-            .saturating_sub(stat.f_bfree)
-            .saturating_mul(stat.f_bsize)
-    })
+    rustix::fs::fstatvfs(scratch)
+        .map_or(0, |stat| stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_bsize))
 }

@@ -125,9 +125,7 @@ fn parse_env(list: Vec<String>) -> Result<Vec<(String, String)>, ConfigError> {
 fn parse_working_dir(text: Option<String>) -> Result<Option<PathBuf>, ConfigError> {
     let Some(text) = text else { return Ok(None) };
     if text.split('/').any(|part| part == "..") {
-        return Err(ConfigError::WorkingDirectory(
-            text.chars().take(200).collect(),
-        ));
+        return Err(ConfigError::WorkingDirectory(text.chars().take(200).collect()));
     }
     // A relative directory is relative to the image's root.
     Ok(Some(PathBuf::from("/").join(text)))
@@ -182,14 +180,8 @@ mod tests {
 
     #[test]
     fn hostile_values_are_refused() {
-        assert!(matches!(
-            parse(r#"{"Env":["=x"]}"#),
-            Err(ConfigError::UnnamedVariable)
-        ));
-        assert!(matches!(
-            parse(r#"{"Cmd":["a\u0000b"]}"#),
-            Err(ConfigError::Nul("command"))
-        ));
+        assert!(matches!(parse(r#"{"Env":["=x"]}"#), Err(ConfigError::UnnamedVariable)));
+        assert!(matches!(parse(r#"{"Cmd":["a\u0000b"]}"#), Err(ConfigError::Nul("command"))));
         assert!(matches!(
             parse(r#"{"WorkingDir":"/a/../.."}"#),
             Err(ConfigError::WorkingDirectory(_))
@@ -205,10 +197,7 @@ mod tests {
                 .unwrap()
                 .created
         };
-        assert_eq!(
-            with("2026-01-02T03:04:05Z").as_deref(),
-            Some("2026-01-02T03:04:05Z")
-        );
+        assert_eq!(with("2026-01-02T03:04:05Z").as_deref(), Some("2026-01-02T03:04:05Z"));
         assert_eq!(with("\\u001b[2J"), None);
     }
 }

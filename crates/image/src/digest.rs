@@ -44,12 +44,7 @@ impl Digest {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let hex = hash
             .iter()
-            .flat_map(|byte| {
-                [
-                    DIGITS[usize::from(byte >> 4)],
-                    DIGITS[usize::from(byte & 15)],
-                ]
-            })
+            .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
             .map(char::from)
             .collect();
         Digest { hex }
@@ -57,9 +52,7 @@ impl Digest {
 
     pub(crate) fn from_hex(hex: &str) -> Option<Digest> {
         let valid = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        valid.then(|| Digest {
-            hex: hex.to_owned(),
-        })
+        valid.then(|| Digest { hex: hex.to_owned() })
     }
 }
 
@@ -159,15 +152,9 @@ mod tests {
     fn nothing_but_full_lower_case_sha256_is_accepted() {
         let upper = format!("sha256:{}", "A".repeat(64));
         for bad in ["", "sha256:", "sha256:abc", "sha256:../../x", &upper, "x"] {
-            assert!(
-                matches!(bad.parse::<Digest>(), Err(DigestError::Malformed(_))),
-                "{bad:?}"
-            );
+            assert!(matches!(bad.parse::<Digest>(), Err(DigestError::Malformed(_))), "{bad:?}");
         }
         let sha512 = format!("sha512:{}", "a".repeat(128));
-        assert!(matches!(
-            sha512.parse::<Digest>(),
-            Err(DigestError::UnsupportedHash(_))
-        ));
+        assert!(matches!(sha512.parse::<Digest>(), Err(DigestError::UnsupportedHash(_))));
     }
 }

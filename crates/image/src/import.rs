@@ -43,10 +43,7 @@ pub enum ImportError {
     #[error("{name:?} is missing, a link, or not a file")]
     NotAFile { name: String },
     #[error("{name:?} is not valid JSON of the expected shape")]
-    Malformed {
-        name: String,
-        source: serde_json::Error,
-    },
+    Malformed { name: String, source: serde_json::Error },
     #[error("{0:?} is not a layout version that is supported; only 1 is")]
     LayoutVersion(String),
     #[error(transparent)]
@@ -95,12 +92,7 @@ impl Store {
         let name = name.map(str::parse::<Reference>).transpose()?;
         let source = Source::parse(source);
         let files = Files::open(&source.path, self)?;
-        let import = Import {
-            store: self,
-            source: &source,
-            name,
-            progress,
-        };
+        let import = Import { store: self, source: &source, name, progress };
         if files.contains("oci-layout") && files.contains("index.json") {
             import.layout(&files)
         } else if files.contains("manifest.json") {
@@ -114,10 +106,7 @@ impl Store {
 impl Source {
     fn parse(given: &Path) -> Source {
         let Some(layout) = given.as_os_str().as_bytes().strip_prefix(b"oci:") else {
-            return Source {
-                path: given.to_owned(),
-                tag: None,
-            };
+            return Source { path: given.to_owned(), tag: None };
         };
         let path = PathBuf::from(OsStr::from_bytes(layout));
         // A directory may have a colon in its name: what exists is not taken apart.
@@ -126,24 +115,16 @@ impl Source {
             && let Ok(tag) = std::str::from_utf8(&layout[colon + 1..])
         {
             let path = PathBuf::from(OsStr::from_bytes(&layout[..colon]));
-            return Source {
-                path,
-                tag: Some(tag.to_owned()),
-            };
+            return Source { path, tag: Some(tag.to_owned()) };
         }
         Source { path, tag: None }
     }
 
     /// What to call an image that says nothing about its name.
     fn default_repository(&self) -> String {
-        let name = self
-            .path
-            .file_name()
-            .map(|name| name.to_string_lossy().to_lowercase());
+        let name = self.path.file_name().map(|name| name.to_string_lossy().to_lowercase());
         let name = name.unwrap_or_default();
-        let stem = [".tar.gz", ".tgz", ".tar"]
-            .iter()
-            .find_map(|end| name.strip_suffix(end));
+        let stem = [".tar.gz", ".tgz", ".tar"].iter().find_map(|end| name.strip_suffix(end));
         stem.unwrap_or(&name).to_owned()
     }
 }
@@ -157,10 +138,7 @@ fn copy_blob(
 ) -> Result<(), ImportError> {
     let mut content = files.open_file(name)?.reader;
     let mut buffer = vec![0; 128 * 1024];
-    let failed = |source| ImportError::Read {
-        name: name.to_owned(),
-        source,
-    };
+    let failed = |source| ImportError::Read { name: name.to_owned(), source };
     loop {
         let count = content.read(&mut buffer).map_err(failed)?;
         if count == 0 {

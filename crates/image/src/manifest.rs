@@ -22,27 +22,16 @@ const LAYER_TYPES: [&str; 5] = [
 ];
 
 /// The architecture that images must have, in OCI's words.
-pub(crate) const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") {
-    "arm64"
-} else {
-    "amd64"
-};
+pub(crate) const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 pub(crate) const OS: &str = "linux";
 
 /// Why a manifest, an index or a configuration is not an image that can be run here.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     #[error("the {what} is not valid JSON of the expected shape")]
-    Malformed {
-        what: &'static str,
-        source: serde_json::Error,
-    },
+    Malformed { what: &'static str, source: serde_json::Error },
     #[error("the {what} has {bytes} bytes; at most {max} are accepted")]
-    TooLarge {
-        what: &'static str,
-        bytes: u64,
-        max: u64,
-    },
+    TooLarge { what: &'static str, bytes: u64, max: u64 },
     #[error(
         "{0:?} is not a supported media type; the image must be an OCI or Docker schema 2 image"
     )]
@@ -136,30 +125,23 @@ pub(crate) fn parse_document(
         #[serde(default)]
         manifests: Option<serde::de::IgnoredAny>,
     }
-    let malformed = |source| ManifestError::Malformed {
-        what: "manifest",
-        source,
-    };
+    let malformed = |source| ManifestError::Malformed { what: "manifest", source };
     let kind: Kind = serde_json::from_slice(bytes).map_err(malformed)?;
     let claimed = kind.media_type.as_deref().or(media_type);
     match claimed {
         Some(OCI_INDEX | DOCKER_INDEX) => parse_index(bytes).map(Document::Index),
-        Some(OCI_MANIFEST | DOCKER_MANIFEST) => serde_json::from_slice(bytes)
-            .map(Document::Manifest)
-            .map_err(malformed),
+        Some(OCI_MANIFEST | DOCKER_MANIFEST) => {
+            serde_json::from_slice(bytes).map(Document::Manifest).map_err(malformed)
+        }
         None if kind.manifests.is_some() => parse_index(bytes).map(Document::Index),
-        None => serde_json::from_slice(bytes)
-            .map(Document::Manifest)
-            .map_err(malformed),
+        None => serde_json::from_slice(bytes).map(Document::Manifest).map_err(malformed),
         Some(other) => Err(ManifestError::UnsupportedMediaType(shown(other))),
     }
 }
 
 pub(crate) fn parse_index(bytes: &[u8]) -> Result<Index, ManifestError> {
-    serde_json::from_slice(bytes).map_err(|source| ManifestError::Malformed {
-        what: "index",
-        source,
-    })
+    serde_json::from_slice(bytes)
+        .map_err(|source| ManifestError::Malformed { what: "index", source })
 }
 
 impl Index {
@@ -170,32 +152,23 @@ impl Index {
         {
             return Ok(only);
         }
-        self.manifests
-            .iter()
-            .find(|entry| entry.fits_this_platform())
-            .ok_or_else(|| {
-                let offered: Vec<String> = self
-                    .manifests
-                    .iter()
-                    .filter_map(|entry| entry.platform.as_ref())
-                    .take(20)
-                    .map(|p| format!("{}/{}", shown(&p.os), shown(&p.architecture)))
-                    .collect();
-                let offered = if offered.is_empty() {
-                    "none".to_owned()
-                } else {
-                    offered.join(", ")
-                };
-                ManifestError::NoPlatform { offered }
-            })
+        self.manifests.iter().find(|entry| entry.fits_this_platform()).ok_or_else(|| {
+            let offered: Vec<String> = self
+                .manifests
+                .iter()
+                .filter_map(|entry| entry.platform.as_ref())
+                .take(20)
+                .map(|p| format!("{}/{}", shown(&p.os), shown(&p.architecture)))
+                .collect();
+            let offered = if offered.is_empty() { "none".to_owned() } else { offered.join(", ") };
+            ManifestError::NoPlatform { offered }
+        })
     }
 }
 
 impl IndexEntry {
     fn fits_this_platform(&self) -> bool {
-        self.platform
-            .as_ref()
-            .is_some_and(|p| p.os == OS && p.architecture == ARCHITECTURE)
+        self.platform.as_ref().is_some_and(|p| p.os == OS && p.architecture == ARCHITECTURE)
     }
 
     /// Whether the entry is made for some other machine. Build tools also list attestations,
@@ -217,18 +190,13 @@ impl Manifest {
         }
         if self.layers.len() > limits.max_layers {
             let count = self.layers.len();
-            return Err(ManifestError::TooManyLayers {
-                count,
-                max: limits.max_layers,
-            });
+            return Err(ManifestError::TooManyLayers { count, max: limits.max_layers });
         }
         check_size("configuration", self.config.size, limits.max_document_bytes)?;
         let mut total: u64 = 0;
         for layer in &self.layers {
             if !LAYER_TYPES.contains(&layer.media_type.as_str()) {
-                return Err(ManifestError::UnsupportedMediaType(shown(
-                    &layer.media_type,
-                )));
+                return Err(ManifestError::UnsupportedMediaType(shown(&layer.media_type)));
             }
             check_size("layer", layer.size, limits.max_blob_bytes)?;
             total = total.saturating_add(layer.size);
@@ -256,11 +224,7 @@ impl Manifest {
 }
 
 pub(crate) fn check_size(what: &'static str, bytes: u64, max: u64) -> Result<(), ManifestError> {
-    if bytes > max {
-        Err(ManifestError::TooLarge { what, bytes, max })
-    } else {
-        Ok(())
-    }
+    if bytes > max { Err(ManifestError::TooLarge { what, bytes, max }) } else { Ok(()) }
 }
 
 /// Tools written in Go write `null` for an empty list.

@@ -30,10 +30,7 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub(crate) fn new(progress: &'a dyn Progress) -> Work<'a> {
-        Work {
-            progress,
-            stop: AtomicBool::new(false),
-        }
+        Work { progress, stop: AtomicBool::new(false) }
     }
 
     pub(crate) fn stopped(&self) -> bool {
@@ -47,11 +44,7 @@ impl<'a> Work<'a> {
     /// Begins one piece of work, which ends when the returned value is dropped.
     pub(crate) fn begin(&self, what: String, total_bytes: Option<u64>) -> Piece<'_> {
         self.progress.begin(&what, total_bytes);
-        Piece {
-            progress: self.progress,
-            stop: &self.stop,
-            what,
-        }
+        Piece { progress: self.progress, stop: &self.stop, what }
     }
 }
 

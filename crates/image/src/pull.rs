@@ -43,11 +43,7 @@ pub enum PullError {
 impl PullOptions {
     /// What Docker and OpenSSL would use: `DOCKER_CONFIG` or `~/.docker`, and `SSL_CERT_FILE`.
     pub fn from_environment() -> PullOptions {
-        let directory = |name| {
-            std::env::var_os(name)
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
+        let directory = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let docker =
             directory("DOCKER_CONFIG").or_else(|| Some(directory("HOME")?.join(".docker")));
         PullOptions {

@@ -124,11 +124,7 @@ impl FromStr for Reference {
             Some(digest) => Version::Digest(digest),
             None => Version::Tag(tag.unwrap_or(DEFAULT_TAG).to_owned()),
         };
-        Ok(Reference {
-            host,
-            repository: parse_repository(repository)?,
-            version,
-        })
+        Ok(Reference { host, repository: parse_repository(repository)?, version })
     }
 }
 
@@ -148,14 +144,8 @@ impl fmt::Display for Reference {
 /// leaves this machine.
 pub(crate) fn is_loopback(authority: &str) -> bool {
     let host = split_port(authority).0;
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|h| h.strip_suffix(']'))
-        .unwrap_or(host);
-    host == "localhost"
-        || bare
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Splits `host:port`, leaving the colons inside `[::1]` alone.
@@ -187,9 +177,7 @@ fn parse_host(text: &str) -> Result<String, ReferenceError> {
                 && host.split('.').all(|label| {
                     !label.is_empty()
                         && label.len() <= 63
-                        && label
-                            .bytes()
-                            .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+                        && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
                         && !label.starts_with('-')
                 })
         }
@@ -203,19 +191,13 @@ fn parse_host(text: &str) -> Result<String, ReferenceError> {
 
 fn parse_repository(text: &str) -> Result<String, ReferenceError> {
     let good = text.len() <= MAX_REPOSITORY_BYTES && text.split('/').all(is_repository_part);
-    if good {
-        Ok(text.to_owned())
-    } else {
-        Err(ReferenceError::BadRepository(text.to_owned()))
-    }
+    if good { Ok(text.to_owned()) } else { Err(ReferenceError::BadRepository(text.to_owned())) }
 }
 
 /// Runs of a-z and 0-9, joined by one '.', one or two '_', or any number of '-'.
 fn is_repository_part(part: &str) -> bool {
     let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let known = part
-        .bytes()
-        .all(|b| is_word(b) || matches!(b, b'.' | b'_' | b'-'));
+    let known = part.bytes().all(|b| is_word(b) || matches!(b, b'.' | b'_' | b'-'));
     let ends_in_words =
         part.bytes().next().is_some_and(is_word) && part.bytes().last().is_some_and(is_word);
     let joints_are_simple = part
@@ -225,13 +207,8 @@ fn is_repository_part(part: &str) -> bool {
 }
 
 fn parse_tag(tag: &str) -> Result<&str, ReferenceError> {
-    let starts_well = tag
-        .bytes()
-        .next()
-        .is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
-    let known = tag
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+    let starts_well = tag.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let known = tag.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
     if starts_well && known && tag.len() <= MAX_TAG_BYTES {
         Ok(tag)
     } else {
@@ -246,9 +223,7 @@ mod tests {
     const HEX: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     fn canonical(text: &str) -> String {
-        text.parse::<Reference>()
-            .unwrap_or_else(|error| panic!("{text}: {error}"))
-            .to_string()
+        text.parse::<Reference>().unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
     }
 
     #[test]
@@ -265,10 +240,7 @@ mod tests {
         }
         let pinned = format!("127.0.0.1:5000/a@sha256:{HEX}");
         assert_eq!(canonical(&pinned), pinned);
-        assert_eq!(
-            canonical(&format!("127.0.0.1:5000/a:tag@sha256:{HEX}")),
-            pinned
-        );
+        assert_eq!(canonical(&format!("127.0.0.1:5000/a:tag@sha256:{HEX}")), pinned);
     }
 
     #[test]
@@ -301,10 +273,7 @@ mod tests {
         ] {
             assert!(bad.parse::<Reference>().is_err(), "{bad:?} was accepted");
         }
-        assert_eq!(
-            "a".repeat(600).parse::<Reference>(),
-            Err(ReferenceError::TooLong)
-        );
+        assert_eq!("a".repeat(600).parse::<Reference>(), Err(ReferenceError::TooLong));
     }
 
     #[test]
@@ -312,10 +281,7 @@ mod tests {
         let bare: Reference = "tool".parse().unwrap();
         assert_eq!(bare.host(), None);
         let full = bare.with_default_registry();
-        assert_eq!(
-            full.to_string(),
-            format!("{DEFAULT_REGISTRY}/library/tool:latest")
-        );
+        assert_eq!(full.to_string(), format!("{DEFAULT_REGISTRY}/library/tool:latest"));
         assert_eq!(full.api_host(), DEFAULT_REGISTRY_API);
         let named: Reference = "127.0.0.1:5000/tool".parse().unwrap();
         assert_eq!(named.with_default_registry(), named);
@@ -323,22 +289,11 @@ mod tests {
 
     #[test]
     fn loopback_is_recognised_by_address_and_not_by_resemblance() {
-        for yes in [
-            "localhost",
-            "localhost:5000",
-            "127.0.0.1",
-            "127.9.9.9:1",
-            "[::1]:5000",
-        ] {
+        for yes in ["localhost", "localhost:5000", "127.0.0.1", "127.9.9.9:1", "[::1]:5000"] {
             assert!(is_loopback(yes), "{yes}");
         }
-        for no in [
-            "localhost.example",
-            "127.0.0.1.example:5000",
-            "10.0.0.1",
-            "[::2]",
-            "128.0.0.1",
-        ] {
+        for no in ["localhost.example", "127.0.0.1.example:5000", "10.0.0.1", "[::2]", "128.0.0.1"]
+        {
             assert!(!is_loopback(no), "{no}");
         }
     }

@@ -47,28 +47,13 @@ pub enum RegistryError {
     #[error("the token server {host} sent something that is not a token")]
     BadToken { host: String },
     #[error("the credentials file {} cannot be used", path.display())]
-    Credentials {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Credentials { path: PathBuf, source: std::io::Error },
     #[error("the registry {host} says the manifest is {claimed}, but it is {found}")]
-    ManifestHeader {
-        host: String,
-        claimed: String,
-        found: Digest,
-    },
+    ManifestHeader { host: String, claimed: String, found: Digest },
     #[error("{expected} was asked for, but the registry {host} sent {found}")]
-    WrongManifest {
-        host: String,
-        expected: Digest,
-        found: Digest,
-    },
+    WrongManifest { host: String, expected: Digest, found: Digest },
     #[error("the connection to {host} broke after {bytes} bytes")]
-    Interrupted {
-        host: String,
-        bytes: u64,
-        source: std::io::Error,
-    },
+    Interrupted { host: String, bytes: u64, source: std::io::Error },
     #[error("the download was given up because another one failed")]
     GivenUp,
     #[error(transparent)]
@@ -138,11 +123,7 @@ impl RegistryClient {
                 status => return Err(self.unexpected(status)),
             }
             let header = |name: &str| {
-                response
-                    .headers()
-                    .get(name)
-                    .and_then(|v| v.to_str().ok())
-                    .map(str::to_owned)
+                response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
             };
             let media_type = header("content-type")
                 .map(|text| text.split(';').next().unwrap_or_default().trim().to_owned());
@@ -176,20 +157,12 @@ impl RegistryClient {
         if let Some(expected) = expected
             && found != *expected
         {
-            return Err(RegistryError::WrongManifest {
-                host,
-                expected: expected.clone(),
-                found,
-            });
+            return Err(RegistryError::WrongManifest { host, expected: expected.clone(), found });
         }
         // A tag pins nothing, but a registry that contradicts itself is broken or tampered with.
         match claimed {
             Some(claimed) if claimed.starts_with("sha256:") && claimed != found.to_string() => {
-                Err(RegistryError::ManifestHeader {
-                    host,
-                    claimed,
-                    found,
-                })
+                Err(RegistryError::ManifestHeader { host, claimed, found })
             }
             _ => Ok(()),
         }
@@ -199,12 +172,7 @@ impl RegistryClient {
     fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response<Body>, RegistryError> {
         let known = self.authorization.lock().ok().and_then(|slot| slot.clone());
         let send = |authorization: Option<&str>| {
-            self.http.get(&Request {
-                endpoint: &self.endpoint,
-                path,
-                headers,
-                authorization,
-            })
+            self.http.get(&Request { endpoint: &self.endpoint, path, headers, authorization })
         };
         let response = send(known.as_deref())?;
         if response.status().as_u16() != 401 {
@@ -220,11 +188,7 @@ impl RegistryClient {
     }
 
     fn not_found(&self, version: &str) -> RegistryError {
-        let separator = if version.starts_with("sha256:") {
-            '@'
-        } else {
-            ':'
-        };
+        let separator = if version.starts_with("sha256:") { '@' } else { ':' };
         RegistryError::NotFound {
             host: self.endpoint.to_string(),
             name: format!("{}{separator}{version}", self.repository),
@@ -234,10 +198,7 @@ impl RegistryClient {
     fn unexpected(&self, status: u16) -> RegistryError {
         let host = self.endpoint.to_string();
         match status {
-            401 | 403 => RegistryError::Denied {
-                host,
-                repository: self.repository.clone(),
-            },
+            401 | 403 => RegistryError::Denied { host, repository: self.repository.clone() },
             _ => RegistryError::Status { host, status },
         }
     }

@@ -78,21 +78,14 @@ pub struct ImageInfo {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot {action} {}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "the image store {} is owned or writable by another user; make it yours alone with `chown` and `chmod 700`, or choose another directory",
         path.display()
     )]
     NotPrivate { path: PathBuf },
     #[error("the record {} is damaged; remove it and pull or import the image again", path.display())]
-    DamagedRecord {
-        path: PathBuf,
-        source: serde_json::Error,
-    },
+    DamagedRecord { path: PathBuf, source: serde_json::Error },
     #[error("another ringwall process is using the image store; try again when it has finished")]
     Busy,
 }
@@ -113,11 +106,7 @@ pub enum ResolveError {
 impl StoreError {
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         let path = path.to_owned();
-        move |source| StoreError::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| StoreError::Io { action, path, source }
     }
 }
 
@@ -146,11 +135,7 @@ impl Store {
         if stat.st_uid != rustix::process::geteuid().as_raw() || writable_by_others {
             return Err(StoreError::NotPrivate { path: root });
         }
-        Ok(Store {
-            root,
-            directory,
-            limits: ImageLimits::default(),
-        })
+        Ok(Store { root, directory, limits: ImageLimits::default() })
     }
 
     /// Replaces the default ceilings on images that are pulled or imported from now on.
@@ -206,22 +191,14 @@ impl Store {
             return Ok(Some(tag));
         }
         let full = reference.with_default_registry();
-        if full == *reference {
-            Ok(None)
-        } else {
-            self.read_tag(&full.to_string())
-        }
+        if full == *reference { Ok(None) } else { self.read_tag(&full.to_string()) }
     }
 
     fn image(&self, name: String, record: &ImageRecord) -> Image {
         Image {
             name,
             digest: record.digest.to_string(),
-            layers: record
-                .stack
-                .iter()
-                .map(|diff_id| self.layer_path(diff_id))
-                .collect(),
+            layers: record.stack.iter().map(|diff_id| self.layer_path(diff_id)).collect(),
             config: record.config.clone(),
             record_path: self.image_path(&record.digest),
         }
@@ -244,9 +221,7 @@ impl Store {
     }
 
     fn image_path(&self, digest: &Digest) -> PathBuf {
-        self.root
-            .join("images")
-            .join(format!("{}.json", digest.hex()))
+        self.root.join("images").join(format!("{}.json", digest.hex()))
     }
 }
 

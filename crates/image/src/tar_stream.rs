@@ -86,13 +86,7 @@ pub(crate) struct TarStream<R> {
 
 impl<R: Read> TarStream<R> {
     pub(crate) fn new(reader: R) -> TarStream<R> {
-        TarStream {
-            reader,
-            position: 0,
-            content_left: 0,
-            padding_left: 0,
-            finished: false,
-        }
+        TarStream { reader, position: 0, content_left: 0, padding_left: 0, finished: false }
     }
 
     /// Where the next unread byte lies in the archive.
@@ -167,11 +161,7 @@ impl<R: Read> TarStream<R> {
         let skipped = io::copy(&mut (&mut self.reader).take(to_skip), &mut io::sink())
             .map_err(ArchiveError::Read)?;
         self.position += skipped;
-        if skipped == to_skip {
-            Ok(())
-        } else {
-            Err(ArchiveError::Truncated)
-        }
+        if skipped == to_skip { Ok(()) } else { Err(ArchiveError::Truncated) }
     }
 
     /// The next header; `None` at the end, which is a zero block or simply the last byte.
@@ -185,11 +175,7 @@ impl<R: Read> TarStream<R> {
             self.finished = true;
             return Ok(None);
         }
-        if count < BLOCK {
-            Err(ArchiveError::Truncated)
-        } else {
-            Ok(Some(block))
-        }
+        if count < BLOCK { Err(ArchiveError::Truncated) } else { Ok(Some(block)) }
     }
 
     fn read_up_to(&mut self, buffer: &mut [u8]) -> Result<usize, ArchiveError> {
@@ -214,11 +200,7 @@ impl<R: Read> TarStream<R> {
         let mut bytes = vec![0; size as usize];
         let count = self.read_up_to(&mut bytes)?;
         self.content_left = 0;
-        if (count as u64) < size {
-            Err(ArchiveError::Truncated)
-        } else {
-            Ok(bytes)
-        }
+        if (count as u64) < size { Err(ArchiveError::Truncated) } else { Ok(bytes) }
     }
 
     /// GNU's long names end in one NUL; one anywhere else stays, to be refused with the name.
@@ -234,9 +216,7 @@ impl<R: Read> TarStream<R> {
 /// Reads the current entry's content.
 impl<R: Read> Read for TarStream<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer
-            .len()
-            .min(usize::try_from(self.content_left).unwrap_or(usize::MAX));
+        let most = buffer.len().min(usize::try_from(self.content_left).unwrap_or(usize::MAX));
         if most == 0 {
             return Ok(0);
         }
@@ -274,9 +254,7 @@ impl Overrides {
     }
 
     fn into_entry(self, header: &Header, header_size: u64) -> Result<Entry, ArchiveError> {
-        let name = self
-            .name
-            .unwrap_or_else(|| header.path_bytes().into_owned());
+        let name = self.name.unwrap_or_else(|| header.path_bytes().into_owned());
         let size = self.size.unwrap_or(header_size);
         let type_byte = header.entry_type().as_byte();
         let kind = match type_byte {
@@ -296,10 +274,7 @@ impl Overrides {
             name,
             link_target: match self.link_target {
                 Some(target) => target,
-                None => header
-                    .link_name_bytes()
-                    .map(|t| t.into_owned())
-                    .unwrap_or_default(),
+                None => header.link_name_bytes().map(|t| t.into_owned()).unwrap_or_default(),
             },
             kind,
             // Some tools write a size for directories and links, yet no content follows.
@@ -349,9 +324,8 @@ fn parse_decimal(digits: &[u8]) -> Result<u64, ArchiveError> {
 fn check_sum(header: &Header) -> Result<(), ArchiveError> {
     const FIELD: std::ops::Range<usize> = 148..156;
     let bytes = header.as_bytes().iter().enumerate();
-    let sum: u32 = bytes
-        .map(|(i, byte)| u32::from(if FIELD.contains(&i) { b' ' } else { *byte }))
-        .sum();
+    let sum: u32 =
+        bytes.map(|(i, byte)| u32::from(if FIELD.contains(&i) { b' ' } else { *byte })).sum();
     match header.cksum() {
         Ok(stored) if stored == sum => Ok(()),
         _ => Err(ArchiveError::BadHeader),

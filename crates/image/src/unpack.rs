@@ -113,16 +113,9 @@ pub fn unpack_layer(
 ) -> Result<Unpacked, UnpackError> {
     let reader = LayerReader::new(layer, *limits)
         .map_err(|error| UnpackError::Archive(ArchiveError::Read(error)))?;
-    let tree = Tree::open(into, limits.max_entries).map_err(|source| UnpackError::Write {
-        entry: String::new(),
-        source,
-    })?;
-    Unpacker {
-        archive: TarStream::new(reader),
-        tree,
-        devices_left_out: 0,
-    }
-    .run()
+    let tree = Tree::open(into, limits.max_entries)
+        .map_err(|source| UnpackError::Write { entry: String::new(), source })?;
+    Unpacker { archive: TarStream::new(reader), tree, devices_left_out: 0 }.run()
 }
 
 /// Why one entry could not be placed; its name is added further up.
@@ -155,21 +148,13 @@ struct Unpacker<'a> {
 impl Unpacker<'_> {
     fn run(mut self) -> Result<Unpacked, UnpackError> {
         while let Some(entry) = self.archive.next_entry().map_err(archive_error)? {
-            self.place(&entry)
-                .map_err(|error| with_name(error, &entry.name))?;
+            self.place(&entry).map_err(|error| with_name(error, &entry.name))?;
         }
         self.archive.drain().map_err(archive_error)?;
-        self.tree
-            .finish()
-            .map_err(|error| with_name(error, b"a directory"))?;
+        self.tree.finish().map_err(|error| with_name(error, b"a directory"))?;
         let entries = self.tree.entries();
         let (diff_id, archive_bytes) = self.archive.into_inner().finish();
-        Ok(Unpacked {
-            diff_id,
-            archive_bytes,
-            entries,
-            devices_left_out: self.devices_left_out,
-        })
+        Ok(Unpacked { diff_id, archive_bytes, entries, devices_left_out: self.devices_left_out })
     }
 
     fn place(&mut self, entry: &Entry) -> Result<(), PlaceError> {
@@ -220,11 +205,7 @@ fn check_attributes(entry: &Entry) -> Result<(), Refusal> {
 fn check_link_target(target: &[u8]) -> Result<&[u8], Refusal> {
     let good =
         !target.is_empty() && target.len() <= crate::limits::MAX_PATH_BYTES && !target.contains(&0);
-    if good {
-        Ok(target)
-    } else {
-        Err(Refusal::BadLinkTarget)
-    }
+    if good { Ok(target) } else { Err(Refusal::BadLinkTarget) }
 }
 
 fn archive_error(error: ArchiveError) -> UnpackError {
@@ -236,10 +217,7 @@ fn archive_error(error: ArchiveError) -> UnpackError {
 
 /// A limit that was hit travels inside an IO error, because it is a reader that notices.
 fn read_error(error: io::Error) -> UnpackError {
-    match error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<Bomb>())
-    {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Bomb>()) {
         Some(bomb) => UnpackError::Bomb(*bomb),
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
             UnpackError::Archive(ArchiveError::Truncated)
@@ -250,16 +228,10 @@ fn read_error(error: io::Error) -> UnpackError {
 
 fn with_name(error: PlaceError, name: &[u8]) -> UnpackError {
     match error {
-        PlaceError::Refused(why) => UnpackError::Refused {
-            entry: shown(name),
-            why,
-        },
+        PlaceError::Refused(why) => UnpackError::Refused { entry: shown(name), why },
         PlaceError::Bomb(bomb) => UnpackError::Bomb(bomb),
         PlaceError::Read(error) => read_error(error),
-        PlaceError::Write(source) => UnpackError::Write {
-            entry: shown(name),
-            source,
-        },
+        PlaceError::Write(source) => UnpackError::Write { entry: shown(name), source },
     }
 }
 

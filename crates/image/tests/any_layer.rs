@@ -1,9 +1,5 @@
 //! Whatever an archive contains, unpacking it harms nothing.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod support;
 
@@ -63,11 +59,7 @@ fn check_harmless(directory: &Path) {
         let set_id = found.mode() & 0o6000;
         assert_eq!(set_id, 0, "{} has mode {:o}", path.display(), found.mode());
         assert!(!found.file_type().is_block_device(), "{}", path.display());
-        assert!(
-            !found.file_type().is_char_device() || found.rdev() == 0,
-            "{}",
-            path.display()
-        );
+        assert!(!found.file_type().is_char_device() || found.rdev() == 0, "{}", path.display());
         assert!(!found.is_file() || found.nlink() < 100);
         if found.is_dir() {
             check_harmless(&path);
@@ -80,11 +72,7 @@ fn unpack(layer: &[u8]) {
     let into = around.path().join("layer");
     fs::create_dir(&into).unwrap();
     fs::write(around.path().join("secret"), "untouched").unwrap();
-    let limits = UnpackLimits {
-        max_bytes: 1 << 20,
-        max_entries: 500,
-        ..UnpackLimits::default()
-    };
+    let limits = UnpackLimits { max_bytes: 1 << 20, max_entries: 500, ..UnpackLimits::default() };
     // Refusing is as good as unpacking; what counts is what it leaves behind.
     let _ = unpack_layer(layer, &into, &limits);
     assert_eq!(support::names_in(around.path()), ["layer", "secret"]);

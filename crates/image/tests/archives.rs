@@ -1,9 +1,5 @@
 //! Imports from files that real tools wrote, and from files that somebody has tampered with.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod support;
 
@@ -29,11 +25,7 @@ impl Setting {
         let directory = tempfile::tempdir().unwrap();
         let layout = Layout::with_busybox(directory.path());
         let store = Store::open(&directory.path().join("store")).unwrap();
-        Setting {
-            directory,
-            layout,
-            store,
-        }
+        Setting { directory, layout, store }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -47,11 +39,7 @@ impl Setting {
     /// Writes the image as an archive of the kind that skopeo calls `kind`.
     fn archive(&self, kind: &str, name: &str) -> PathBuf {
         let path = self.path("saved.tar");
-        convert(
-            &self.layout.source("v1"),
-            &format!("{kind}:{}:{name}", path.display()),
-            &[],
-        );
+        convert(&self.layout.source("v1"), &format!("{kind}:{}:{name}", path.display()), &[]);
         path
     }
 
@@ -68,14 +56,8 @@ fn names(images: &[Image]) -> Vec<&str> {
 
 fn assert_complete(image: &Image) {
     let root = image.layers.last().unwrap();
-    assert_eq!(
-        fs::read_to_string(root.join("etc/motd")).unwrap(),
-        "hello\n"
-    );
-    assert_eq!(
-        fs::read_link(root.join("bin/sh")).unwrap(),
-        Path::new("busybox")
-    );
+    assert_eq!(fs::read_to_string(root.join("etc/motd")).unwrap(), "hello\n");
+    assert_eq!(fs::read_link(root.join("bin/sh")).unwrap(), Path::new("busybox"));
 }
 
 #[test]
@@ -91,31 +73,18 @@ fn a_layout_directory_is_imported_with_its_tags() {
 #[test]
 fn one_tag_of_a_layout_is_imported_under_a_given_name() {
     let setting = Setting::new();
-    setting
-        .layout
-        .change("v2", |root| fs::write(root.join("extra"), "x").unwrap());
+    setting.layout.change("v2", |root| fs::write(root.join("extra"), "x").unwrap());
     let source = setting.layout.source("v2");
-    let images = setting
-        .store
-        .import(Path::new(&source), Some("tool"), &NoProgress)
-        .unwrap();
+    let images = setting.store.import(Path::new(&source), Some("tool"), &NoProgress).unwrap();
     assert_eq!(names(&images), ["tool:latest"]);
     assert_eq!(images[0].layers.len(), 2);
     assert_eq!(setting.store.resolve("tool").unwrap(), images[0]);
 
-    let all = setting
-        .import(format!("oci:{}", setting.layout.path.display()))
-        .unwrap();
+    let all = setting.import(format!("oci:{}", setting.layout.path.display())).unwrap();
     assert_eq!(names(&all), ["layout:v1", "layout:v2"]);
     let missing = setting.import(setting.layout.source("v3")).unwrap_err();
-    assert!(
-        told(&missing).contains("there are: v1, v2"),
-        "{}",
-        told(&missing)
-    );
-    let several = setting
-        .store
-        .import(&setting.layout.path, Some("tool"), &NoProgress);
+    assert!(told(&missing).contains("there are: v1, v2"), "{}", told(&missing));
+    let several = setting.store.import(&setting.layout.path, Some("tool"), &NoProgress);
     assert!(matches!(several, Err(ImportError::SeveralImages(_))));
 }
 
@@ -130,9 +99,7 @@ fn an_index_inside_a_layout_leads_to_the_variant_for_this_machine() {
 #[test]
 fn a_layout_in_an_archive_is_imported() {
     let setting = Setting::new();
-    let images = setting
-        .import(setting.archive("oci-archive", "v1"))
-        .unwrap();
+    let images = setting.import(setting.archive("oci-archive", "v1")).unwrap();
     assert_eq!(names(&images), ["saved:v1"]);
     assert_complete(&images[0]);
 }
@@ -145,10 +112,7 @@ fn an_archive_in_the_old_docker_format_is_imported() {
     assert_eq!(names(&images), ["docker.io/team/tool:1.0"]);
     assert_complete(&images[0]);
     assert_eq!(setting.store.resolve("team/tool:1.0").unwrap(), images[0]);
-    let named = setting
-        .store
-        .import(&archive, Some("mine:2"), &NoProgress)
-        .unwrap();
+    let named = setting.store.import(&archive, Some("mine:2"), &NoProgress).unwrap();
     assert_eq!(named[0].digest, images[0].digest);
     let from_layout = setting.import(&setting.layout.path).unwrap();
     assert_eq!(from_layout[0].layers, images[0].layers, "layers are shared");
@@ -181,10 +145,7 @@ fn an_archive_in_the_new_docker_format_is_imported() {
     fs::write(layout.join("index.json"), named).unwrap();
     let manifest = setting.layout.manifest("v1");
     let file = |value: &serde_json::Value| {
-        value["digest"]
-            .as_str()
-            .unwrap()
-            .replace("sha256:", "blobs/sha256/")
+        value["digest"].as_str().unwrap().replace("sha256:", "blobs/sha256/")
     };
     let list = serde_json::json!([{
         "Config": file(&manifest["config"]), "RepoTags": ["tool:1.0"],
@@ -192,12 +153,7 @@ fn an_archive_in_the_new_docker_format_is_imported() {
     }]);
     fs::write(layout.join("manifest.json"), list.to_string()).unwrap();
     let archive = setting.path("new.tar");
-    run(Command::new(tool("tar"))
-        .arg("-cf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(layout)
-        .arg("."));
+    run(Command::new(tool("tar")).arg("-cf").arg(&archive).arg("-C").arg(layout).arg("."));
     let images = setting.import(&archive).unwrap();
     assert_eq!(names(&images), ["docker.io/library/tool:1.0"]);
     assert_complete(&setting.store.resolve("tool:1.0").unwrap());
@@ -210,11 +166,7 @@ fn links_between_layers_of_an_archive_are_followed() {
     let directory = setting.path("old");
     let archive = setting.archive("docker-archive", "tool:1.0");
     fs::create_dir(&directory).unwrap();
-    run(Command::new(tool("tar"))
-        .arg("-xf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(&directory));
+    run(Command::new(tool("tar")).arg("-xf").arg(&archive).arg("-C").arg(&directory));
     let list = fs::read_to_string(directory.join("manifest.json")).unwrap();
     let mut list: serde_json::Value = serde_json::from_str(&list).unwrap();
     let layer = list[0]["Layers"][0].as_str().unwrap().to_owned();
@@ -225,12 +177,7 @@ fn links_between_layers_of_an_archive_are_followed() {
     fs::remove_file(directory.join("manifest.json")).unwrap();
     fs::write(directory.join("manifest.json"), list.to_string()).unwrap();
     let linked = setting.path("linked.tar");
-    run(Command::new(tool("tar"))
-        .arg("-cf")
-        .arg(&linked)
-        .arg("-C")
-        .arg(&directory)
-        .arg("."));
+    run(Command::new(tool("tar")).arg("-cf").arg(&linked).arg("-C").arg(&directory).arg("."));
     assert_complete(&setting.import(&linked).unwrap()[0]);
 }
 
@@ -240,10 +187,7 @@ fn content_that_does_not_match_its_digest_is_refused() {
     let manifest = setting.layout.manifest("v1");
     for part in [&manifest["config"], &manifest["layers"][0]] {
         let digest = part["digest"].as_str().unwrap();
-        let path = setting
-            .layout
-            .path
-            .join(digest.replace("sha256:", "blobs/sha256/"));
+        let path = setting.layout.path.join(digest.replace("sha256:", "blobs/sha256/"));
         let good = fs::read(&path).unwrap();
         let mut bad = good.clone();
         let last = bad.len() - 1;
@@ -254,10 +198,7 @@ fn content_that_does_not_match_its_digest_is_refused() {
         assert!(wrong, "{}", told(&error));
         fs::write(&path, good).unwrap();
     }
-    let path = setting
-        .layout
-        .manifest_digest("v1")
-        .replace("sha256:", "blobs/sha256/");
+    let path = setting.layout.manifest_digest("v1").replace("sha256:", "blobs/sha256/");
     fs::write(setting.layout.path.join(path), "{}").unwrap();
     assert!(setting.import(&setting.layout.path).is_err());
     setting.assert_store_is_empty();
@@ -268,27 +209,16 @@ fn links_and_pipes_in_a_layout_are_not_followed() {
     let setting = Setting::new();
     let manifest = setting.layout.manifest("v1");
     let digest = manifest["config"]["digest"].as_str().unwrap();
-    let path = setting
-        .layout
-        .path
-        .join(digest.replace("sha256:", "blobs/sha256/"));
+    let path = setting.layout.path.join(digest.replace("sha256:", "blobs/sha256/"));
     let aside = setting.path("aside");
     fs::rename(&path, &aside).unwrap();
     std::os::unix::fs::symlink(&aside, &path).unwrap();
     let error = setting.import(&setting.layout.path).unwrap_err();
-    assert!(
-        matches!(error, ImportError::NotAFile { .. }),
-        "{}",
-        told(&error)
-    );
+    assert!(matches!(error, ImportError::NotAFile { .. }), "{}", told(&error));
     fs::remove_file(&path).unwrap();
     run(Command::new(tool("mkfifo")).arg(&path));
     let error = setting.import(&setting.layout.path).unwrap_err();
-    assert!(
-        matches!(error, ImportError::NotAFile { .. }),
-        "{}",
-        told(&error)
-    );
+    assert!(matches!(error, ImportError::NotAFile { .. }), "{}", told(&error));
 }
 
 #[test]
@@ -298,19 +228,11 @@ fn what_is_no_image_is_refused_with_a_reason() {
     assert!(told(&missing).contains("cannot open"), "{}", told(&missing));
     let empty = setting.path("empty");
     fs::create_dir(&empty).unwrap();
-    assert!(matches!(
-        setting.import(&empty),
-        Err(ImportError::NotAnImage(_))
-    ));
+    assert!(matches!(setting.import(&empty), Err(ImportError::NotAnImage(_))));
     let noise = setting.path("noise.tar");
     fs::write(&noise, "this is not an archive".repeat(100)).unwrap();
-    assert!(matches!(
-        setting.import(&noise),
-        Err(ImportError::Archive(_))
-    ));
-    let bad_name = setting
-        .store
-        .import(&setting.layout.path, Some("../x"), &NoProgress);
+    assert!(matches!(setting.import(&noise), Err(ImportError::Archive(_))));
+    let bad_name = setting.store.import(&setting.layout.path, Some("../x"), &NoProgress);
     assert!(matches!(bad_name, Err(ImportError::BadName(_))));
     setting.assert_store_is_empty();
 }

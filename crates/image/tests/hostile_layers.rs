@@ -1,10 +1,6 @@
 //! Layers that mean harm. Should one of them ever get through, it must not hurt the machine that the
 //! tests run on: absolute paths lead to /proc, where nothing can be made.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod support;
 
@@ -18,18 +14,9 @@ use tar::EntryType;
 
 #[test]
 fn names_that_point_outside_are_refused() {
-    assert_eq!(
-        refused(Layer::default().file("/proc/absolute", "x")),
-        Refusal::AbsoluteName
-    );
-    assert_eq!(
-        refused(Layer::default().file("../secret", "x")),
-        Refusal::ParentDirectory
-    );
-    assert_eq!(
-        refused(Layer::default().file("a/../../secret", "x")),
-        Refusal::ParentDirectory
-    );
+    assert_eq!(refused(Layer::default().file("/proc/absolute", "x")), Refusal::AbsoluteName);
+    assert_eq!(refused(Layer::default().file("../secret", "x")), Refusal::ParentDirectory);
+    assert_eq!(refused(Layer::default().file("a/../../secret", "x")), Refusal::ParentDirectory);
     assert_eq!(
         refused(Layer::default().pax("path", b"../secret").file("x", "x")),
         Refusal::ParentDirectory
@@ -42,14 +29,8 @@ fn names_that_point_outside_are_refused() {
 
 #[test]
 fn names_with_nul_bytes_or_beyond_all_bounds_are_refused() {
-    assert_eq!(
-        refused(Layer::default().pax("path", b"a\0b").file("x", "x")),
-        Refusal::NulInName
-    );
-    assert_eq!(
-        refused(Layer::default().long_name(b"a\0b").file("x", "x")),
-        Refusal::NulInName
-    );
+    assert_eq!(refused(Layer::default().pax("path", b"a\0b").file("x", "x")), Refusal::NulInName);
+    assert_eq!(refused(Layer::default().long_name(b"a\0b").file("x", "x")), Refusal::NulInName);
     let long = "x".repeat(256);
     assert_eq!(
         refused(Layer::default().pax("path", long.as_bytes()).file("x", "x")),
@@ -67,23 +48,11 @@ fn names_with_nul_bytes_or_beyond_all_bounds_are_refused() {
 fn nothing_is_written_through_a_symlink_of_the_same_layer() {
     for target in ["/proc", "..", "../secret", "inside", "."] {
         let layer = Layer::default().directory("inside").symlink("link", target);
-        assert_eq!(
-            refused(layer.file("link/file", "x")),
-            Refusal::ThroughSymlink,
-            "{target}"
-        );
+        assert_eq!(refused(layer.file("link/file", "x")), Refusal::ThroughSymlink, "{target}");
         let layer = Layer::default().directory("inside").symlink("link", target);
-        assert_eq!(
-            refused(layer.directory("link/directory")),
-            Refusal::ThroughSymlink,
-            "{target}"
-        );
+        assert_eq!(refused(layer.directory("link/directory")), Refusal::ThroughSymlink, "{target}");
         let layer = Layer::default().directory("inside").symlink("link", target);
-        assert_eq!(
-            refused(layer.file("link/.wh.file", "")),
-            Refusal::ThroughSymlink,
-            "{target}"
-        );
+        assert_eq!(refused(layer.file("link/.wh.file", "")), Refusal::ThroughSymlink, "{target}");
         let layer = Layer::default().directory("inside").symlink("link", target);
         assert_eq!(
             refused(layer.file("link/.wh..wh..opq", "")),
@@ -95,23 +64,10 @@ fn nothing_is_written_through_a_symlink_of_the_same_layer() {
 
 #[test]
 fn hard_links_reach_files_of_the_same_layer_only() {
-    for target in [
-        "../secret",
-        "/etc/passwd",
-        "missing",
-        "directory",
-        ".",
-        "link/secret",
-        "x",
-    ] {
-        let layer = Layer::default()
-            .directory("directory")
-            .symlink("link", "..");
+    for target in ["../secret", "/etc/passwd", "missing", "directory", ".", "link/secret", "x"] {
+        let layer = Layer::default().directory("directory").symlink("link", "..");
         let why = refused(layer.hard_link("x", target));
-        assert!(
-            matches!(why, Refusal::HardLinkTarget(_)),
-            "{target}: {why:?}"
-        );
+        assert!(matches!(why, Refusal::HardLinkTarget(_)), "{target}: {why:?}");
     }
     let layer = Layer::default().file("a", "one").hard_link("b/c", "a");
     let (place, _) = unpacked(layer);
@@ -128,14 +84,8 @@ fn a_whiteout_cannot_be_made_into_a_hard_link() {
 #[test]
 fn device_nodes_are_refused_and_in_dev_left_out() {
     for kind in [EntryType::Char, EntryType::Block] {
-        assert_eq!(
-            refused(Layer::default().item(&Item::new("disk", kind))),
-            Refusal::Device
-        );
-        assert_eq!(
-            refused(Layer::default().item(&Item::new("dev/a/b", kind))),
-            Refusal::Device
-        );
+        assert_eq!(refused(Layer::default().item(&Item::new("disk", kind))), Refusal::Device);
+        assert_eq!(refused(Layer::default().item(&Item::new("dev/a/b", kind))), Refusal::Device);
         let (place, report) = unpacked(Layer::default().item(&Item::new("dev/null", kind)));
         assert_eq!(report.devices_left_out, 1);
         assert!(!place.layer().join("dev/null").exists());
@@ -144,22 +94,15 @@ fn device_nodes_are_refused_and_in_dev_left_out() {
 
 #[test]
 fn attributes_that_steer_the_overlay_are_refused_and_others_left_out() {
-    for name in [
-        "trusted.overlay.opaque",
-        "trusted.x",
-        "user.overlay.redirect",
-        "user.overlay.metacopy",
-    ] {
+    for name in
+        ["trusted.overlay.opaque", "trusted.x", "user.overlay.redirect", "user.overlay.metacopy"]
+    {
         for prefix in ["SCHILY.xattr.", "LIBARCHIVE.xattr."] {
-            let layer = Layer::default()
-                .pax(&format!("{prefix}{name}"), b"y")
-                .file("x", "x");
+            let layer = Layer::default().pax(&format!("{prefix}{name}"), b"y").file("x", "x");
             assert_eq!(refused(layer), Refusal::OverlayAttribute(name.to_owned()));
         }
     }
-    let layer = Layer::default()
-        .pax("SCHILY.xattr.security.capability", b"caps")
-        .file("x", "x");
+    let layer = Layer::default().pax("SCHILY.xattr.security.capability", b"caps").file("x", "x");
     let (place, _) = unpacked(layer.pax("SCHILY.xattr.user.note", b"n").file("y", "y"));
     let names = |name: &str| {
         let mut buffer = [0; 256];
@@ -171,11 +114,7 @@ fn attributes_that_steer_the_overlay_are_refused_and_others_left_out() {
 #[test]
 fn malformed_whiteouts_are_refused() {
     for name in [".wh.", "a/.wh..", "a/.wh...", ".wh.a/b"] {
-        assert_eq!(
-            refused(Layer::default().file(name, "")),
-            Refusal::BadWhiteout,
-            "{name}"
-        );
+        assert_eq!(refused(Layer::default().file(name, "")), Refusal::BadWhiteout, "{name}");
     }
 }
 
@@ -192,19 +131,12 @@ fn archives_that_cannot_be_read_safely_are_refused() {
     damaged[0] = b'y';
     assert!(matches!(error(&damaged), ArchiveError::BadHeader));
 
-    let sparse = Layer::default()
-        .item(&Item::new("x", EntryType::GNUSparse))
-        .done();
+    let sparse = Layer::default().item(&Item::new("x", EntryType::GNUSparse)).done();
     assert!(matches!(error(&sparse), ArchiveError::Sparse));
-    let sparse = Layer::default()
-        .pax("GNU.sparse.realsize", b"9999999999999")
-        .file("x", "")
-        .done();
+    let sparse = Layer::default().pax("GNU.sparse.realsize", b"9999999999999").file("x", "").done();
     assert!(matches!(error(&sparse), ArchiveError::Sparse));
 
-    let unknown = Layer::default()
-        .item(&Item::new("x", EntryType::new(b'M')))
-        .done();
+    let unknown = Layer::default().item(&Item::new("x", EntryType::new(b'M'))).done();
     assert!(matches!(error(&unknown), ArchiveError::UnknownType('M')));
 
     let mut huge = tar::Header::new_gnu();
@@ -212,29 +144,14 @@ fn archives_that_cannot_be_read_safely_are_refused() {
     huge.set_size(8 << 30);
     huge.set_cksum();
     let huge = Layer::default().raw(huge.as_bytes()).done();
-    assert!(matches!(
-        error(&huge),
-        ArchiveError::ExtendedHeaderTooLarge(_)
-    ));
+    assert!(matches!(error(&huge), ArchiveError::ExtendedHeaderTooLarge(_)));
 
-    for records in [
-        &b"5 a=b\n"[..],
-        b"99 path=x\n",
-        b"x path=x\n",
-        b"10 path=x",
-        b"0 \n",
-    ] {
-        let bad = Item {
-            content: records,
-            ..Item::new("pax", EntryType::XHeader)
-        };
+    for records in [&b"5 a=b\n"[..], b"99 path=x\n", b"x path=x\n", b"10 path=x", b"0 \n"] {
+        let bad = Item { content: records, ..Item::new("pax", EntryType::XHeader) };
         let bad = Layer::default().item(&bad).file("x", "x").done();
         assert!(matches!(error(&bad), ArchiveError::BadPax), "{records:?}");
     }
-    let bad = Layer::default()
-        .pax("size", b"18446744073709551615")
-        .file("x", "x")
-        .done();
+    let bad = Layer::default().pax("size", b"18446744073709551615").file("x", "x").done();
     assert!(matches!(error(&bad), ArchiveError::BadHeader));
 }
 
@@ -248,10 +165,7 @@ fn bomb(layer: &[u8], limits: UnpackLimits) -> Bomb {
 
 #[test]
 fn a_layer_with_too_many_bytes_is_refused() {
-    let limits = UnpackLimits {
-        max_bytes: 4096,
-        ..UnpackLimits::default()
-    };
+    let limits = UnpackLimits { max_bytes: 4096, ..UnpackLimits::default() };
     let layer = Layer::default().file("x", &"y".repeat(10_000)).done();
     assert_eq!(bomb(&layer, limits), Bomb::Size { max: 4096 });
     // Bytes after the archive's own end count as well.
@@ -261,15 +175,10 @@ fn a_layer_with_too_many_bytes_is_refused() {
 
 #[test]
 fn a_layer_with_too_many_entries_is_refused_and_implied_directories_count() {
-    let limits = UnpackLimits {
-        max_entries: 50,
-        ..UnpackLimits::default()
-    };
+    let limits = UnpackLimits { max_entries: 50, ..UnpackLimits::default() };
     let many = (0..60).fold(Layer::default(), |layer, i| layer.file(&format!("{i}"), ""));
     assert_eq!(bomb(&many.done(), limits), Bomb::Entries { max: 50 });
-    let deep = Layer::default()
-        .pax("path", "d/".repeat(100).as_bytes())
-        .file("x", "");
+    let deep = Layer::default().pax("path", "d/".repeat(100).as_bytes()).file("x", "");
     assert_eq!(bomb(&deep.done(), limits), Bomb::Entries { max: 50 });
 }
 
@@ -289,11 +198,8 @@ fn a_layer_that_compresses_too_well_is_refused() {
         output.write_all(&zeros).unwrap();
     }
     let (gzip, zstd) = (gzip.finish().unwrap(), zstd.finish().unwrap());
-    let limits = UnpackLimits {
-        max_ratio: 100,
-        ratio_floor_bytes: 1 << 16,
-        ..UnpackLimits::default()
-    };
+    let limits =
+        UnpackLimits { max_ratio: 100, ratio_floor_bytes: 1 << 16, ..UnpackLimits::default() };
     assert_eq!(bomb(&gzip, limits), Bomb::Ratio { max: 100 });
     assert_eq!(bomb(&zstd, limits), Bomb::Ratio { max: 100 });
     for harmless in [gzip, zstd] {

@@ -1,9 +1,5 @@
 //! Registries that lie, leak, loop or break off.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod support;
 
@@ -20,11 +16,7 @@ use support::told;
 use tempfile::TempDir;
 
 fn image() -> ServedImage {
-    ServedImage::new(
-        Layer::default()
-            .file("hello", &"world ".repeat(10_000))
-            .done(),
-    )
+    ServedImage::new(Layer::default().file("hello", &"world ".repeat(10_000)).done())
 }
 
 fn pull(server: &ScriptedServer) -> (TempDir, Result<Image, PullError>) {
@@ -99,10 +91,7 @@ fn a_server_without_ranges_is_asked_for_everything_again() {
 fn a_server_that_never_gets_it_right_is_given_up() {
     let server = ScriptedServer::start(|_| answer("500 Internal Server Error", &[], b""));
     let error = refused(&server);
-    assert!(matches!(
-        error,
-        PullError::Registry(RegistryError::Status { status: 500, .. })
-    ));
+    assert!(matches!(error, PullError::Registry(RegistryError::Status { status: 500, .. })));
     assert_eq!(server.requests().len(), 4);
 }
 
@@ -118,10 +107,7 @@ fn a_blob_that_is_longer_than_announced_is_cut_off() {
     });
     let error = refused(&server);
     assert!(
-        matches!(
-            error,
-            PullError::Registry(RegistryError::Blob(BlobError::TooLong { .. }))
-        ),
+        matches!(error, PullError::Registry(RegistryError::Blob(BlobError::TooLong { .. }))),
         "{}",
         told(&error)
     );
@@ -149,19 +135,11 @@ fn an_image_larger_than_the_limits_is_not_downloaded() {
     let image = image();
     let server = ScriptedServer::start(move |request| image.serve(request));
     let directory = tempfile::tempdir().unwrap();
-    let limits = ImageLimits {
-        max_blob_bytes: 1000,
-        ..ImageLimits::default()
-    };
+    let limits = ImageLimits { max_blob_bytes: 1000, ..ImageLimits::default() };
     let store = Store::open(directory.path()).unwrap().with_limits(limits);
     let name = format!("{}/x", server.address);
-    let error = store
-        .pull_with(&name, &PullOptions::default(), &NoProgress)
-        .unwrap_err();
-    assert!(matches!(
-        error,
-        PullError::Manifest(ManifestError::TooLarge { what: "layer", .. })
-    ));
+    let error = store.pull_with(&name, &PullOptions::default(), &NoProgress).unwrap_err();
+    assert!(matches!(error, PullError::Manifest(ManifestError::TooLarge { what: "layer", .. })));
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -182,18 +160,10 @@ fn a_layer_that_is_not_what_the_configuration_says_is_refused() {
         ringwall_image::Digest::of(config.as_bytes()).hex(),
     );
     let (config, manifest) = (config.into_bytes(), manifest.into_bytes());
-    let image = ServedImage {
-        config,
-        manifest,
-        layer: lying.layer,
-    };
+    let image = ServedImage { config, manifest, layer: lying.layer };
     let error = refused(&ScriptedServer::start(move |request| image.serve(request)));
     assert!(matches!(error, PullError::Layer(_)), "{}", told(&error));
-    assert!(
-        told(&error).contains("as the image says"),
-        "{}",
-        told(&error)
-    );
+    assert!(told(&error).contains("as the image says"), "{}", told(&error));
 }
 
 #[test]
@@ -204,11 +174,7 @@ fn credentials_do_not_follow_a_redirect_to_another_host() {
     let elsewhere = storage.address.clone();
     let registry = ScriptedServer::start(move |request: &Seen| {
         if request.header("authorization").is_none() {
-            return answer(
-                "401 Unauthorized",
-                &["www-authenticate: Basic realm=x"],
-                b"",
-            );
+            return answer("401 Unauthorized", &["www-authenticate: Basic realm=x"], b"");
         }
         if image.is_layer(request) {
             let location = format!("location: http://{elsewhere}{}", request.path);
@@ -218,15 +184,9 @@ fn credentials_do_not_follow_a_redirect_to_another_host() {
     });
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("config.json");
-    let entry = format!(
-        r#"{{"auths":{{"{}":{{"auth":"dTpw"}}}}}}"#,
-        registry.address
-    );
+    let entry = format!(r#"{{"auths":{{"{}":{{"auth":"dTpw"}}}}}}"#, registry.address);
     fs::write(&config, entry).unwrap();
-    let options = PullOptions {
-        docker_config: Some(config),
-        ..PullOptions::default()
-    };
+    let options = PullOptions { docker_config: Some(config), ..PullOptions::default() };
     pull_with(&registry, options).1.unwrap();
 
     let with_password = |request: &Seen| request.header("authorization") == Some("Basic dTpw");

@@ -1,9 +1,5 @@
 //! Pulls from a real registry, of images made by real tools.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod support;
 
@@ -36,12 +32,7 @@ impl Setting {
         let layout = Layout::with_busybox(directory.path());
         registry.push(&layout.source("v1"), "team/tool:v1");
         let store = Store::open(&directory.path().join("store")).unwrap();
-        Setting {
-            directory,
-            registry,
-            layout,
-            store,
-        }
+        Setting { directory, registry, layout, store }
     }
 
     fn path(&self) -> &Path {
@@ -49,8 +40,7 @@ impl Setting {
     }
 
     fn pull(&self, name: &str) -> Result<Image, PullError> {
-        self.store
-            .pull_with(&self.registry.image(name), &anonymous(), &NoProgress)
+        self.store.pull_with(&self.registry.image(name), &anonymous(), &NoProgress)
     }
 
     fn assert_store_is_clean(&self) {
@@ -84,23 +74,11 @@ fn an_image_is_pulled_by_tag_and_has_all_its_files() {
     assert_eq!(image.digest, setting.layout.manifest_digest("v1"));
     assert_eq!(image.layers.len(), 1);
     let root = &image.layers[0];
-    assert_eq!(
-        fs::read_to_string(root.join("etc/motd")).unwrap(),
-        "hello\n"
-    );
-    assert_eq!(
-        fs::read_link(root.join("bin/sh")).unwrap(),
-        Path::new("busybox")
-    );
+    assert_eq!(fs::read_to_string(root.join("etc/motd")).unwrap(), "hello\n");
+    assert_eq!(fs::read_link(root.join("bin/sh")).unwrap(), Path::new("busybox"));
     let busybox = fs::read(support::tool("busybox")).unwrap();
     assert!(fs::read(root.join("bin/busybox")).unwrap() == busybox);
-    assert_eq!(
-        setting
-            .store
-            .resolve(&setting.registry.image("team/tool:v1"))
-            .unwrap(),
-        image
-    );
+    assert_eq!(setting.store.resolve(&setting.registry.image("team/tool:v1")).unwrap(), image);
 }
 
 #[test]
@@ -109,10 +87,7 @@ fn an_image_is_pulled_by_digest() {
     let name = format!("team/tool@{}", setting.layout.manifest_digest("v1"));
     let image = setting.pull(&name).unwrap();
     assert_eq!(image.digest, setting.layout.manifest_digest("v1"));
-    let resolved = setting
-        .store
-        .resolve(&setting.registry.image(&name))
-        .unwrap();
+    let resolved = setting.store.resolve(&setting.registry.image(&name)).unwrap();
     assert_eq!(resolved.layers, image.layers);
 }
 
@@ -129,15 +104,9 @@ fn the_configuration_is_read() {
             "--config.user=1000:1000",
         ],
     );
-    setting
-        .registry
-        .push(&setting.layout.source("v1"), "team/tool:v1");
+    setting.registry.push(&setting.layout.source("v1"), "team/tool:v1");
     let config = setting.pull("team/tool:v1").unwrap().config;
-    assert!(
-        config
-            .env
-            .contains(&("LANG".to_owned(), "C.UTF-8".to_owned()))
-    );
+    assert!(config.env.contains(&("LANG".to_owned(), "C.UTF-8".to_owned())));
     assert_eq!(config.entrypoint, ["/bin/busybox"]);
     assert_eq!(config.cmd, ["sh"]);
     assert_eq!(config.working_dir.as_deref(), Some(Path::new("/srv")));
@@ -154,9 +123,7 @@ fn mounted_layers_with_whiteouts_look_like_the_tool_that_made_them_says() {
         fs::write(root.join("etc/old/new"), "new\n").unwrap();
         fs::write(root.join("bin/extra"), "extra\n").unwrap();
     });
-    setting
-        .registry
-        .push(&setting.layout.source("v2"), "team/tool:v2");
+    setting.registry.push(&setting.layout.source("v2"), "team/tool:v2");
     let image = setting.pull("team/tool:v2").unwrap();
     assert_eq!(image.layers.len(), 2);
     let expected = tree_of(&setting.layout.root());
@@ -167,27 +134,14 @@ fn mounted_layers_with_whiteouts_look_like_the_tool_that_made_them_says() {
 #[test]
 fn layers_that_another_image_brought_are_not_fetched_again() {
     let setting = Setting::new();
-    setting
-        .layout
-        .change("v2", |root| fs::write(root.join("extra"), "x").unwrap());
-    setting
-        .registry
-        .push(&setting.layout.source("v2"), "team/tool:v2");
+    setting.layout.change("v2", |root| fs::write(root.join("extra"), "x").unwrap());
+    setting.registry.push(&setting.layout.source("v2"), "team/tool:v2");
     let first = setting.pull("team/tool:v1").unwrap();
     let notes = Notes::default();
     let name = setting.registry.image("team/tool:v2");
-    let second = setting
-        .store
-        .pull_with(&name, &anonymous(), &notes)
-        .unwrap();
+    let second = setting.store.pull_with(&name, &anonymous(), &notes).unwrap();
     assert_eq!(second.layers[0], first.layers[0]);
-    let fetched = notes
-        .0
-        .lock()
-        .unwrap()
-        .iter()
-        .filter(|w| w.starts_with("fetching"))
-        .count();
+    let fetched = notes.0.lock().unwrap().iter().filter(|w| w.starts_with("fetching")).count();
     assert_eq!(fetched, 2, "one configuration and one layer: {:?}", notes.0);
 }
 
@@ -206,10 +160,7 @@ fn the_variant_for_this_machine_is_chosen_from_an_index() {
     // An index can be pinned as well.
     let pinned = format!("team/tool@{}", setting.layout.manifest_digest("multi"));
     assert_eq!(setting.pull(&pinned).unwrap().digest, image.digest);
-    let resolved = setting
-        .store
-        .resolve(&setting.registry.image(&pinned))
-        .unwrap();
+    let resolved = setting.store.resolve(&setting.registry.image(&pinned)).unwrap();
     assert_eq!(resolved.digest, image.digest);
 }
 
@@ -231,12 +182,7 @@ fn zstd_layers_are_understood() {
     support::images::convert(
         &setting.layout.source("v1"),
         &format!("docker://{}", setting.registry.image("team/tool:zstd")),
-        &[
-            "--dest-compress-format",
-            "zstd",
-            "--dest-compress",
-            "--dest-tls-verify=false",
-        ],
+        &["--dest-compress-format", "zstd", "--dest-compress", "--dest-tls-verify=false"],
     );
     let image = setting.pull("team/tool:zstd").unwrap();
     assert_eq!(image.layers, setting.pull("team/tool:v1").unwrap().layers);
@@ -280,20 +226,10 @@ fn a_manifest_with_the_wrong_content_is_refused() {
 fn an_image_that_does_not_exist_is_named() {
     let setting = Setting::new();
     let error = setting.pull("team/tool:nope").unwrap_err();
-    assert!(matches!(
-        error,
-        PullError::Registry(RegistryError::NotFound { .. })
-    ));
+    assert!(matches!(error, PullError::Registry(RegistryError::NotFound { .. })));
     assert!(told(&error).contains("team/tool:nope"), "{}", told(&error));
-    let nobody = setting
-        .store
-        .pull_with("127.0.0.1:1/x", &anonymous(), &NoProgress)
-        .unwrap_err();
-    assert!(
-        told(&nobody).contains("cannot reach 127.0.0.1:1"),
-        "{}",
-        told(&nobody)
-    );
+    let nobody = setting.store.pull_with("127.0.0.1:1/x", &anonymous(), &NoProgress).unwrap_err();
+    assert!(told(&nobody).contains("cannot reach 127.0.0.1:1"), "{}", told(&nobody));
     setting.assert_store_is_clean();
 }
 
@@ -303,10 +239,7 @@ fn many_pulls_at_once_share_what_they_have_in_common() {
     for i in 0..3 {
         let change = |root: &Path| fs::write(root.join(format!("extra{i}")), "x").unwrap();
         setting.layout.change(&format!("p{i}"), change);
-        setting.registry.push(
-            &setting.layout.source(&format!("p{i}")),
-            &format!("team/tool:p{i}"),
-        );
+        setting.registry.push(&setting.layout.source(&format!("p{i}")), &format!("team/tool:p{i}"));
     }
     let images: Vec<Image> = std::thread::scope(|scope| {
         let pulls: Vec<_> = (0..9)
@@ -319,10 +252,7 @@ fn many_pulls_at_once_share_what_they_have_in_common() {
     });
     let layers: HashSet<_> = images.iter().flat_map(|image| &image.layers).collect();
     assert_eq!(layers.len(), 4);
-    assert_eq!(
-        support::names_in(&setting.path().join("store/layers")).len(),
-        4
-    );
+    assert_eq!(support::names_in(&setting.path().join("store/layers")).len(), 4);
     assert_eq!(setting.store.gc().unwrap(), Default::default());
 }
 
@@ -332,16 +262,10 @@ fn a_token_is_fetched_when_the_registry_asks_for_one() {
     let tokens = TokenServer::start(setting.path(), None);
     let guarded = Registry::start_with(setting.path(), "127.0.0.1:0", &tokens.registry_config());
     let image = guarded.image("team/tool:v1");
-    setting
-        .store
-        .pull_with(&image, &anonymous(), &NoProgress)
-        .unwrap();
+    setting.store.pull_with(&image, &anonymous(), &NoProgress).unwrap();
     let seen = tokens.seen.lock().unwrap();
     let asked = "/token?service=ringwall-registry&scope=repository%3Ateam%2Ftool%3Apull";
-    assert!(
-        seen.iter().all(|request| request.contains(asked)),
-        "{seen:?}"
-    );
+    assert!(seen.iter().all(|request| request.contains(asked)), "{seen:?}");
 }
 
 #[test]
@@ -350,25 +274,13 @@ fn a_password_goes_to_the_token_server_and_a_missing_one_is_explained() {
     let tokens = TokenServer::start(setting.path(), Some("Basic YWdlbnQ6c2VjcmV0"));
     let guarded = Registry::start_with(setting.path(), "127.0.0.1:0", &tokens.registry_config());
     let image = guarded.image("team/tool:v1");
-    let error = setting
-        .store
-        .pull_with(&image, &anonymous(), &NoProgress)
-        .unwrap_err();
+    let error = setting.store.pull_with(&image, &anonymous(), &NoProgress).unwrap_err();
     assert!(told(&error).contains("docker login"), "{}", told(&error));
     let options = with_password(setting.path(), &guarded.address, "secret");
-    setting
-        .store
-        .pull_with(&image, &options, &NoProgress)
-        .unwrap();
+    setting.store.pull_with(&image, &options, &NoProgress).unwrap();
     let wrong = with_password(setting.path(), &guarded.address, "guess");
-    let error = setting
-        .store
-        .pull_with(&image, &wrong, &NoProgress)
-        .unwrap_err();
-    assert!(matches!(
-        error,
-        PullError::Registry(RegistryError::Denied { .. })
-    ));
+    let error = setting.store.pull_with(&image, &wrong, &NoProgress).unwrap_err();
+    assert!(matches!(error, PullError::Registry(RegistryError::Denied { .. })));
     assert!(!told(&error).contains("guess"));
 }
 
@@ -377,84 +289,43 @@ fn a_password_is_sent_when_the_registry_asks_for_one() {
     let setting = Setting::new();
     let passwords = setting.path().join("htpasswd");
     // bcrypt of "secret".
-    fs::write(
-        &passwords,
-        "agent:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n",
-    )
-    .unwrap();
-    let config = format!(
-        "auth:\n  htpasswd:\n    realm: test\n    path: {}\n",
-        passwords.display()
-    );
+    fs::write(&passwords, "agent:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n")
+        .unwrap();
+    let config =
+        format!("auth:\n  htpasswd:\n    realm: test\n    path: {}\n", passwords.display());
     let guarded = Registry::start_with(setting.path(), "127.0.0.1:0", &config);
     let image = guarded.image("team/tool:v1");
-    let error = setting
-        .store
-        .pull_with(&image, &anonymous(), &NoProgress)
-        .unwrap_err();
-    assert!(matches!(
-        error,
-        PullError::Registry(RegistryError::Denied { .. })
-    ));
+    let error = setting.store.pull_with(&image, &anonymous(), &NoProgress).unwrap_err();
+    assert!(matches!(error, PullError::Registry(RegistryError::Denied { .. })));
     let options = with_password(setting.path(), &guarded.address, "secret");
-    setting
-        .store
-        .pull_with(&image, &options, &NoProgress)
-        .unwrap();
+    setting.store.pull_with(&image, &options, &NoProgress).unwrap();
 }
 
 /// 0.0.0.0 leads to this machine, yet it is no loopback address: TLS is required.
 #[test]
 fn everything_but_loopback_needs_tls_and_a_certificate_that_is_trusted() {
     let setting = Setting::new();
-    let (key, certificate) = (
-        setting.path().join("tls.key"),
-        setting.path().join("tls.crt"),
-    );
-    let extensions = [
-        "subjectAltName=IP:0.0.0.0",
-        "basicConstraints=critical,CA:FALSE",
-    ];
+    let (key, certificate) = (setting.path().join("tls.key"), setting.path().join("tls.crt"));
+    let extensions = ["subjectAltName=IP:0.0.0.0", "basicConstraints=critical,CA:FALSE"];
     self_signed(&key, &certificate, &extensions);
     let (key, crt) = (key.display(), certificate.display());
     let tls = format!("tls:\n    certificate: {crt}\n    key: {key}\n");
     let guarded = Registry::start_with(setting.path(), "0.0.0.0:0", &tls);
     let image = guarded.image("team/tool:v1");
-    let error = setting
-        .store
-        .pull_with(&image, &anonymous(), &NoProgress)
-        .unwrap_err();
+    let error = setting.store.pull_with(&image, &anonymous(), &NoProgress).unwrap_err();
     assert!(told(&error).contains("certificate"), "{}", told(&error));
-    let trusting = PullOptions {
-        ca_certificates: Some(certificate.clone()),
-        ..PullOptions::default()
-    };
-    setting
-        .store
-        .pull_with(&image, &trusting, &NoProgress)
-        .unwrap();
+    let trusting =
+        PullOptions { ca_certificates: Some(certificate.clone()), ..PullOptions::default() };
+    setting.store.pull_with(&image, &trusting, &NoProgress).unwrap();
 
-    let plain = setting
-        .registry
-        .image("team/tool:v1")
-        .replace("127.0.0.1", "0.0.0.0");
-    let error = setting
-        .store
-        .pull_with(&plain, &trusting, &NoProgress)
-        .unwrap_err();
-    assert!(
-        matches!(error, PullError::Registry(RegistryError::Http(_))),
-        "{}",
-        told(&error)
-    );
+    let plain = setting.registry.image("team/tool:v1").replace("127.0.0.1", "0.0.0.0");
+    let error = setting.store.pull_with(&plain, &trusting, &NoProgress).unwrap_err();
+    assert!(matches!(error, PullError::Registry(RegistryError::Http(_))), "{}", told(&error));
 }
 
 fn with_password(directory: &Path, host: &str, password: &str) -> PullOptions {
     let path = directory.join("config.json");
     let entry = format!(r#"{{"username":"agent","password":"{password}"}}"#);
     fs::write(&path, format!(r#"{{"auths":{{"{host}":{entry}}}}}"#)).unwrap();
-    PullOptions {
-        docker_config: Some(path),
-        ..PullOptions::default()
-    }
+    PullOptions { docker_config: Some(path), ..PullOptions::default() }
 }

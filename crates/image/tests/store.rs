@@ -1,9 +1,5 @@
 //! The store as its users see it: names, sharing, holding, removing, cleaning up.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod support;
 
@@ -30,11 +26,7 @@ impl Setting {
         layout.change("v1", |root| fs::write(root.join("one"), "1").unwrap());
         layout.change("v2", |root| fs::write(root.join("two"), "2").unwrap());
         let store = Store::open(&directory.path().join("store")).unwrap();
-        let setting = Setting {
-            directory,
-            layout,
-            store,
-        };
+        let setting = Setting { directory, layout, store };
         setting.import("v1", "tool:v1");
         setting.import("v2", "tool:v2");
         setting
@@ -42,9 +34,7 @@ impl Setting {
 
     fn import(&self, tag: &str, name: &str) {
         let source = self.layout.source(tag);
-        self.store
-            .import(Path::new(&source), Some(name), &NoProgress)
-            .unwrap();
+        self.store.import(Path::new(&source), Some(name), &NoProgress).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -62,14 +52,8 @@ fn a_missing_image_names_the_way_to_get_it() {
     let store = Store::open(directory.path()).unwrap();
     let error = store.resolve("tool:v9").unwrap_err();
     assert!(matches!(error, ResolveError::NotFound(_)));
-    assert!(
-        error.to_string().contains("`ringwall image pull tool:v9`"),
-        "{error}"
-    );
-    assert!(matches!(
-        store.resolve("../x"),
-        Err(ResolveError::BadName(_))
-    ));
+    assert!(error.to_string().contains("`ringwall image pull tool:v9`"), "{error}");
+    assert!(matches!(store.resolve("../x"), Err(ResolveError::BadName(_))));
     assert!(store.list().unwrap().is_empty());
 }
 
@@ -86,18 +70,11 @@ fn images_are_found_by_name_and_by_digest() {
 fn the_list_has_every_name_with_its_size() {
     let setting = Setting::new();
     let list = setting.store.list().unwrap();
-    let lines: Vec<(&str, usize)> = list
-        .iter()
-        .map(|image| (image.name.as_str(), image.layers))
-        .collect();
+    let lines: Vec<(&str, usize)> =
+        list.iter().map(|image| (image.name.as_str(), image.layers)).collect();
     assert_eq!(lines, [("tool:v1", 1), ("tool:v2", 2)]);
     assert!(list[1].size > list[0].size && list[0].size > 0);
-    assert!(
-        list[0]
-            .created
-            .as_deref()
-            .is_some_and(|created| created.contains('T'))
-    );
+    assert!(list[0].created.as_deref().is_some_and(|created| created.contains('T')));
 }
 
 #[test]
@@ -106,27 +83,13 @@ fn removing_an_image_frees_what_no_other_image_uses() {
     assert_eq!(setting.layers(), 2);
     let removed = setting.store.remove("tool:v2").unwrap();
     assert_eq!(removed.names, ["tool:v2"]);
-    assert_eq!(
-        (
-            removed.freed.images,
-            removed.freed.layers,
-            removed.freed.blobs
-        ),
-        (1, 1, 3)
-    );
-    assert!(
-        setting.store.resolve("tool:v1").unwrap().layers[0]
-            .join("one")
-            .exists()
-    );
+    assert_eq!((removed.freed.images, removed.freed.layers, removed.freed.blobs), (1, 1, 3));
+    assert!(setting.store.resolve("tool:v1").unwrap().layers[0].join("one").exists());
     setting.store.remove("tool:v1").unwrap();
     assert_eq!(setting.layers(), 0);
     assert!(names_in(&setting.path("blobs/sha256")).is_empty());
     let again = setting.store.remove("tool:v1").unwrap_err();
-    assert!(matches!(
-        again,
-        RemoveError::Resolve(ResolveError::NotFound(_))
-    ));
+    assert!(matches!(again, RemoveError::Resolve(ResolveError::NotFound(_))));
 }
 
 #[test]
@@ -162,9 +125,7 @@ fn an_image_in_use_survives_even_when_its_name_moves_on() {
     let setting = Setting::new();
     let old = setting.store.resolve("tool:v2").unwrap();
     let hold = old.hold().unwrap();
-    setting
-        .layout
-        .change("v3", |root| fs::write(root.join("three"), "3").unwrap());
+    setting.layout.change("v3", |root| fs::write(root.join("three"), "3").unwrap());
     setting.import("v3", "tool:v2");
     assert_ne!(setting.store.resolve("tool:v2").unwrap().digest, old.digest);
     setting.store.remove("tool:v2").unwrap();
@@ -185,17 +146,10 @@ fn leftovers_of_a_crash_are_cleaned_up_whatever_their_modes() {
     fs::set_permissions(leftover.join("a/b"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(leftover.join("a"), Permissions::from_mode(0o500)).unwrap();
     fs::write(setting.path("tmp/file"), "half a download").unwrap();
-    fs::write(
-        setting.path("blobs/sha256").join("0".repeat(64)),
-        "unreferenced",
-    )
-    .unwrap();
+    fs::write(setting.path("blobs/sha256").join("0".repeat(64)), "unreferenced").unwrap();
     fs::create_dir(setting.path("layers").join("1".repeat(64))).unwrap();
     let freed = setting.store.gc().unwrap();
-    assert_eq!(
-        (freed.temporary, freed.blobs, freed.layers, freed.images),
-        (2, 1, 1, 0)
-    );
+    assert_eq!((freed.temporary, freed.blobs, freed.layers, freed.images), (2, 1, 1, 0));
     assert_eq!(setting.store.gc().unwrap(), Freed::default());
     assert_eq!(setting.store.list().unwrap().len(), 2);
 }
@@ -208,10 +162,7 @@ fn a_damaged_record_is_named() {
         fs::write(setting.path("refs").join(name), "{").unwrap();
     }
     let error = setting.store.resolve("tool:v1").unwrap_err();
-    assert!(matches!(
-        error,
-        ResolveError::Store(StoreError::DamagedRecord { .. })
-    ));
+    assert!(matches!(error, ResolveError::Store(StoreError::DamagedRecord { .. })));
     assert!(told(&error).contains("refs/"), "{}", told(&error));
 }
 
@@ -219,10 +170,7 @@ fn a_damaged_record_is_named() {
 fn nobody_else_can_reach_into_the_store() {
     let setting = Setting::new();
     for name in ["", "blobs", "layers", "images", "refs", "tmp"] {
-        let mode = fs::metadata(setting.path(name))
-            .unwrap()
-            .permissions()
-            .mode();
+        let mode = fs::metadata(setting.path(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{name:?} has mode {mode:o}");
     }
 }
@@ -236,10 +184,7 @@ fn a_store_that_others_could_write_to_is_refused() {
     if is_root() {
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         std::os::unix::fs::chown(directory.path(), Some(12345), None).unwrap();
-        assert!(matches!(
-            Store::open(directory.path()),
-            Err(StoreError::NotPrivate { .. })
-        ));
+        assert!(matches!(Store::open(directory.path()), Err(StoreError::NotPrivate { .. })));
     }
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
@@ -259,9 +204,7 @@ fn adding_and_cleaning_up_at_the_same_time_never_breaks_an_image() {
                 for round in 0..8 {
                     let name = format!("worker{worker}:r{round}");
                     let source = layout.source(if round % 2 == 0 { "v1" } else { "v2" });
-                    store
-                        .import(Path::new(&source), Some(&name), &NoProgress)
-                        .unwrap();
+                    store.import(Path::new(&source), Some(&name), &NoProgress).unwrap();
                     let image = store.resolve(&name).unwrap();
                     let hold = image.hold().unwrap();
                     store.gc().unwrap();

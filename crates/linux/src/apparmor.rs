@@ -57,21 +57,16 @@ pub fn change_on_exec(profile: &str) -> io::Result<()> {
 
 fn listed_in(list: &Path, name: &str) -> io::Result<bool> {
     let mut text = Vec::new();
-    fs::File::open(list)?
-        .take(MAX_LIST_BYTES)
-        .read_to_end(&mut text)?;
-    Ok(text.split(|byte| *byte == b'\n').any(|line| {
-        line.strip_prefix(name.as_bytes())
-            .is_some_and(|rest| rest.starts_with(b" ("))
-    }))
+    fs::File::open(list)?.take(MAX_LIST_BYTES).read_to_end(&mut text)?;
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b" ("))))
 }
 
 fn entry_in(tree: &Path, name: &str) -> io::Result<bool> {
     for entry in fs::read_dir(tree)? {
         let entry = entry?.file_name();
-        let number = entry
-            .to_str()
-            .and_then(|entry| entry.strip_prefix(name)?.strip_prefix('.'));
+        let number = entry.to_str().and_then(|entry| entry.strip_prefix(name)?.strip_prefix('.'));
         if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
             return Ok(true);
         }

@@ -107,10 +107,7 @@ impl Machine {
             Step::NoNewPrivileges => confine::no_new_privileges(),
             Step::Landlock { rules } => confine::landlock(rules),
             Step::Seccomp => seccomp::install_job_filter(),
-            Step::Exec {
-                program,
-                descriptors,
-            } => self.exec(program, descriptors),
+            Step::Exec { program, descriptors } => self.exec(program, descriptors),
             mount_step => self.apply_mount(mount_step),
         }
     }
@@ -118,36 +115,22 @@ impl Machine {
     fn apply_mount(&mut self, step: &Step) -> io::Result<()> {
         match step {
             Step::UnshareMounts => process::unshare_mounts(),
-            Step::OpenHostTree {
-                path,
-                recursive,
-                into,
-            } => {
+            Step::OpenHostTree { path, recursive, into } => {
                 let tree = mount::clone_tree(rustix::fs::CWD, path.as_path(), *recursive)?;
                 self.put(*into, tree);
                 Ok(())
             }
-            Step::OpenTree {
-                at,
-                recursive,
-                into,
-            } => {
+            Step::OpenTree { at, recursive, into } => {
                 let place = self.open(at)?;
                 let tree = mount::clone_tree(place.as_fd(), Path::new(""), *recursive)?;
                 self.put(*into, tree);
                 Ok(())
             }
             Step::SetMountFlags { tree, flags } => mount::set_flags(self.get(*tree)?, *flags),
-            Step::IdMapTree {
-                tree,
-                user_namespace,
-            } => mount::id_map(self.get(*tree)?, self.get(*user_namespace)?),
-            Step::Tmpfs {
-                bytes,
-                inodes,
-                mode,
-                into,
-            } => {
+            Step::IdMapTree { tree, user_namespace } => {
+                mount::id_map(self.get(*tree)?, self.get(*user_namespace)?)
+            }
+            Step::Tmpfs { bytes, inodes, mode, into } => {
                 self.put(*into, mount::tmpfs(*bytes, *inodes, *mode)?);
                 Ok(())
             }
@@ -159,12 +142,7 @@ impl Machine {
                 self.put(*into, mount::devpts()?);
                 Ok(())
             }
-            Step::Overlay {
-                lower,
-                upper,
-                work,
-                into,
-            } => {
+            Step::Overlay { lower, upper, work, into } => {
                 let tree = self.overlay(lower, upper, work)?;
                 self.put(*into, tree);
                 Ok(())
@@ -178,17 +156,10 @@ impl Machine {
                 let place = rustix::fs::open(path.as_path(), flags, Mode::empty())?;
                 mount::attach(self.get(*tree)?, place.as_fd())
             }
-            Step::Mask {
-                file_cover,
-                dir_cover,
-                at,
-            } => self.mask(file_cover, dir_cover, at),
+            Step::Mask { file_cover, dir_cover, at } => self.mask(file_cover, dir_cover, at),
             Step::OpenHere { path, into } => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                self.put(
-                    *into,
-                    rustix::fs::open(path.as_path(), flags, Mode::empty())?,
-                );
+                self.put(*into, rustix::fs::open(path.as_path(), flags, Mode::empty())?);
                 Ok(())
             }
             Step::PivotRoot { tree } => {
@@ -204,11 +175,7 @@ impl Machine {
         match step {
             Step::MakeDir { at, mode } => {
                 let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
-                keep_existing(rustix::fs::mkdirat(
-                    &parent,
-                    name,
-                    Mode::from_raw_mode(0o700),
-                ))?;
+                keep_existing(rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)))?;
                 // mkdir is subject to the umask; the plan's mode is not.
                 set_mode(parent.as_fd(), name, *mode)
             }
@@ -237,13 +204,7 @@ impl Machine {
             Step::Whiteout { at } => {
                 let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
                 let device = FileType::CharacterDevice;
-                Ok(rustix::fs::mknodat(
-                    &parent,
-                    name,
-                    device,
-                    Mode::empty(),
-                    0,
-                )?)
+                Ok(rustix::fs::mknodat(&parent, name, device, Mode::empty(), 0)?)
             }
             // `apply` and `apply_mount` name every other step.
             _ => Err(io::ErrorKind::Unsupported.into()),
@@ -251,10 +212,7 @@ impl Machine {
     }
 
     fn overlay(&self, lower: &[Place], upper: &Place, work: &Place) -> io::Result<OwnedFd> {
-        let layers = lower
-            .iter()
-            .map(|at| self.open(at))
-            .collect::<io::Result<Vec<_>>>()?;
+        let layers = lower.iter().map(|at| self.open(at)).collect::<io::Result<Vec<_>>>()?;
         let layers: Vec<_> = layers.iter().map(AsFd::as_fd).collect();
         let (upper, work) = (self.open(upper)?, self.open(work)?);
         mount::overlay(&layers, upper.as_fd(), work.as_fd())
@@ -266,11 +224,7 @@ impl Machine {
             other => other?,
         };
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
-        let cover = if kind == FileType::Directory {
-            dir_cover
-        } else {
-            file_cover
-        };
+        let cover = if kind == FileType::Directory { dir_cover } else { file_cover };
         let cover = self.open(cover)?;
         let copy = mount::clone_tree(cover.as_fd(), Path::new(""), false)?;
         mount::attach(copy.as_fd(), place.as_fd())
@@ -286,16 +240,11 @@ impl Machine {
     }
 
     fn exec(&mut self, program: &RawPath, descriptors: &[Slot]) -> io::Result<()> {
-        let passed = descriptors
-            .iter()
-            .map(|slot| self.get(*slot))
-            .collect::<io::Result<Vec<_>>>()?;
+        let passed =
+            descriptors.iter().map(|slot| self.get(*slot)).collect::<io::Result<Vec<_>>>()?;
         if self.detaching.is_some() {
             // Never with the host's tree still on its way out.
-            return Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "the old root is still there",
-            ));
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "the old root is still there"));
         }
         if let Some(parent) = &self.parent {
             process::die_with(parent.as_fd())?;
@@ -305,10 +254,7 @@ impl Machine {
 
     fn get(&self, slot: Slot) -> io::Result<BorrowedFd<'_>> {
         self.slots.get(&slot).map(AsFd::as_fd).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("slot {} is empty", slot.0),
-            )
+            io::Error::new(io::ErrorKind::InvalidInput, format!("slot {} is empty", slot.0))
         })
     }
 
@@ -325,12 +271,7 @@ fn keep_existing(result: rustix::io::Result<()>) -> io::Result<()> {
 }
 
 fn set_mode(parent: BorrowedFd<'_>, name: &Path, mode: u32) -> io::Result<()> {
-    Ok(rustix::fs::chmodat(
-        parent,
-        name,
-        Mode::from_raw_mode(mode),
-        AtFlags::empty(),
-    )?)
+    Ok(rustix::fs::chmodat(parent, name, Mode::from_raw_mode(mode), AtFlags::empty())?)
 }
 
 /// Names the path a step was about: an error without it would help nobody.

@@ -56,9 +56,7 @@ pub fn landlock(rules: &[(RawPath, PathAccess)]) -> io::Result<()> {
     for (path, access) in rules {
         let fd = PathFd::new(path.as_path()).map_err(|e| wrong(&e))?;
         let granted = granted(*access, path)?;
-        ruleset = ruleset
-            .add_rule(PathBeneath::new(fd, granted))
-            .map_err(|e| wrong(&e))?;
+        ruleset = ruleset.add_rule(PathBeneath::new(fd, granted)).map_err(|e| wrong(&e))?;
     }
     let status = ruleset.restrict_self().map_err(|e| wrong(&e))?;
     if status.ruleset == landlock::RulesetStatus::NotEnforced {
@@ -80,11 +78,7 @@ fn granted(access: PathAccess, path: &RawPath) -> io::Result<BitFlags<AccessFs>>
     };
     // A rule on a single file may only name rights that make sense for files.
     let is_dir = std::fs::metadata(path.as_path())?.is_dir();
-    Ok(if is_dir {
-        granted
-    } else {
-        granted & AccessFs::from_file(ABI::V5)
-    })
+    Ok(if is_dir { granted } else { granted & AccessFs::from_file(ABI::V5) })
 }
 
 pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {
@@ -95,13 +89,8 @@ pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {
         ResourceLimit::CoreBytes(value) => (Resource::Core, value),
     };
     // A limit can only be lowered; a host that is stricter than the plan stays stricter.
-    let hard = rustix::process::getrlimit(resource)
-        .maximum
-        .map_or(value, |now| now.min(value));
-    let limit = Rlimit {
-        current: Some(hard),
-        maximum: Some(hard),
-    };
+    let hard = rustix::process::getrlimit(resource).maximum.map_or(value, |now| now.min(value));
+    let limit = Rlimit { current: Some(hard), maximum: Some(hard) };
     Ok(rustix::process::setrlimit(resource, limit)?)
 }
 

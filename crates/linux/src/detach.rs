@@ -33,11 +33,7 @@ impl Detaching {
     /// Unmounts what is mounted at `old_root`, and all below it.
     pub(crate) fn begin(old_root: OwnedFd) -> io::Result<Detaching> {
         let stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
-        let mut work = Box::new(Work {
-            old_root,
-            result: -1,
-            stack,
-        });
+        let mut work = Box::new(Work { old_root, result: -1, stack });
         let mut helper: RawFd = -1;
         let top = work.stack.as_mut_ptr_range().end.cast::<c_void>();
         let argument = (&raw mut *work).cast::<c_void>();

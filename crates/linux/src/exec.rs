@@ -43,29 +43,16 @@ pub(crate) fn dup_onto(from: RawFd, to: RawFd) -> io::Result<()> {
     // SAFETY: both are plain numbers; `to` is a number that no safe owner in this process uses any
     // more once the program is replaced, and on failure the process ends.
     let result = unsafe { libc::dup2(from, to) };
-    if result == to {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == to { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     let first = first.unsigned_abs();
     // SAFETY: close_range with CLOEXEC only sets a flag on descriptors.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
+        libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Runs the program with no environment; its only argument is its own name.

@@ -16,12 +16,7 @@ pub const MAX_MESSAGE: usize = 160 * 1024;
 
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
-    Ok(rustix::net::socketpair(
-        AddressFamily::UNIX,
-        kind,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?)
 }
 
 pub fn send(
@@ -30,10 +25,7 @@ pub fn send(
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     if bytes.len() > MAX_MESSAGE || descriptors.len() > MAX_DESCRIPTORS {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "message is too large",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "message is too large"));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -41,18 +33,9 @@ pub fn send(
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     let sent = rustix::io::retry_on_intr(|| {
-        rustix::net::sendmsg(
-            socket,
-            &[IoSlice::new(bytes)],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        )
+        rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
     })?;
-    if sent == bytes.len() {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::WriteZero.into())
-    }
+    if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// Receives one message; `None` when the other side is gone.
@@ -75,10 +58,7 @@ pub fn receive(
     if message.flags.contains(rustix::net::ReturnFlags::TRUNC)
         || message.flags.contains(rustix::net::ReturnFlags::CTRUNC)
     {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "message was cut",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "message was cut"));
     }
     Ok((message.bytes > 0).then_some((message.bytes, descriptors)))
 }

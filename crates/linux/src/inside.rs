@@ -37,11 +37,7 @@ pub fn settle_signals() -> Result<(), Errno> {
 fn set_disposition(signal: i32, action: libc::sighandler_t) -> Result<(), Errno> {
     // SAFETY: the action is SIG_IGN or SIG_DFL, so no code of ours is registered.
     let before = unsafe { libc::signal(signal, action) };
-    if before == libc::SIG_ERR {
-        Err(last_errno())
-    } else {
-        Ok(())
-    }
+    if before == libc::SIG_ERR { Err(last_errno()) } else { Ok(()) }
 }
 
 /// A child that ended and is now gone.
@@ -80,15 +76,8 @@ pub fn reap() -> Option<Reaped> {
         };
         let cpu_micros = micros(usage.ru_utime).saturating_add(micros(usage.ru_stime));
         // The kernel counts in KiB.
-        let peak_rss_bytes = u64::try_from(usage.ru_maxrss)
-            .unwrap_or(0)
-            .saturating_mul(1024);
-        return Some(Reaped {
-            pid,
-            how,
-            cpu_micros,
-            peak_rss_bytes,
-        });
+        let peak_rss_bytes = u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024);
+        return Some(Reaped { pid, how, cpu_micros, peak_rss_bytes });
     }
 }
 
@@ -103,11 +92,7 @@ fn micros(time: libc::timeval) -> u64 {
 pub fn refuses_io_uring() -> bool {
     // SAFETY: the kernel reads through the null pointer only with a checked copy, which fails.
     let done = unsafe {
-        libc::syscall(
-            libc::SYS_io_uring_setup,
-            1u32,
-            std::ptr::null_mut::<libc::c_void>(),
-        )
+        libc::syscall(libc::SYS_io_uring_setup, 1u32, std::ptr::null_mut::<libc::c_void>())
     };
     done < 0 && is_refusal(last_errno())
 }

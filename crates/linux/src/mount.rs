@@ -16,19 +16,9 @@ use crate::step::MountFlags;
 /// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
 /// leave `dir`, but it may cross mounts: they are our own.
 pub fn open_place(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    Ok(rustix::fs::openat2(
-        dir,
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        resolve,
-    )?)
+    Ok(rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }
 
 /// Opens the directory that holds the last part of `path`, and gives that part back.
@@ -59,10 +49,7 @@ pub fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_set_string(&context, "size", bytes.to_string())?;
     rustix::mount::fsconfig_set_string(&context, "nr_inodes", inodes.to_string())?;
     rustix::mount::fsconfig_set_string(&context, "mode", format!("{mode:o}"))?;
-    finish(
-        &context,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
-    )
+    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
 /// All of /proc is read-only: nothing in it that a job may write is worth what it must not write.
@@ -80,10 +67,7 @@ pub fn devpts() -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_set_flag(&context, "newinstance")?;
     rustix::mount::fsconfig_set_string(&context, "ptmxmode", "0666")?;
     rustix::mount::fsconfig_set_string(&context, "mode", "0620")?;
-    finish(
-        &context,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
-    )
+    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
 /// An overlay whose layers are given as descriptors, bottom to top.
@@ -100,10 +84,7 @@ pub fn overlay(
     }
     set_layer(context.as_fd(), "upperdir", upper)?;
     set_layer(context.as_fd(), "workdir", work)?;
-    finish(
-        &context,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
-    )
+    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
 /// Overlay takes descriptors since Linux 6.13; before, their names in /proc do the same.
@@ -117,11 +98,7 @@ fn set_layer(context: BorrowedFd<'_>, key: &str, layer: BorrowedFd<'_>) -> io::R
 
 fn finish(context: &OwnedFd, flags: MountAttrFlags) -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_create(context)?;
-    Ok(rustix::mount::fsmount(
-        context,
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        flags,
-    )?)
+    Ok(rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
 }
 
 /// Every tree of a ring is without setuid and without devices; these flags come on top.
@@ -169,11 +146,7 @@ fn mount_setattr(
             size_of::<libc::mount_attr>(),
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Nothing mounted from here on spreads to the namespace that ours was copied from.

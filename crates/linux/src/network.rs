@@ -40,10 +40,7 @@ pub fn enter(prepared: Option<Prepared>) -> io::Result<()> {
     match received {
         Some(namespace) => {
             let kind = Some(LinkNameSpaceType::Network);
-            Ok(rustix::thread::move_into_link_name_space(
-                namespace.as_fd(),
-                kind,
-            )?)
+            Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), kind)?)
         }
         None => make().map(drop),
     }
@@ -78,16 +75,7 @@ fn loopback_up() -> io::Result<OwnedFd> {
     let flags = libc::IFF_UP | libc::IFF_RUNNING;
     request.ifr_ifru.ifru_flags = i16::try_from(flags).map_err(io::Error::other)?;
     // SAFETY: SIOCSIFFLAGS reads an ifreq, which is valid for the call.
-    let result = unsafe {
-        libc::ioctl(
-            socket.as_raw_fd(),
-            libc::SIOCSIFFLAGS as _,
-            &raw const request,
-        )
-    };
-    if result == 0 {
-        Ok(socket)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }

@@ -28,16 +28,8 @@ pub fn clone_into(flags: u64) -> io::Result<Cloned> {
     // SAFETY: without a stack the child goes on with a copy of ours, like fork; with CLONE_PIDFD
     // the kernel stores the descriptor where the parent's thread id would go, and `pidfd` outlives
     // the call; the last two arguments are not used with these flags.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_clone,
-            flags,
-            0usize,
-            &raw mut pidfd,
-            0usize,
-            0usize,
-        )
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, &raw mut pidfd, 0usize, 0usize) };
     match result {
         0 => Ok(Cloned::Child),
         pid if pid > 0 => {
@@ -118,10 +110,7 @@ fn refuse_host_root(maps: &IdMaps) -> io::Result<()> {
 
 fn write_maps(process: &str, maps: &IdMaps) -> io::Result<()> {
     let text = |ranges: &[IdRange]| -> String {
-        ranges
-            .iter()
-            .map(|r| format!("{} {} {}\n", r.inside, r.outside, r.count))
-            .collect()
+        ranges.iter().map(|r| format!("{} {} {}\n", r.inside, r.outside, r.count)).collect()
     };
     fs::write(format!("/proc/{process}/gid_map"), text(&maps.gids))?;
     fs::write(format!("/proc/{process}/uid_map"), text(&maps.uids))
@@ -134,9 +123,7 @@ pub fn leave_root(uid: u32, gid: u32) -> io::Result<()> {
     set_ids(libc::SYS_setresuid, uid)?;
     // Changing users makes a process undumpable, and with that /proc/self belongs to root; the
     // maps of the next user namespace are written through it.
-    Ok(rustix::process::set_dumpable_behavior(
-        rustix::process::DumpableBehavior::Dumpable,
-    )?)
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?)
 }
 
 /// Takes on a user of the own user namespace and keeps the capabilities in it: they are needed for
@@ -154,36 +141,23 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
 fn set_no_groups() -> io::Result<()> {
     // SAFETY: a count of zero means that the list is not read.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn set_ids(call: libc::c_long, id: u32) -> io::Result<()> {
     // SAFETY: setresuid and setresgid take three plain numbers.
     let result = unsafe { libc::syscall(call, id, id, id) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// This process is killed when its parent ends, however that happens.
 pub fn die_with_parent() -> io::Result<()> {
-    Ok(rustix::process::set_parent_process_death_signal(Some(
-        Signal::KILL,
-    ))?)
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 /// A descriptor of this process, for its children to watch.
 pub fn own_pidfd() -> io::Result<OwnedFd> {
-    Ok(rustix::process::pidfd_open(
-        rustix::process::getpid(),
-        PidfdFlags::empty(),
-    )?)
+    Ok(rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?)
 }
 
 /// Like [`die_with_parent`], also when the parent ended before this call. Needs the parent's
@@ -191,10 +165,7 @@ pub fn own_pidfd() -> io::Result<OwnedFd> {
 pub fn die_with(parent: BorrowedFd<'_>) -> io::Result<()> {
     die_with_parent()?;
     let mut polled = [PollFd::new(&parent, PollFlags::IN)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     match rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, Some(&at_once)))? {
         0 => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::BrokenPipe, "it has ended")),

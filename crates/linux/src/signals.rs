@@ -78,11 +78,7 @@ fn block(set: &libc::sigset_t) -> io::Result<()> {
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -96,10 +92,7 @@ mod tests {
 
     fn blocked_signals() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigBlk:"))
-            .unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
         u64::from_str_radix(mask.trim(), 16).unwrap()
     }
 

@@ -34,11 +34,7 @@ pub struct Program {
 #[derive(Debug, Clone, Copy)]
 pub enum Streams<'fd> {
     /// Without an input pipe the child keeps the parent's standard input.
-    Pipes {
-        stdin: Option<BorrowedFd<'fd>>,
-        stdout: BorrowedFd<'fd>,
-        stderr: BorrowedFd<'fd>,
-    },
+    Pipes { stdin: Option<BorrowedFd<'fd>>, stdout: BorrowedFd<'fd>, stderr: BorrowedFd<'fd> },
     /// All three are this terminal, which becomes the controlling one.
     Terminal(BorrowedFd<'fd>),
 }
@@ -65,13 +61,7 @@ pub enum SpawnError {
 pub fn spawn(program: &Program, streams: Streams<'_>) -> Result<Pid, SpawnError> {
     let argv = null_terminated(&program.argv);
     let env = null_terminated(&program.env);
-    let mut child = Child {
-        program,
-        streams,
-        argv: &argv,
-        env: &env,
-        failure: None,
-    };
+    let mut child = Child { program, streams, argv: &argv, env: &env, failure: None };
     let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(STACK_BYTES);
     // SAFETY: the offset is the capacity of the allocation, so this is its one-past-the-end.
     let top = unsafe { stack.as_mut_ptr().add(STACK_BYTES) };
@@ -153,11 +143,7 @@ impl Child<'_> {
 
     fn connect_streams(&self) -> Result<(), Errno> {
         let (stdin, stdout, stderr) = match self.streams {
-            Streams::Pipes {
-                stdin,
-                stdout,
-                stderr,
-            } => (stdin, stdout, stderr),
+            Streams::Pipes { stdin, stdout, stderr } => (stdin, stdout, stderr),
             Streams::Terminal(terminal) => {
                 rustix::process::ioctl_tiocsctty(terminal)?;
                 (Some(terminal), terminal, terminal)
@@ -191,24 +177,14 @@ impl Child<'_> {
 }
 
 fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
-    strings
-        .iter()
-        .map(|s| CStr::as_ptr(s))
-        .chain(std::iter::once(std::ptr::null()))
-        .collect()
+    strings.iter().map(|s| CStr::as_ptr(s)).chain(std::iter::once(std::ptr::null())).collect()
 }
 
 /// Nothing but the standard streams crosses into a job, even if someone forgot a flag.
 fn close_on_exec_above_stderr() -> Result<(), Errno> {
     // SAFETY: close_range with CLOSE_RANGE_CLOEXEC takes integers and closes nothing yet.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            3u32,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if done == 0 { Ok(()) } else { Err(last_errno()) }
 }
 

@@ -55,10 +55,7 @@ pub struct Place {
 
 impl Place {
     pub fn new(dir: Slot, path: impl AsRef<Path>) -> Place {
-        Place {
-            dir,
-            path: path.into(),
-        }
+        Place { dir, path: path.into() }
     }
 
     /// The directory in the slot itself.

@@ -38,12 +38,7 @@ pub fn open(size: Size) -> Result<Terminal, Errno> {
 
 /// The kernel tells the foreground process group with `SIGWINCH`.
 pub fn resize(terminal: impl AsFd, size: Size) -> Result<(), Errno> {
-    let size = Winsize {
-        ws_row: size.rows,
-        ws_col: size.columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
+    let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(terminal, size)
 }
 
@@ -60,32 +55,17 @@ mod tests {
 
     #[test]
     fn a_terminal_has_the_asked_size_and_follows_a_resize() {
-        let terminal = open(Size {
-            rows: 24,
-            columns: 80,
-        })
-        .unwrap();
+        let terminal = open(Size { rows: 24, columns: 80 }).unwrap();
         let size = rustix::termios::tcgetwinsize(&terminal.inner).unwrap();
         assert_eq!((size.ws_row, size.ws_col), (24, 80));
-        resize(
-            &terminal.outer,
-            Size {
-                rows: 50,
-                columns: 132,
-            },
-        )
-        .unwrap();
+        resize(&terminal.outer, Size { rows: 50, columns: 132 }).unwrap();
         let size = rustix::termios::tcgetwinsize(&terminal.inner).unwrap();
         assert_eq!((size.ws_row, size.ws_col), (50, 132));
     }
 
     #[test]
     fn only_a_terminal_in_line_mode_has_an_end_of_input_character() {
-        let terminal = open(Size {
-            rows: 24,
-            columns: 80,
-        })
-        .unwrap();
+        let terminal = open(Size { rows: 24, columns: 80 }).unwrap();
         assert_eq!(end_of_input(&terminal.outer), Some(4));
         let mut modes = rustix::termios::tcgetattr(&terminal.inner).unwrap();
         modes.make_raw();

@@ -45,18 +45,10 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
         return Err(Denied::ImageUnused(spec.wall.to_string()));
     }
     // A ring's own filter denies new user namespaces, so only the outermost can make them.
-    if rings
-        .iter()
-        .skip(1)
-        .any(|ring| *ring == RingKind::Container)
-    {
+    if rings.iter().skip(1).any(|ring| *ring == RingKind::Container) {
         return Err(Denied::ContainerNotOutermost(spec.wall.to_string()));
     }
-    let paths = spec
-        .workspace
-        .iter()
-        .map(|w| &w.path)
-        .chain(&spec.read_only_paths);
+    let paths = spec.workspace.iter().map(|w| &w.path).chain(&spec.read_only_paths);
     for path in paths {
         if !path.is_absolute() {
             return Err(Denied::RelativePath(path.display().to_string()));
@@ -82,35 +74,20 @@ mod tests {
     #[test]
     fn an_image_and_a_container_ring_need_each_other() {
         assert_eq!(admit(asked("container")), Err(Denied::ImageMissing));
-        let with_image = SandboxSpec {
-            image: Some("x".into()),
-            ..asked("process")
-        };
-        assert_eq!(
-            admit(with_image),
-            Err(Denied::ImageUnused("process".into()))
-        );
+        let with_image = SandboxSpec { image: Some("x".into()), ..asked("process") };
+        assert_eq!(admit(with_image), Err(Denied::ImageUnused("process".into())));
     }
 
     #[test]
     fn a_container_ring_inside_another_ring_is_refused() {
-        let spec = SandboxSpec {
-            image: Some("x".into()),
-            ..asked("process/container")
-        };
+        let spec = SandboxSpec { image: Some("x".into()), ..asked("process/container") };
         assert!(matches!(admit(spec), Err(Denied::ContainerNotOutermost(_))));
     }
 
     #[test]
     fn limits_are_checked_before_anything_else() {
-        let limits = Limits {
-            pids: 0,
-            ..Limits::default()
-        };
-        let spec = SandboxSpec {
-            limits,
-            ..asked("container")
-        };
+        let limits = Limits { pids: 0, ..Limits::default() };
+        let spec = SandboxSpec { limits, ..asked("container") };
         assert!(matches!(admit(spec), Err(Denied::Limit(_))));
     }
 }

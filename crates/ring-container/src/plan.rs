@@ -34,11 +34,7 @@ impl Ring for ContainerRing {
             own_namespaces: true,
             seccomp_filters: 1,
         };
-        let working_directory = if input.workspace.is_some() {
-            WORKSPACE_PATH
-        } else {
-            "/"
-        };
+        let working_directory = if input.workspace.is_some() { WORKSPACE_PATH } else { "/" };
         Ok(RingPlan {
             ring: RingKind::Container,
             template: template(input, setup_user(input)),
@@ -52,11 +48,7 @@ impl Ring for ContainerRing {
 /// Who sets the ring up: its root, so that the image's files keep their owners; an ordinary
 /// caller's ring has only one user.
 fn setup_user(input: &RingInput<'_>) -> (u32, u32) {
-    if input.identity.is_root() {
-        (0, 0)
-    } else {
-        input.image_user
-    }
+    if input.identity.is_root() { (0, 0) } else { input.image_user }
 }
 
 /// The base stays where it was made: each run leaves it, and the host's view with it, when it
@@ -72,10 +64,7 @@ fn template(input: &RingInput<'_>, setup: (u32, u32)) -> Vec<Step> {
     for (number, shown) in input.shown.iter().enumerate() {
         let at = shown_place(slot::BASE, number);
         steps.make_mount_point(at.clone(), shown.is_dir);
-        steps.push(Step::Attach {
-            tree: shown_slot(number),
-            at,
-        });
+        steps.push(Step::Attach { tree: shown_slot(number), at });
     }
     steps.into_steps()
 }
@@ -90,42 +79,23 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     let scratch = |name: &str| Place::new(slot::SCRATCH, name);
     let new_root = |name: &str| Place::new(slot::NEW_ROOT, name);
     for name in ["root", "root-work"] {
-        steps.push(Step::MakeDir {
-            at: scratch(name),
-            mode: 0o755,
-        });
+        steps.push(Step::MakeDir { at: scratch(name), mode: 0o755 });
     }
     // The base goes away with the change of root, and with it the way to the scratch space.
-    steps.push(Step::Attach {
-        tree: slot::SCRATCH,
-        at: Place::new(slot::ROOT, "scratch"),
-    });
+    steps.push(Step::Attach { tree: slot::SCRATCH, at: Place::new(slot::ROOT, "scratch") });
     steps.push(Step::Overlay {
         lower: layer_places(slot::ROOT, input.layers.len()),
         upper: scratch("root"),
         work: scratch("root-work"),
         into: slot::NEW_ROOT,
     });
-    steps.push(Step::Attach {
-        tree: slot::NEW_ROOT,
-        at: Place::new(slot::ROOT, "root"),
-    });
+    steps.push(Step::Attach { tree: slot::NEW_ROOT, at: Place::new(slot::ROOT, "root") });
     for name in ["dev", "proc", "sys", "tmp"] {
-        steps.push(Step::MakeDirs {
-            at: new_root(name),
-            mode: 0o755,
-        });
+        steps.push(Step::MakeDirs { at: new_root(name), mode: 0o755 });
     }
     let dev = Place::new(slot::ROOT, "dev");
-    steps.push(Step::OpenTree {
-        at: dev,
-        recursive: true,
-        into: slot::RUN_TEMPORARY,
-    });
-    steps.push(Step::Attach {
-        tree: slot::RUN_TEMPORARY,
-        at: new_root("dev"),
-    });
+    steps.push(Step::OpenTree { at: dev, recursive: true, into: slot::RUN_TEMPORARY });
+    steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: new_root("dev") });
     steps.attach_scratch("tmp", new_root("tmp"), slot::TMP);
     steps.attach_scratch("shm", new_root("dev/shm"), slot::RUN_TEMPORARY);
     steps.attach_proc(slot::NEW_ROOT, slot::NEW_ROOT);
@@ -134,15 +104,8 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
         let name = shown.path.strip_prefix("/").unwrap_or(&shown.path);
         let (from, at) = (shown_place(slot::ROOT, number), new_root_path(name));
         steps.make_mount_point(at.clone(), shown.is_dir);
-        steps.push(Step::OpenTree {
-            at: from,
-            recursive: true,
-            into: slot::RUN_TEMPORARY,
-        });
-        steps.push(Step::Attach {
-            tree: slot::RUN_TEMPORARY,
-            at,
-        });
+        steps.push(Step::OpenTree { at: from, recursive: true, into: slot::RUN_TEMPORARY });
+        steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at });
     }
     if input.identity.is_root() && input.image_user != (0, 0) {
         let (uid, gid) = input.image_user;
@@ -150,15 +113,10 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     }
     if let Some(workspace) = &input.workspace {
         let at = new_root(WORKSPACE_PATH.trim_start_matches('/'));
-        steps.push(Step::MakeDirs {
-            at: at.clone(),
-            mode: 0o755,
-        });
+        steps.push(Step::MakeDirs { at: at.clone(), mode: 0o755 });
         steps.attach_workspace(workspace, at, slot::NEW_ROOT);
     }
-    steps.push(Step::PivotRoot {
-        tree: slot::NEW_ROOT,
-    });
+    steps.push(Step::PivotRoot { tree: slot::NEW_ROOT });
     steps.confine_and_exec(input, vec![("/".into(), PathAccess::Write)]);
     steps.into_steps()
 }

@@ -10,9 +10,8 @@ use ringwall_spec::RingKind;
 
 /// The top-level directories of the host that a ring sees. Everything else is not there: homes,
 /// /var, /run, /srv, /mnt and whatever else a host may have.
-const VISIBLE: [&str; 11] = [
-    "bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr",
-];
+const VISIBLE: [&str; 11] =
+    ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
 
 /// Not shown, though what is above them is. A read-only mount keeps nobody from connecting to a
 /// socket on it, and this one builds, with network access, for every user of the host.
@@ -100,18 +99,12 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
     for name in VISIBLE {
         if let Some((_, target)) = input.host_links.iter().find(|(link, _)| link == name) {
             let at = Place::new(slot::BASE, name);
-            steps.push(Step::MakeSymlink {
-                at,
-                target: target.into(),
-            });
+            steps.push(Step::MakeSymlink { at, target: target.into() });
         }
     }
     for (number, name) in visible_dirs(input) {
         let at = Place::new(slot::BASE, name);
-        steps.push(Step::MakeDir {
-            at: at.clone(),
-            mode: 0o755,
-        });
+        steps.push(Step::MakeDir { at: at.clone(), mode: 0o755 });
         steps.push(Step::Attach { tree: number, at });
     }
     for (number, shown) in input.shown.iter().enumerate() {
@@ -122,10 +115,7 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
         if !is_visible(&shown.path) {
             steps.make_mount_point(at.clone(), shown.is_dir);
         }
-        steps.push(Step::Attach {
-            tree: shown_slot(number),
-            at,
-        });
+        steps.push(Step::Attach { tree: shown_slot(number), at });
     }
     // A mount point below a visible directory exists already; one below /tmp is made in each run.
     if let Some(workspace) = &input.workspace
@@ -142,9 +132,7 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
 
 /// The directories of the host that the ring shows, with the slots that hold them.
 fn visible_dirs(input: &RingInput<'_>) -> Vec<(Slot, &'static str)> {
-    let dirs = VISIBLE
-        .into_iter()
-        .filter(|name| input.host_dirs.iter().any(|dir| dir == name));
+    let dirs = VISIBLE.into_iter().filter(|name| input.host_dirs.iter().any(|dir| dir == name));
     (slot::FIRST_VISIBLE..).map(Slot).zip(dirs).collect()
 }
 
@@ -158,15 +146,8 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.begin_run(input, "/");
     // The scratch space itself goes below the /tmp made from it, where no job can reach it.
     let tmp = || Place::new(slot::ROOT, "tmp");
-    steps.push(Step::Attach {
-        tree: slot::SCRATCH,
-        at: tmp(),
-    });
-    steps.attach_scratch(
-        "shm",
-        Place::new(slot::ROOT, "dev/shm"),
-        slot::RUN_TEMPORARY,
-    );
+    steps.push(Step::Attach { tree: slot::SCRATCH, at: tmp() });
+    steps.attach_scratch("shm", Place::new(slot::ROOT, "dev/shm"), slot::RUN_TEMPORARY);
     steps.attach_scratch("tmp", tmp(), slot::TMP);
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.attach_terminals(slot::ROOT);
@@ -182,11 +163,7 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
             let (from, at) = (shown_place(slot::ROOT, number), Place::new(slot::TMP, rest));
             steps.make_mount_point(at.clone(), shown.is_dir);
             let into = slot::RUN_TEMPORARY;
-            steps.push(Step::OpenTree {
-                at: from,
-                recursive: true,
-                into,
-            });
+            steps.push(Step::OpenTree { at: from, recursive: true, into });
             steps.push(Step::Attach { tree: into, at });
         }
     }

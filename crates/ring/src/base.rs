@@ -45,22 +45,11 @@ pub mod run_slots {
 
 use run_slots as slot;
 
-const READ_ONLY: MountFlags = MountFlags {
-    read_only: true,
-    no_exec: false,
-    devices: false,
-    recursive: false,
-};
-const READ_ONLY_TREE: MountFlags = MountFlags {
-    recursive: true,
-    ..READ_ONLY
-};
-const DEVICE: MountFlags = MountFlags {
-    read_only: false,
-    no_exec: true,
-    devices: true,
-    recursive: false,
-};
+const READ_ONLY: MountFlags =
+    MountFlags { read_only: true, no_exec: false, devices: false, recursive: false };
+const READ_ONLY_TREE: MountFlags = MountFlags { recursive: true, ..READ_ONLY };
+const DEVICE: MountFlags =
+    MountFlags { read_only: false, no_exec: true, devices: true, recursive: false };
 
 /// Device files that every ring has.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -90,9 +79,7 @@ const WORKSPACE_SOURCE: &str = "workspace-source";
 
 /// Where the layers of an image are attached below `root`, bottom to top.
 pub fn layer_places(root: Slot, count: usize) -> Vec<Place> {
-    (0..count)
-        .map(|number| Place::new(root, format!("layers/{number}")))
-        .collect()
+    (0..count).map(|number| Place::new(root, format!("layers/{number}"))).collect()
 }
 
 /// The slot of a shown path.
@@ -141,20 +128,13 @@ impl Base {
     /// The owner of the workspace is the ring's user inside; other owners are nobody.
     fn map_workspace(&mut self, workspace: &WorkspaceInput, first_id: u32, inside: (u32, u32)) {
         let one = |disk, inside| {
-            vec![IdRange {
-                inside: disk,
-                outside: first_id.saturating_add(inside),
-                count: 1,
-            }]
+            vec![IdRange { inside: disk, outside: first_id.saturating_add(inside), count: 1 }]
         };
         let maps = IdMaps {
             uids: one(workspace.owner_uid, inside.0),
             gids: one(workspace.owner_gid, inside.1),
         };
-        self.push(Step::MakeUserNamespace {
-            maps,
-            into: slot::WORKSPACE_NAMESPACE,
-        });
+        self.push(Step::MakeUserNamespace { maps, into: slot::WORKSPACE_NAMESPACE });
         self.push(Step::IdMapTree {
             tree: slot::WORKSPACE,
             user_namespace: slot::WORKSPACE_NAMESPACE,
@@ -168,10 +148,7 @@ impl Base {
         if input.identity.is_root() {
             self.open_sources(input, inside);
             if let (Some(uid), Some(gid)) = (maps.uids.first(), maps.gids.first()) {
-                self.push(Step::LeaveRoot {
-                    uid: uid.outside,
-                    gid: gid.outside,
-                });
+                self.push(Step::LeaveRoot { uid: uid.outside, gid: gid.outside });
             }
         }
         self.push(Step::UnshareUserNamespace { maps });
@@ -182,18 +159,10 @@ impl Base {
     pub fn enter_with_many_users(&mut self, input: &RingInput<'_>, setup: (u32, u32)) {
         let maps = input.identity.many_users(setup);
         if input.identity.is_root() {
-            self.push(Step::MakeUserNamespace {
-                maps,
-                into: slot::USER_NAMESPACE,
-            });
+            self.push(Step::MakeUserNamespace { maps, into: slot::USER_NAMESPACE });
             self.open_sources(input, input.image_user);
-            self.push(Step::EnterUserNamespace {
-                from: slot::USER_NAMESPACE,
-            });
-            self.push(Step::BecomeUser {
-                uid: setup.0,
-                gid: setup.1,
-            });
+            self.push(Step::EnterUserNamespace { from: slot::USER_NAMESPACE });
+            self.push(Step::BecomeUser { uid: setup.0, gid: setup.1 });
         } else {
             self.push(Step::UnshareUserNamespace { maps });
         }
@@ -211,41 +180,23 @@ impl Base {
     }
 
     fn open_host(&mut self, path: &Path, into: Slot) {
-        self.push(Step::OpenHostTree {
-            path: path.into(),
-            recursive: false,
-            into,
-        });
+        self.push(Step::OpenHostTree { path: path.into(), recursive: false, into });
     }
 
     /// Opens a host path and what is mounted below it, read-only.
     pub fn open_read_only(&mut self, from: &Path, into: Slot) {
-        self.push(Step::OpenHostTree {
-            path: from.into(),
-            recursive: true,
-            into,
-        });
-        self.push(Step::SetMountFlags {
-            tree: into,
-            flags: READ_ONLY_TREE,
-        });
+        self.push(Step::OpenHostTree { path: from.into(), recursive: true, into });
+        self.push(Step::SetMountFlags { tree: into, flags: READ_ONLY_TREE });
     }
 
     /// Opens the parts of the host that every ring has; to be attached by [`Base::make_base`] and
     /// [`Base::make_dev`].
     pub fn open_common(&mut self) {
         let proc = slot::HOST_PROC;
-        self.push(Step::OpenHostTree {
-            path: "/proc".into(),
-            recursive: true,
-            into: proc,
-        });
+        self.push(Step::OpenHostTree { path: "/proc".into(), recursive: true, into: proc });
         for (number, name) in (slot::FIRST_DEVICE..).zip(DEVICES) {
             self.open_host(&Path::new("/dev").join(name), Slot(number));
-            self.push(Step::SetMountFlags {
-                tree: Slot(number),
-                flags: DEVICE,
-            });
+            self.push(Step::SetMountFlags { tree: Slot(number), flags: DEVICE });
         }
     }
 
@@ -261,69 +212,33 @@ impl Base {
             self.push(Step::MakeDirs { at, mode: 0o755 });
             return;
         }
-        if let Some(parent) = at
-            .path
-            .as_path()
-            .parent()
-            .filter(|p| !p.as_os_str().is_empty())
-        {
-            self.push(Step::MakeDirs {
-                at: Place::new(at.dir, parent),
-                mode: 0o755,
-            });
+        if let Some(parent) = at.path.as_path().parent().filter(|p| !p.as_os_str().is_empty()) {
+            self.push(Step::MakeDirs { at: Place::new(at.dir, parent), mode: 0o755 });
         }
         self.push(Step::MakeFile { at, mode: 0o444 });
     }
 
     /// A small tmpfs that everything else is attached to, itself attached where it can be found.
     pub fn make_base(&mut self, directories: &[&str]) {
-        self.push(Step::Tmpfs {
-            bytes: 1 << 20,
-            inodes: 1024,
-            mode: 0o755,
-            into: slot::BASE,
-        });
-        self.push(Step::AttachHost {
-            tree: slot::BASE,
-            path: BASE_PATH.into(),
-        });
+        self.push(Step::Tmpfs { bytes: 1 << 20, inodes: 1024, mode: 0o755, into: slot::BASE });
+        self.push(Step::AttachHost { tree: slot::BASE, path: BASE_PATH.into() });
         for name in directories {
-            self.push(Step::MakeDir {
-                at: Place::new(slot::BASE, name),
-                mode: 0o755,
-            });
+            self.push(Step::MakeDir { at: Place::new(slot::BASE, name), mode: 0o755 });
         }
         // The kernel lets a user namespace mount its own proc only where it can see one already.
         // Each run covers this one with its own, or leaves it behind with the base.
         let at = Place::new(slot::BASE, "proc");
-        self.push(Step::Attach {
-            tree: slot::HOST_PROC,
-            at,
-        });
+        self.push(Step::Attach { tree: slot::HOST_PROC, at });
     }
 
     /// Our own /dev, with the warden on it, at `dev` of the base; and the canary for the evidence.
     pub fn make_dev(&mut self) {
         let at = |path: &str| Place::new(slot::DEV, path);
-        self.push(Step::Tmpfs {
-            bytes: 1 << 18,
-            inodes: 64,
-            mode: 0o755,
-            into: slot::DEV,
-        });
-        self.push(Step::Attach {
-            tree: slot::DEV,
-            at: Place::new(slot::BASE, "dev"),
-        });
+        self.push(Step::Tmpfs { bytes: 1 << 18, inodes: 64, mode: 0o755, into: slot::DEV });
+        self.push(Step::Attach { tree: slot::DEV, at: Place::new(slot::BASE, "dev") });
         for (number, name) in (slot::FIRST_DEVICE..).zip(DEVICES) {
-            self.push(Step::MakeFile {
-                at: at(name),
-                mode: 0o666,
-            });
-            self.push(Step::Attach {
-                tree: Slot(number),
-                at: at(name),
-            });
+            self.push(Step::MakeFile { at: at(name), mode: 0o666 });
+            self.push(Step::Attach { tree: Slot(number), at: at(name) });
         }
         for (name, mode) in [("pts", 0o755), ("shm", 0o1777), (".ringwall", 0o755)] {
             self.push(Step::MakeDir { at: at(name), mode });
@@ -336,46 +251,17 @@ impl Base {
             ("stderr", "/proc/self/fd/2"),
         ];
         for (name, target) in links {
-            self.push(Step::MakeSymlink {
-                at: at(name),
-                target: target.into(),
-            });
+            self.push(Step::MakeSymlink { at: at(name), target: target.into() });
         }
-        self.push(Step::MakeFile {
-            at: at(".ringwall/no-file"),
-            mode: 0,
-        });
-        self.push(Step::MakeDir {
-            at: at(".ringwall/no-dir"),
-            mode: 0o555,
-        });
-        self.push(Step::MakeFile {
-            at: at(".ringwall/warden"),
-            mode: 0o555,
-        });
-        self.push(Step::SetMountFlags {
-            tree: slot::WARDEN,
-            flags: READ_ONLY,
-        });
-        self.push(Step::Attach {
-            tree: slot::WARDEN,
-            at: at(".ringwall/warden"),
-        });
-        self.push(Step::SetMountFlags {
-            tree: slot::DEV,
-            flags: READ_ONLY,
-        });
+        self.push(Step::MakeFile { at: at(".ringwall/no-file"), mode: 0 });
+        self.push(Step::MakeDir { at: at(".ringwall/no-dir"), mode: 0o555 });
+        self.push(Step::MakeFile { at: at(".ringwall/warden"), mode: 0o555 });
+        self.push(Step::SetMountFlags { tree: slot::WARDEN, flags: READ_ONLY });
+        self.push(Step::Attach { tree: slot::WARDEN, at: at(".ringwall/warden") });
+        self.push(Step::SetMountFlags { tree: slot::DEV, flags: READ_ONLY });
         // Never attached anywhere: what is on it can be reached only by its descriptor.
-        self.push(Step::Tmpfs {
-            bytes: 4096,
-            inodes: 8,
-            mode: 0o755,
-            into: slot::CANARY,
-        });
-        self.push(Step::MakeFile {
-            at: Place::new(slot::CANARY, "canary"),
-            mode: 0o666,
-        });
+        self.push(Step::Tmpfs { bytes: 4096, inodes: 8, mode: 0o755, into: slot::CANARY });
+        self.push(Step::MakeFile { at: Place::new(slot::CANARY, "canary"), mode: 0o666 });
     }
 
     /// Attaches layers and workspace to the base: an overlay takes only what is attached in its own
@@ -383,31 +269,16 @@ impl Base {
     pub fn attach_sources(&mut self, input: &RingInput<'_>) {
         let layers = (slot::FIRST_LAYER..).zip(layer_places(slot::BASE, input.layers.len()));
         if !input.layers.is_empty() {
-            self.push(Step::MakeDir {
-                at: Place::new(slot::BASE, "layers"),
-                mode: 0o700,
-            });
+            self.push(Step::MakeDir { at: Place::new(slot::BASE, "layers"), mode: 0o700 });
         }
         for (number, at) in layers {
-            self.push(Step::MakeDir {
-                at: at.clone(),
-                mode: 0o700,
-            });
-            self.push(Step::Attach {
-                tree: Slot(number),
-                at,
-            });
+            self.push(Step::MakeDir { at: at.clone(), mode: 0o700 });
+            self.push(Step::Attach { tree: Slot(number), at });
         }
         if input.workspace.is_some() {
             let at = Place::new(slot::BASE, WORKSPACE_SOURCE);
-            self.push(Step::MakeDir {
-                at: at.clone(),
-                mode: 0o700,
-            });
-            self.push(Step::Attach {
-                tree: slot::WORKSPACE,
-                at,
-            });
+            self.push(Step::MakeDir { at: at.clone(), mode: 0o700 });
+            self.push(Step::Attach { tree: slot::WORKSPACE, at });
         }
     }
 
@@ -418,10 +289,7 @@ impl Base {
 
     /// The template is complete: nothing of the host's view is left, and the base stays as it is.
     pub fn freeze_base(&mut self) {
-        self.push(Step::SetMountFlags {
-            tree: slot::BASE,
-            flags: READ_ONLY,
-        });
+        self.push(Step::SetMountFlags { tree: slot::BASE, flags: READ_ONLY });
         self.push(Step::OldRootGone);
     }
 
@@ -432,30 +300,17 @@ impl Base {
     pub fn begin_run(&mut self, input: &RingInput<'_>, base: &str) {
         if input.cgroup_files > 0 {
             let first = slot::FIRST_CGROUP;
-            let from = (first..first + input.cgroup_files)
-                .map(Slot::passed)
-                .collect();
+            let from = (first..first + input.cgroup_files).map(Slot::passed).collect();
             self.push(Step::JoinCgroups { from });
         }
         self.push(Step::EnterNetwork);
-        self.push(Step::OpenHere {
-            path: base.into(),
-            into: slot::ROOT,
-        });
+        self.push(Step::OpenHere { path: base.into(), into: slot::ROOT });
         if let Some(profile) = &input.apparmor {
             // Early, while the base's proc can be written; it takes effect with the exec.
-            self.push(Step::AppArmorOnExec {
-                profile: profile.clone(),
-            });
+            self.push(Step::AppArmorOnExec { profile: profile.clone() });
         }
-        self.push(Step::Hostname {
-            name: input.hostname.clone(),
-        });
-        let Limits {
-            disk_bytes,
-            disk_inodes,
-            ..
-        } = input.admitted.spec().limits;
+        self.push(Step::Hostname { name: input.hostname.clone() });
+        let Limits { disk_bytes, disk_inodes, .. } = input.admitted.spec().limits;
         self.push(Step::Tmpfs {
             bytes: disk_bytes,
             inodes: disk_inodes,
@@ -463,21 +318,14 @@ impl Base {
             into: slot::SCRATCH,
         });
         for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777)] {
-            self.push(Step::MakeDir {
-                at: Place::new(slot::SCRATCH, name),
-                mode,
-            });
+            self.push(Step::MakeDir { at: Place::new(slot::SCRATCH, name), mode });
         }
     }
 
     /// Attaches a directory of the scratch space.
     pub fn attach_scratch(&mut self, name: &str, at: Place, keep: Slot) {
         let from = Place::new(slot::SCRATCH, name);
-        self.push(Step::OpenTree {
-            at: from,
-            recursive: false,
-            into: keep,
-        });
+        self.push(Step::OpenTree { at: from, recursive: false, into: keep });
         self.push(Step::Attach { tree: keep, at });
     }
 
@@ -489,19 +337,9 @@ impl Base {
             WorkspaceMode::CopyOnWrite => self.overlay_workspace(workspace, source.clone(), at),
             WorkspaceMode::ReadWrite => {
                 let into = slot::RUN_TEMPORARY;
-                self.push(Step::OpenTree {
-                    at: source.clone(),
-                    recursive: false,
-                    into,
-                });
-                self.push(Step::SetMountFlags {
-                    tree: into,
-                    flags: MountFlags::default(),
-                });
-                self.push(Step::Attach {
-                    tree: into,
-                    at: at.clone(),
-                });
+                self.push(Step::OpenTree { at: source.clone(), recursive: false, into });
+                self.push(Step::SetMountFlags { tree: into, flags: MountFlags::default() });
+                self.push(Step::Attach { tree: into, at: at.clone() });
                 for hidden in &workspace.hidden {
                     let path = at.path.as_path().join(hidden);
                     self.mask(covers, Place::new(at.dir, path));
@@ -515,42 +353,24 @@ impl Base {
         let upper = Place::new(slot::SCRATCH, "workspace");
         let work = Place::new(slot::SCRATCH, "workspace-work");
         for place in [&upper, &work] {
-            self.push(Step::MakeDir {
-                at: place.clone(),
-                mode: 0o755,
-            });
+            self.push(Step::MakeDir { at: place.clone(), mode: 0o755 });
         }
         let inside_upper =
             |path: &Path| Place::new(slot::SCRATCH, Path::new("workspace").join(path));
         for (path, mode) in &workspace.hidden_parents {
-            self.push(Step::MakeDir {
-                at: inside_upper(path),
-                mode: *mode,
-            });
+            self.push(Step::MakeDir { at: inside_upper(path), mode: *mode });
         }
         for path in &workspace.hidden {
-            self.push(Step::Whiteout {
-                at: inside_upper(path),
-            });
+            self.push(Step::Whiteout { at: inside_upper(path) });
         }
         let into = slot::RUN_TEMPORARY;
-        self.push(Step::Overlay {
-            lower: vec![source],
-            upper,
-            work,
-            into,
-        });
+        self.push(Step::Overlay { lower: vec![source], upper, work, into });
         self.push(Step::Attach { tree: into, at });
     }
 
     pub fn attach_proc(&mut self, root: Slot, covers: Slot) {
-        self.push(Step::Proc {
-            into: slot::RUN_TEMPORARY,
-        });
-        self.push(Step::Attach {
-            tree: slot::RUN_TEMPORARY,
-            at: Place::new(root, "proc"),
-        });
+        self.push(Step::Proc { into: slot::RUN_TEMPORARY });
+        self.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: Place::new(root, "proc") });
         for name in MASKED {
             self.mask(covers, Place::new(root, Path::new("proc").join(name)));
         }
@@ -560,29 +380,18 @@ impl Base {
     pub fn mask(&mut self, covers: Slot, at: Place) {
         let file_cover = Place::new(covers, "dev/.ringwall/no-file");
         let dir_cover = Place::new(covers, "dev/.ringwall/no-dir");
-        self.push(Step::Mask {
-            file_cover,
-            dir_cover,
-            at,
-        });
+        self.push(Step::Mask { file_cover, dir_cover, at });
     }
 
     pub fn attach_terminals(&mut self, root: Slot) {
-        self.push(Step::Devpts {
-            into: slot::RUN_TEMPORARY,
-        });
-        self.push(Step::Attach {
-            tree: slot::RUN_TEMPORARY,
-            at: Place::new(root, "dev/pts"),
-        });
+        self.push(Step::Devpts { into: slot::RUN_TEMPORARY });
+        self.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: Place::new(root, "dev/pts") });
     }
 
     /// Everything after which this process can do no more than the job, then the warden.
     pub fn confine_and_exec(&mut self, input: &RingInput<'_>, rules: Vec<(RawPath, PathAccess)>) {
         let limits = &input.admitted.spec().limits;
-        self.push(Step::Report {
-            slot: slot::SCRATCH,
-        });
+        self.push(Step::Report { slot: slot::SCRATCH });
         self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
         for limit in &input.without_cgroup {
             self.limit_without_cgroup(*limit, limits);
@@ -590,9 +399,7 @@ impl Base {
         self.push(Step::NoNewPrivileges);
         self.push(Step::Landlock { rules });
         // After Landlock, which opens a descriptor for each of its paths.
-        self.push(Step::LimitResource(ResourceLimit::OpenFiles(
-            limits.open_files.into(),
-        )));
+        self.push(Step::LimitResource(ResourceLimit::OpenFiles(limits.open_files.into())));
         self.push(Step::OldRootGone);
         self.push(Step::DropCapabilities);
         self.push(Step::Seccomp);
@@ -608,9 +415,7 @@ impl Base {
         let step = match limit {
             LimitName::Pids => Step::LimitResource(ResourceLimit::Processes(limits.pids.into())),
             LimitName::Memory => Step::LimitResource(ResourceLimit::DataBytes(limits.memory_bytes)),
-            LimitName::Cpu => Step::PinCpus {
-                count: limits.cpu_milli.div_ceil(1000),
-            },
+            LimitName::Cpu => Step::PinCpus { count: limits.cpu_milli.div_ceil(1000) },
             _ => return,
         };
         self.push(step);

@@ -42,10 +42,7 @@ pub fn check(
     host: &HostNamespaces,
     facts: RingFacts,
 ) -> Result<Evidence, EvidenceError> {
-    let mut checker = Checker {
-        ring,
-        checks: Vec::new(),
-    };
+    let mut checker = Checker { ring, checks: Vec::new() };
     if expected.own_namespaces {
         checker.namespaces(host, &facts)?;
     }
@@ -53,11 +50,7 @@ pub fn check(
     checker.privileges(expected, &facts)?;
     checker.filters(expected, &facts)?;
     checker.view(expected, &facts)?;
-    Ok(Evidence {
-        ring,
-        checks: checker.checks,
-        facts,
-    })
+    Ok(Evidence { ring, checks: checker.checks, facts })
 }
 
 struct Checker {
@@ -76,19 +69,11 @@ impl Checker {
     ) -> Result<(), EvidenceError> {
         let seen = seen.into();
         if holds {
-            self.checks.push(CheckedFact {
-                layer: layer.to_owned(),
-                seen,
-            });
+            self.checks.push(CheckedFact { layer: layer.to_owned(), seen });
             return Ok(());
         }
         let (ring, layer, expected) = (self.ring, layer.to_owned(), expected.into());
-        Err(EvidenceError {
-            ring,
-            layer,
-            expected,
-            seen,
-        })
+        Err(EvidenceError { ring, layer, expected, seen })
     }
 
     fn namespaces(
@@ -108,12 +93,9 @@ impl Checker {
                 format!("{} (host {})", show(inside), show(outside)),
             )?;
         }
-        self.require(
-            "process numbering",
-            facts.pid == 1,
-            "warden is process 1",
-            { format!("warden is process {}", facts.pid) },
-        )
+        self.require("process numbering", facts.pid == 1, "warden is process 1", {
+            format!("warden is process {}", facts.pid)
+        })
     }
 
     fn users(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
@@ -135,12 +117,7 @@ impl Checker {
                 .iter()
                 .map(|line| format!("{}->{} x{}", line.inside, line.outside, line.count))
                 .collect();
-            self.require(
-                layer,
-                check(planned, seen),
-                format!("{planned:?}"),
-                text.join(", "),
-            )?;
+            self.require(layer, check(planned, seen), format!("{planned:?}"), text.join(", "))?;
         }
         let user = (facts.uid, facts.gid);
         self.require(
@@ -160,18 +137,10 @@ impl Checker {
             if caps.is_empty() {
                 "none in any set".to_owned()
             } else {
-                format!(
-                    "effective {:x}, bounding {:x}",
-                    caps.effective, caps.bounding
-                )
+                format!("effective {:x}, bounding {:x}", caps.effective, caps.bounding)
             },
         )?;
-        self.require(
-            "no-new-privileges",
-            facts.no_new_privs,
-            "on",
-            on(facts.no_new_privs),
-        )?;
+        self.require("no-new-privileges", facts.no_new_privs, "on", on(facts.no_new_privs))?;
         let (soft, hard) = facts.open_files;
         let kept = soft <= expected.open_files && hard <= expected.open_files;
         let most = format!("at most {}", expected.open_files);
@@ -197,68 +166,32 @@ impl Checker {
                 expected.seccomp_filters,
                 seccomp::JOB_FINGERPRINT
             ),
-            format!(
-                "{} with fingerprint {:011x}",
-                seen.filters, seen.fingerprint
-            ),
+            format!("{} with fingerprint {:011x}", seen.filters, seen.fingerprint),
         )?;
         let refused = seen.refuses_io_uring && seen.refuses_user_namespace;
-        self.require(
-            "refused syscalls",
-            refused,
-            "io_uring and user namespaces refused",
-            {
-                format!(
-                    "io_uring {}, user namespaces {}",
-                    refusal(seen.refuses_io_uring),
-                    { refusal(seen.refuses_user_namespace) }
-                )
-            },
-        )?;
+        self.require("refused syscalls", refused, "io_uring and user namespaces refused", {
+            format!("io_uring {}, user namespaces {}", refusal(seen.refuses_io_uring), {
+                refusal(seen.refuses_user_namespace)
+            })
+        })?;
         let landlock = facts.landlock;
         // A ring inside a ring has no canary; the engine tries a write instead.
         let denied = landlock.denied_open == DeniedOpen::Denied
             || (!expected.own_namespaces && landlock.denied_open == DeniedOpen::NotTried);
-        self.require(
-            "Landlock",
-            landlock.abi > 0 && denied,
-            "a forbidden open is denied",
-            {
-                format!(
-                    "ABI {}, forbidden open: {:?}",
-                    landlock.abi, landlock.denied_open
-                )
-            },
-        )
+        self.require("Landlock", landlock.abi > 0 && denied, "a forbidden open is denied", {
+            format!("ABI {}, forbidden open: {:?}", landlock.abi, landlock.denied_open)
+        })
     }
 
     fn view(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
         let only_loopback = facts.network_devices.iter().all(|name| name == "lo");
         let devices = facts.network_devices.join(", ");
-        self.require(
-            "network devices",
-            only_loopback,
-            "loopback at most",
-            devices,
-        )?;
-        let wanted = if expected.root_read_only {
-            "read-only"
-        } else {
-            "own writable layer"
-        };
-        let seen = if facts.root_read_only {
-            "read-only"
-        } else {
-            "own writable layer"
-        };
+        self.require("network devices", only_loopback, "loopback at most", devices)?;
+        let wanted = if expected.root_read_only { "read-only" } else { "own writable layer" };
+        let seen = if facts.root_read_only { "read-only" } else { "own writable layer" };
         let same = expected.root_read_only == facts.root_read_only;
         self.require("root file system", same, wanted, seen)?;
-        self.require(
-            "kernel",
-            !facts.kernel_release.is_empty(),
-            "a release",
-            &facts.kernel_release,
-        )
+        self.require("kernel", !facts.kernel_release.is_empty(), "a release", &facts.kernel_release)
     }
 }
 

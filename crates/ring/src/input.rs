@@ -21,38 +21,21 @@ impl Identity {
     /// Maps for a ring with this one user.
     pub fn one_user(self, inside: (u32, u32)) -> IdMaps {
         let (uid, gid) = match self {
-            Identity::Root { first_id } => (
-                first_id.saturating_add(inside.0),
-                first_id.saturating_add(inside.1),
-            ),
+            Identity::Root { first_id } => {
+                (first_id.saturating_add(inside.0), first_id.saturating_add(inside.1))
+            }
             Identity::User { uid, gid } => (uid, gid),
         };
-        let one = |inside, outside| {
-            vec![IdRange {
-                inside,
-                outside,
-                count: 1,
-            }]
-        };
-        IdMaps {
-            uids: one(inside.0, uid),
-            gids: one(inside.1, gid),
-        }
+        let one = |inside, outside| vec![IdRange { inside, outside, count: 1 }];
+        IdMaps { uids: one(inside.0, uid), gids: one(inside.1, gid) }
     }
 
     /// Maps for a ring whose files have many owners: all of the range where root can give it.
     pub fn many_users(self, inside: (u32, u32)) -> IdMaps {
         match self {
             Identity::Root { first_id } => {
-                let all = vec![IdRange {
-                    inside: 0,
-                    outside: first_id,
-                    count: Self::RANGE,
-                }];
-                IdMaps {
-                    uids: all.clone(),
-                    gids: all,
-                }
+                let all = vec![IdRange { inside: 0, outside: first_id, count: Self::RANGE }];
+                IdMaps { uids: all.clone(), gids: all }
             }
             Identity::User { .. } => self.one_user(inside),
         }

@@ -66,18 +66,12 @@ impl SpawnerHandle {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![theirs.as_fd()];
         descriptors.extend(cgroup_files.iter().map(AsFd::as_fd));
         let launched = self.lock().spawn(plan.run.clone(), &descriptors)?;
-        Ok(RaisedRing {
-            stream: ours,
-            launched,
-            spawner: self.clone(),
-        })
+        Ok(RaisedRing { stream: ours, launched, spawner: self.clone() })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Spawner> {
         // A panic while holding the lock leaves the spawner itself intact: it is a socket.
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

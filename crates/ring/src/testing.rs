@@ -25,9 +25,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
         shown: Vec::new(),
         workspace: None,
         host_links: vec![("bin".to_owned(), PathBuf::from("usr/bin"))],
-        host_dirs: ["usr", "etc", "home", "root", "var"]
-            .map(str::to_owned)
-            .to_vec(),
+        host_dirs: ["usr", "etc", "home", "root", "var"].map(str::to_owned).to_vec(),
         layers: vec![PathBuf::from("/var/lib/ringwall/images/layers/one")],
         image_user: (0, 0),
         cgroup_files: 3,
@@ -45,10 +43,7 @@ pub fn faults(plan: &RingPlan) -> Vec<String> {
         Step::MakeUserNamespace { maps, .. } | Step::UnshareUserNamespace { maps } => Some(maps),
         _ => None,
     });
-    if maps
-        .flat_map(|maps| maps.uids.iter().chain(&maps.gids))
-        .any(|range| range.outside == 0)
-    {
+    if maps.flat_map(|maps| maps.uids.iter().chain(&maps.gids)).any(|range| range.outside == 0) {
         faults.push("an id of the ring is the host's root".to_owned());
     }
     let last = [
@@ -59,11 +54,7 @@ pub fn faults(plan: &RingPlan) -> Vec<String> {
         "apply seccomp filter",
         "start warden",
     ];
-    let mut order = plan
-        .run
-        .iter()
-        .map(Step::name)
-        .filter(|name| last.contains(name));
+    let mut order = plan.run.iter().map(Step::name).filter(|name| last.contains(name));
     for wanted in last {
         let found = order.next();
         if found != Some(wanted) {

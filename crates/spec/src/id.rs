@@ -32,12 +32,7 @@ impl SandboxId {
 
     /// Builds an id from random bytes; the caller owns the source of randomness.
     pub fn from_random(bytes: [u8; 12]) -> Self {
-        SandboxId(
-            bytes
-                .iter()
-                .map(|b| ALPHABET[usize::from(b & 31)] as char)
-                .collect(),
-        )
+        SandboxId(bytes.iter().map(|b| ALPHABET[usize::from(b & 31)] as char).collect())
     }
 
     pub fn as_str(&self) -> &str {
@@ -56,11 +51,7 @@ impl FromStr for SandboxId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let valid = text.len() == Self::LENGTH && text.bytes().all(|b| ALPHABET.contains(&b));
-        if valid {
-            Ok(SandboxId(text.to_owned()))
-        } else {
-            Err(IdError::BadId(text.to_owned()))
-        }
+        if valid { Ok(SandboxId(text.to_owned())) } else { Err(IdError::BadId(text.to_owned())) }
     }
 }
 
@@ -68,13 +59,9 @@ impl FromStr for SandboxName {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let starts_well = text
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric());
-        let all_known = text
-            .bytes()
-            .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
+        let starts_well = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+        let all_known =
+            text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
         if starts_well && all_known && text.len() <= 63 {
             Ok(SandboxName(text.to_owned()))
         } else {

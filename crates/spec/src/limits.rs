@@ -57,37 +57,13 @@ impl Limits {
         let cpus = |milli: u64| format!("{}.{:03}", milli / 1000, milli % 1000);
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         in_range(LimitName::Timeout, timeout_ms, 1, 7 * 24 * 3_600_000, time)?;
-        in_range(
-            LimitName::Memory,
-            self.memory_bytes,
-            4 << 20,
-            16 << 40,
-            show_bytes,
-        )?;
-        in_range(
-            LimitName::Cpu,
-            u64::from(self.cpu_milli),
-            10,
-            1_024_000,
-            cpus,
-        )?;
+        in_range(LimitName::Memory, self.memory_bytes, 4 << 20, 16 << 40, show_bytes)?;
+        in_range(LimitName::Cpu, u64::from(self.cpu_milli), 10, 1_024_000, cpus)?;
         in_range(LimitName::Pids, u64::from(self.pids), 2, 1 << 22, plain)?;
-        in_range(
-            LimitName::Disk,
-            self.disk_bytes,
-            1 << 20,
-            16 << 40,
-            show_bytes,
-        )?;
+        in_range(LimitName::Disk, self.disk_bytes, 1 << 20, 16 << 40, show_bytes)?;
         in_range(LimitName::Inodes, self.disk_inodes, 64, 1 << 32, plain)?;
         in_range(LimitName::Output, self.output_bytes, 1, 1 << 40, show_bytes)?;
-        in_range(
-            LimitName::OpenFiles,
-            u64::from(self.open_files),
-            16,
-            1 << 20,
-            plain,
-        )
+        in_range(LimitName::OpenFiles, u64::from(self.open_files), 16, 1 << 20, plain)
     }
 }
 
@@ -101,12 +77,7 @@ fn in_range(
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(LimitError {
-        limit,
-        asked: show(value),
-        least: show(least),
-        most: show(most),
-    })
+    Err(LimitError { limit, asked: show(value), least: show(least), most: show(most) })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -179,69 +150,15 @@ mod tests {
             assert_eq!(limits.validate().unwrap_err().limit, name);
         };
         let base = Limits::default;
-        check(
-            Limits {
-                timeout: Duration::ZERO,
-                ..base()
-            },
-            LimitName::Timeout,
-        );
-        check(
-            Limits {
-                timeout: Duration::MAX,
-                ..base()
-            },
-            LimitName::Timeout,
-        );
-        check(
-            Limits {
-                memory_bytes: 0,
-                ..base()
-            },
-            LimitName::Memory,
-        );
-        check(
-            Limits {
-                memory_bytes: u64::MAX,
-                ..base()
-            },
-            LimitName::Memory,
-        );
-        check(
-            Limits {
-                cpu_milli: 0,
-                ..base()
-            },
-            LimitName::Cpu,
-        );
+        check(Limits { timeout: Duration::ZERO, ..base() }, LimitName::Timeout);
+        check(Limits { timeout: Duration::MAX, ..base() }, LimitName::Timeout);
+        check(Limits { memory_bytes: 0, ..base() }, LimitName::Memory);
+        check(Limits { memory_bytes: u64::MAX, ..base() }, LimitName::Memory);
+        check(Limits { cpu_milli: 0, ..base() }, LimitName::Cpu);
         check(Limits { pids: 0, ..base() }, LimitName::Pids);
-        check(
-            Limits {
-                disk_bytes: 0,
-                ..base()
-            },
-            LimitName::Disk,
-        );
-        check(
-            Limits {
-                disk_inodes: 0,
-                ..base()
-            },
-            LimitName::Inodes,
-        );
-        check(
-            Limits {
-                output_bytes: 0,
-                ..base()
-            },
-            LimitName::Output,
-        );
-        check(
-            Limits {
-                open_files: 0,
-                ..base()
-            },
-            LimitName::OpenFiles,
-        );
+        check(Limits { disk_bytes: 0, ..base() }, LimitName::Disk);
+        check(Limits { disk_inodes: 0, ..base() }, LimitName::Inodes);
+        check(Limits { output_bytes: 0, ..base() }, LimitName::Output);
+        check(Limits { open_files: 0, ..base() }, LimitName::OpenFiles);
     }
 }

@@ -41,10 +41,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         _ => return Err(wrong()),
     };
     let thousandths = parse_thousandths(number).ok_or_else(wrong)?;
-    thousandths
-        .checked_mul(micros_per_thousandth)
-        .map(Duration::from_micros)
-        .ok_or_else(wrong)
+    thousandths.checked_mul(micros_per_thousandth).map(Duration::from_micros).ok_or_else(wrong)
 }
 
 /// Reads a count of CPUs into thousandths: `0.5` is 500.
@@ -82,9 +79,7 @@ pub fn show_duration(duration: Duration) -> String {
 }
 
 fn split_unit(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -118,17 +113,7 @@ mod tests {
 
     #[test]
     fn nonsense_sizes_are_refused() {
-        for bad in [
-            "",
-            "M",
-            "-1M",
-            "1X",
-            "1..5G",
-            "1.",
-            "99999999999999T",
-            "1e3",
-            " 1",
-        ] {
+        for bad in ["", "M", "-1M", "1X", "1..5G", "1.", "99999999999999T", "1e3", " 1"] {
             assert!(parse_bytes(bad).is_err(), "{bad:?}");
         }
     }

@@ -127,14 +127,8 @@ mod tests {
     #[test]
     fn empty_unknown_and_too_deep_walls_are_refused() {
         assert_eq!("".parse::<Wall>(), Err(WallError::Empty));
-        assert_eq!(
-            "moat".parse::<Wall>(),
-            Err(WallError::UnknownRing("moat".into()))
-        );
-        assert_eq!(
-            "container/".parse::<Wall>(),
-            Err(WallError::UnknownRing(String::new()))
-        );
+        assert_eq!("moat".parse::<Wall>(), Err(WallError::UnknownRing("moat".into())));
+        assert_eq!("container/".parse::<Wall>(), Err(WallError::UnknownRing(String::new())));
         let deep = ["process"; 5].join("/");
         assert_eq!(deep.parse::<Wall>(), Err(WallError::TooDeep(5)));
     }

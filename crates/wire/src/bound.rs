@@ -79,10 +79,7 @@ mod tests {
             gid: 0,
             modified_seconds: 0,
         };
-        DirEntry {
-            name: name.to_vec(),
-            stat,
-        }
+        DirEntry { name: name.to_vec(), stat }
     }
 
     #[test]
@@ -92,9 +89,7 @@ mod tests {
             errno: None,
             message: "a".to_owned() + &"é".repeat(600),
         };
-        let Ok(Reply::Error(error)) = bound_reply(Reply::Error(error)) else {
-            panic!()
-        };
+        let Ok(Reply::Error(error)) = bound_reply(Reply::Error(error)) else { panic!() };
         assert_eq!(error.message.len(), 511);
     }
 
@@ -110,28 +105,17 @@ mod tests {
 
     #[test]
     fn lists_and_texts_of_facts_are_cut() {
-        let mount = MountFact {
-            path: "p".repeat(5000),
-            file_system: "f".repeat(5000),
-            read_only: true,
-        };
+        let mount =
+            MountFact { path: "p".repeat(5000), file_system: "f".repeat(5000), read_only: true };
         let facts = RingFacts {
             kernel_release: "k".repeat(5000),
             network_devices: vec!["d".repeat(5000); 300],
             mounts: vec![mount; 1030],
             ..RingFacts::default()
         };
-        let Ok(Reply::Facts(facts)) = bound_reply(Reply::Facts(Box::new(facts))) else {
-            panic!()
-        };
+        let Ok(Reply::Facts(facts)) = bound_reply(Reply::Facts(Box::new(facts))) else { panic!() };
         assert_eq!(facts.kernel_release.len(), 256);
-        assert_eq!(
-            (facts.network_devices.len(), facts.network_devices[0].len()),
-            (256, 256)
-        );
-        assert_eq!(
-            (facts.mounts.len(), facts.mounts[0].path.len()),
-            (1024, 4096)
-        );
+        assert_eq!((facts.network_devices.len(), facts.network_devices[0].len()), (256, 256));
+        assert_eq!((facts.mounts.len(), facts.mounts[0].path.len()), (1024, 4096));
     }
 }

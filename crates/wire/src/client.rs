@@ -38,10 +38,7 @@ impl Client {
     /// Sends nothing yet: the greeting travels with the first request, and a peer that is no
     /// warden shows in its answer.
     pub fn connect(socket: UnixStream) -> io::Result<Client> {
-        Ok(Client {
-            link: Arc::new(Link::new(socket)?),
-            deadline: None,
-        })
+        Ok(Client { link: Arc::new(Link::new(socket)?), deadline: None })
     }
 
     /// Over any pair of byte streams, such as a [`Tunnel`]. Two threads carry the bytes; they end
@@ -56,10 +53,7 @@ impl Client {
     /// The same connection, with a time by which every call made on it must have ended.
     #[must_use]
     pub fn until(&self, deadline: Instant) -> Client {
-        Client {
-            link: Arc::clone(&self.link),
-            deadline: Some(deadline),
-        }
+        Client { link: Arc::clone(&self.link), deadline: Some(deadline) }
     }
 
     pub fn facts(&self, timeout: Duration) -> Result<RingFacts, ClientError> {
@@ -102,13 +96,8 @@ impl Client {
 
     /// The earlier of the two times counts.
     fn within(&self, timeout: Duration) -> Client {
-        let deadline = [Instant::now().checked_add(timeout), self.deadline]
-            .into_iter()
-            .flatten();
-        Client {
-            link: Arc::clone(&self.link),
-            deadline: deadline.min(),
-        }
+        let deadline = [Instant::now().checked_add(timeout), self.deadline].into_iter().flatten();
+        Client { link: Arc::clone(&self.link), deadline: deadline.min() }
     }
 }
 

@@ -165,10 +165,7 @@ impl Connection {
         if payload.len() > MAX_FRAME_BYTES {
             return Err(OpenError::TooLarge(payload.len()));
         }
-        self.last_stream = self
-            .last_stream
-            .checked_add(1)
-            .ok_or(OpenError::NoMoreIds)?;
+        self.last_stream = self.last_stream.checked_add(1).ok_or(OpenError::NoMoreIds)?;
         let id = StreamId::from_raw(self.last_stream);
         self.streams.insert(id, Stream::new(request, self.side));
         self.write(id, FrameKind::Open, &payload);
@@ -237,18 +234,13 @@ impl Connection {
     /// How many bytes [`Connection::send`] would take now. None while too much is unsent, so that
     /// a peer that does not read cannot make us hold more.
     pub fn sendable(&self, stream: StreamId) -> usize {
-        let credit = self
-            .streams
-            .get(&stream)
-            .map_or(0, |state| state.sendable(self.side));
+        let credit = self.streams.get(&stream).map_or(0, |state| state.sendable(self.side));
         credit.min(OUTGOING_HIGH_WATER.saturating_sub(self.outgoing.len()))
     }
 
     /// Whether data could still be sent, now or once there is credit.
     pub fn accepts_data(&self, stream: StreamId) -> bool {
-        self.streams
-            .get(&stream)
-            .is_some_and(|state| !state.has_ended())
+        self.streams.get(&stream).is_some_and(|state| !state.has_ended())
     }
 
     /// Queues as much as the peer's credit and our own buffer allow, and says how much that was.
@@ -266,11 +258,7 @@ impl Connection {
             Channel::Stderr => FrameKind::Stderr,
             Channel::Bytes => FrameKind::Bytes,
         };
-        for piece in bytes
-            .get(..taken)
-            .unwrap_or_default()
-            .chunks(MAX_DATA_BYTES)
-        {
+        for piece in bytes.get(..taken).unwrap_or_default().chunks(MAX_DATA_BYTES) {
             self.write(stream, kind, piece);
         }
         taken
@@ -294,10 +282,7 @@ impl Connection {
     /// We have used `n` received bytes of the stream: the peer may send as many again. Told to the
     /// peer in steps.
     pub fn consumed(&mut self, stream: StreamId, n: usize) {
-        let credit = self
-            .streams
-            .get_mut(&stream)
-            .and_then(|state| state.consumed(n));
+        let credit = self.streams.get_mut(&stream).and_then(|state| state.consumed(n));
         if let Some(credit) = credit {
             self.write(stream, FrameKind::Credit, &credit.to_le_bytes());
         }
@@ -318,7 +303,5 @@ fn encode_reply(reply: &Reply) -> Option<Vec<u8>> {
         }
         _ => postcard::to_stdvec(reply),
     };
-    payload
-        .ok()
-        .filter(|payload| payload.len() <= MAX_FRAME_BYTES)
+    payload.ok().filter(|payload| payload.len() <= MAX_FRAME_BYTES)
 }

@@ -90,16 +90,10 @@ impl Header {
         let [l0, l1, l2, l3, s0, s1, s2, s3, kind] = *header;
         let kind = FrameKind::from_byte(kind).ok_or(ProtocolError::UnknownKind(kind))?;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
-        let fits = usize::try_from(length)
-            .ok()
-            .filter(|length| *length <= MAX_FRAME_BYTES);
+        let fits = usize::try_from(length).ok().filter(|length| *length <= MAX_FRAME_BYTES);
         let length = fits.ok_or(ProtocolError::Oversized(length))?;
         let stream = StreamId(u32::from_le_bytes([s0, s1, s2, s3]));
-        Ok(Some(Header {
-            length,
-            stream,
-            kind,
-        }))
+        Ok(Some(Header { length, stream, kind }))
     }
 
     pub(crate) fn frame_bytes(&self) -> usize {
@@ -123,12 +117,7 @@ pub(crate) fn write_frame(into: &mut Vec<u8>, stream: StreamId, kind: FrameKind,
 pub(crate) fn write_hello(into: &mut Vec<u8>) {
     let [m0, m1, m2, m3] = MAGIC;
     let [v0, v1] = VERSION.to_le_bytes();
-    write_frame(
-        into,
-        StreamId::CONNECTION,
-        FrameKind::Hello,
-        &[m0, m1, m2, m3, v0, v1],
-    );
+    write_frame(into, StreamId::CONNECTION, FrameKind::Hello, &[m0, m1, m2, m3, v0, v1]);
 }
 
 /// Gives the peer's version, which is ours.
@@ -137,19 +126,13 @@ pub(crate) fn read_hello(header: &Header, payload: &[u8]) -> Result<u16, Protoco
         return Err(ProtocolError::NoHello);
     }
     // Later versions may append to the greeting; the version is always where it is.
-    let version = payload
-        .strip_prefix(&MAGIC)
-        .and_then(|rest| rest.first_chunk::<2>());
+    let version = payload.strip_prefix(&MAGIC).and_then(|rest| rest.first_chunk::<2>());
     let theirs = u16::from_le_bytes(*version.ok_or(ProtocolError::MalformedHello)?);
     if theirs != VERSION {
         return Err(ProtocolError::Version { theirs });
     }
     let exact = payload.len() == MAGIC.len() + 2 && header.stream == StreamId::CONNECTION;
-    if exact {
-        Ok(theirs)
-    } else {
-        Err(ProtocolError::MalformedHello)
-    }
+    if exact { Ok(theirs) } else { Err(ProtocolError::MalformedHello) }
 }
 
 #[cfg(test)]
@@ -161,14 +144,7 @@ mod tests {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, StreamId(7), FrameKind::Stderr, b"oops");
         let header = Header::parse(&bytes).unwrap().unwrap();
-        assert_eq!(
-            header,
-            Header {
-                length: 4,
-                stream: StreamId(7),
-                kind: FrameKind::Stderr
-            }
-        );
+        assert_eq!(header, Header { length: 4, stream: StreamId(7), kind: FrameKind::Stderr });
         assert_eq!(bytes.len(), header.frame_bytes());
         assert_eq!(&bytes[HEADER_BYTES..], b"oops");
     }
@@ -186,10 +162,7 @@ mod tests {
             Header::parse(&bytes)
         };
         assert!(header(1 << 20, 2).unwrap().is_some());
-        assert_eq!(
-            header((1 << 20) + 1, 2),
-            Err(ProtocolError::Oversized((1 << 20) + 1))
-        );
+        assert_eq!(header((1 << 20) + 1, 2), Err(ProtocolError::Oversized((1 << 20) + 1)));
         assert_eq!(header(u32::MAX, 2), Err(ProtocolError::Oversized(u32::MAX)));
         assert_eq!(header(0, 0), Err(ProtocolError::UnknownKind(0)));
         assert_eq!(header(0, 13), Err(ProtocolError::UnknownKind(13)));

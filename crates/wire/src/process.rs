@@ -33,11 +33,7 @@ pub struct ProcessInput {
 
 impl RemoteProcess {
     pub(crate) fn new(exchange: Exchange, pid: u32) -> Self {
-        RemoteProcess {
-            exchange,
-            pid,
-            exited: None,
-        }
+        RemoteProcess { exchange, pid, exited: None }
     }
 
     /// As the ring counts processes.
@@ -63,9 +59,7 @@ impl RemoteProcess {
     }
 
     pub fn input(&self) -> ProcessInput {
-        ProcessInput {
-            outlet: self.exchange.outlet(),
-        }
+        ProcessInput { outlet: self.exchange.outlet() }
     }
 }
 
@@ -83,13 +77,11 @@ impl ProcessInput {
 
     pub fn signal(&self, signal: i32) {
         let stream = self.outlet.stream();
-        self.outlet
-            .tell(|state| state.connection.signal(stream, signal));
+        self.outlet.tell(|state| state.connection.signal(stream, signal));
     }
 
     pub fn resize(&self, size: TerminalSize) {
         let stream = self.outlet.stream();
-        self.outlet
-            .tell(|state| state.connection.resize(stream, size));
+        self.outlet.tell(|state| state.connection.resize(stream, size));
     }
 }

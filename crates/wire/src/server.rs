@@ -67,15 +67,9 @@ struct State {
 
 /// Serves one connection until the peer closes it.
 pub fn serve<H: Handler>(socket: UnixStream, handler: Arc<H>) -> io::Result<()> {
-    let state = State {
-        connection: Connection::new(Side::Warden),
-        inputs: HashMap::new(),
-        closed: false,
-    };
-    let shared = Arc::new(Shared {
-        state: Mutex::new(state),
-        changed: Condvar::new(),
-    });
+    let state =
+        State { connection: Connection::new(Side::Warden), inputs: HashMap::new(), closed: false };
+    let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
     let writer = {
         let (shared, socket) = (shared.clone(), socket.try_clone()?);
         std::thread::spawn(move || write_all_out(&shared, socket))
@@ -124,10 +118,7 @@ fn write_all_out(shared: &Shared, mut socket: UnixStream) {
             if state.closed {
                 return;
             }
-            state = shared
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let bytes = state.connection.outgoing().to_vec();
         state.connection.sent(bytes.len());
@@ -187,10 +178,7 @@ impl State {
 impl ServerStream {
     /// Answers. The last answer of a request ends its stream.
     pub fn reply(&self, reply: &Reply) {
-        let last = !matches!(
-            reply,
-            Reply::Started { .. } | Reply::Entries(_) | Reply::Raised
-        );
+        let last = !matches!(reply, Reply::Started { .. } | Reply::Entries(_) | Reply::Raised);
         self.shared.update(|state| {
             if !state.is_gone(self.stream) {
                 state.connection.reply(self.stream, reply);
@@ -212,11 +200,7 @@ impl ServerStream {
             bytes = bytes.get(sent..).unwrap_or_default();
             self.shared.changed.notify_all();
             if !bytes.is_empty() {
-                state = self
-                    .shared
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
         Ok(())
@@ -228,10 +212,7 @@ impl ServerStream {
     }
 
     pub fn input(&self) -> ServerInput {
-        ServerInput {
-            shared: self.shared.clone(),
-            stream: self.stream,
-        }
+        ServerInput { shared: self.shared.clone(), stream: self.stream }
     }
 }
 
@@ -254,11 +235,7 @@ impl ServerInput {
             if state.closed {
                 return None;
             }
-            state = self
-                .shared
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -298,12 +275,7 @@ impl Read for ServerInput {
                 Some(_) => {}
                 None if state.closed => return Err(io::ErrorKind::BrokenPipe.into()),
                 None => {
-                    drop(
-                        self.shared
-                            .changed
-                            .wait(state)
-                            .unwrap_or_else(PoisonError::into_inner),
-                    );
+                    drop(self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
                 }
             }
         }

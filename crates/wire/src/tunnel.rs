@@ -31,10 +31,7 @@ impl Tunnel {
 
     pub fn split(self) -> (TunnelReader, TunnelWriter) {
         let exchange = Arc::new(self.exchange);
-        let writer = TunnelWriter {
-            outlet: exchange.outlet(),
-            _exchange: Arc::clone(&exchange),
-        };
+        let writer = TunnelWriter { outlet: exchange.outlet(), _exchange: Arc::clone(&exchange) };
         (TunnelReader { exchange }, writer)
     }
 
@@ -50,10 +47,7 @@ impl Read for TunnelReader {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let bytes = self
-            .exchange
-            .read(buffer.len(), None)
-            .map_err(|error| error.into_io())?;
+        let bytes = self.exchange.read(buffer.len(), None).map_err(|error| error.into_io())?;
         bytes.as_slice().read(buffer)
     }
 }
@@ -63,9 +57,7 @@ impl Write for TunnelWriter {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.outlet
-            .send_some(bytes, None)
-            .map_err(|error| error.into_io())
+        self.outlet.send_some(bytes, None).map_err(|error| error.into_io())
     }
 
     fn flush(&mut self) -> io::Result<()> {

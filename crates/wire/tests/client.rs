@@ -48,17 +48,10 @@ fn a_program_runs_and_reports_how_it_exited() {
     assert_eq!(client.facts(LONG).unwrap().pid, 1);
     let mut process = client.start(&program(&["echo", "hello"])).unwrap();
     assert_eq!(process.pid(), 7);
-    assert_eq!(
-        process.next(soon()).unwrap(),
-        ProcessEvent::Stdout(b"hello".to_vec())
-    );
+    assert_eq!(process.next(soon()).unwrap(), ProcessEvent::Stdout(b"hello".to_vec()));
     let exited = ProcessEvent::Exited(exit(ExitHow::Code(3)));
     assert_eq!(process.next(soon()).unwrap(), exited);
-    assert_eq!(
-        process.next(soon()).unwrap(),
-        exited,
-        "asking again gives the same"
-    );
+    assert_eq!(process.next(soon()).unwrap(), exited, "asking again gives the same");
     client.shutdown(LONG).unwrap();
 }
 
@@ -86,12 +79,7 @@ fn input_is_echoed_while_another_thread_reads() {
         }
     });
     let (output, exited) = all_output(&mut process);
-    assert!(
-        output == sent,
-        "{} of {} bytes came back",
-        output.len(),
-        sent.len()
-    );
+    assert!(output == sent, "{} of {} bytes came back", output.len(), sent.len());
     assert_eq!(exited, ProcessEvent::Exited(exit(ExitHow::Code(0))));
     assert!(matches!(writer.join().unwrap(), ClientError::InputClosed));
 }
@@ -130,9 +118,7 @@ fn a_full_window_gets_out_though_no_answer_ever_comes() {
 fn output_of_a_flooding_program_comes_whole_and_in_order() {
     let (client, _warden) = connect();
     let total = 5_000_000;
-    let mut process = client
-        .start(&program(&["flood", &total.to_string()]))
-        .unwrap();
+    let mut process = client.start(&program(&["flood", &total.to_string()])).unwrap();
     let (output, _) = all_output(&mut process);
     assert!(output.into_iter().eq((0..total).map(flood_byte)));
 }
@@ -143,10 +129,7 @@ fn a_flood_that_nobody_reads_does_not_hold_up_other_streams() {
     let _flood = client.start(&program(&["flood", "1000000000"])).unwrap();
     for _ in 0..20 {
         let mut process = client.start(&program(&["echo", "still here"])).unwrap();
-        assert_eq!(
-            process.next(soon()).unwrap(),
-            ProcessEvent::Stdout(b"still here".to_vec())
-        );
+        assert_eq!(process.next(soon()).unwrap(), ProcessEvent::Stdout(b"still here".to_vec()));
     }
 }
 
@@ -173,10 +156,7 @@ fn signals_and_sizes_reach_the_program() {
     let (client, warden) = connect();
     let mut process = client.start(&program(&["sleep"])).unwrap();
     let input = process.input();
-    input.resize(TerminalSize {
-        rows: 24,
-        columns: 80,
-    });
+    input.resize(TerminalSize { rows: 24, columns: 80 });
     input.signal(15);
     let exited = process.next(soon()).unwrap();
     assert_eq!(exited, ProcessEvent::Exited(exit(ExitHow::Signal(15))));
@@ -201,19 +181,14 @@ fn dropping_a_process_releases_a_writer_that_waits_for_credit() {
     let input = process.input();
     let writer = thread::spawn(move || {
         let bytes = vec![0; 1 << 20];
-        input
-            .write_all(&bytes)
-            .and_then(|()| input.write_all(&bytes))
+        input.write_all(&bytes).and_then(|()| input.write_all(&bytes))
     });
     // Long enough for the writer to run out of credit; either way the outcome must be the same.
     thread::sleep(Duration::from_millis(50));
     drop(process);
     drop(client);
     let outcome = writer.join().unwrap();
-    assert!(
-        matches!(outcome, Ok(()) | Err(ClientError::InputClosed)),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Ok(()) | Err(ClientError::InputClosed)), "{outcome:?}");
 }
 
 #[test]
@@ -221,18 +196,13 @@ fn the_deadline_of_a_wait_is_kept() {
     let (client, _warden) = connect();
     let mut process = client.start(&program(&["sleep"])).unwrap();
     let before = Instant::now();
-    let error = process
-        .next(Some(before + Duration::from_millis(30)))
-        .unwrap_err();
+    let error = process.next(Some(before + Duration::from_millis(30))).unwrap_err();
     assert!(matches!(error, ClientError::TimedOut));
     assert!((Duration::from_millis(30)..LONG).contains(&before.elapsed()));
     let past = process.next(Some(before)).unwrap_err();
     assert!(matches!(past, ClientError::TimedOut));
     let mute = client.until(Instant::now() + Duration::from_millis(30));
-    assert!(matches!(
-        mute.start(&program(&["mute"])),
-        Err(ClientError::TimedOut)
-    ));
+    assert!(matches!(mute.start(&program(&["mute"])), Err(ClientError::TimedOut)));
 }
 
 #[test]
@@ -241,10 +211,7 @@ fn what_has_arrived_is_given_even_after_the_deadline() {
     let mut process = client.start(&program(&["echo", "hi"])).unwrap();
     client.facts(LONG).unwrap();
     let past = Some(Instant::now());
-    assert_eq!(
-        process.next(past).unwrap(),
-        ProcessEvent::Stdout(b"hi".to_vec())
-    );
+    assert_eq!(process.next(past).unwrap(), ProcessEvent::Stdout(b"hi".to_vec()));
 }
 
 #[test]
@@ -270,24 +237,13 @@ fn files_go_in_and_out_whole() {
     let (client, warden) = connect();
     let content: Vec<u8> = (0..2_000_000).map(flood_byte).collect();
     let write = |path: &[u8], how, mut data: &[u8]| client.write_file(path, 0o600, how, &mut data);
-    assert_eq!(
-        write(b"big", WriteHow::CreateNew, &content).unwrap(),
-        2_000_000
-    );
+    assert_eq!(write(b"big", WriteHow::CreateNew, &content).unwrap(), 2_000_000);
     assert_eq!(write(b"empty", WriteHow::Replace, b"").unwrap(), 0);
     let mut back = Vec::new();
-    assert_eq!(
-        client.read_file(b"big", &mut back, 2_000_000).unwrap(),
-        2_000_000
-    );
+    assert_eq!(client.read_file(b"big", &mut back, 2_000_000).unwrap(), 2_000_000);
     assert!(back == content);
 
-    let names: Vec<_> = client
-        .list(b".")
-        .unwrap()
-        .into_iter()
-        .map(|entry| entry.name)
-        .collect();
+    let names: Vec<_> = client.list(b".").unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, [b"big".to_vec(), b"empty".to_vec()]);
     assert_eq!(client.stat(b"big").unwrap().size, 2_000_000);
     client.make_dir(b"d", 0o755, Parents::Create).unwrap();
@@ -302,28 +258,19 @@ fn files_go_in_and_out_whole() {
 #[test]
 fn a_refused_write_stops_before_the_whole_source_is_read() {
     let (client, _warden) = connect();
-    client
-        .write_file(b"f", 0o600, WriteHow::CreateNew, &mut &b"x"[..])
-        .unwrap();
+    client.write_file(b"f", 0o600, WriteHow::CreateNew, &mut &b"x"[..]).unwrap();
     let mut endless = std::io::repeat(1);
-    let error = client
-        .write_file(b"f", 0o600, WriteHow::CreateNew, &mut endless)
-        .unwrap_err();
+    let error = client.write_file(b"f", 0o600, WriteHow::CreateNew, &mut endless).unwrap_err();
     assert!(matches!(error, ClientError::Remote(_)));
 }
 
 #[test]
 fn a_file_larger_than_asked_for_is_refused() {
     let (client, _warden) = connect();
-    client
-        .write_file(b"f", 0o600, WriteHow::Replace, &mut &[1; 1000][..])
-        .unwrap();
+    client.write_file(b"f", 0o600, WriteHow::Replace, &mut &[1; 1000][..]).unwrap();
     let mut back = Vec::new();
     let error = client.read_file(b"f", &mut back, 999).unwrap_err();
-    assert!(matches!(
-        error,
-        ClientError::FileTooLarge { max_bytes: 999 }
-    ));
+    assert!(matches!(error, ClientError::FileTooLarge { max_bytes: 999 }));
     assert_eq!(client.read_file(b"f", &mut back, 1000).unwrap(), 1000);
 }
 
@@ -336,16 +283,10 @@ fn a_failing_sink_or_source_breaks_off_the_transfer_only() {
         }
     }
     let (client, _warden) = connect();
-    let error = client
-        .write_file(b"f", 0o600, WriteHow::Replace, &mut Broken)
-        .unwrap_err();
+    let error = client.write_file(b"f", 0o600, WriteHow::Replace, &mut Broken).unwrap_err();
     assert!(matches!(error, ClientError::Local(_)));
-    client
-        .write_file(b"f", 0o600, WriteHow::Replace, &mut &b"abc"[..])
-        .unwrap();
-    let error = client
-        .read_file(b"f", &mut [0u8; 2].as_mut_slice(), 9)
-        .unwrap_err();
+    client.write_file(b"f", 0o600, WriteHow::Replace, &mut &b"abc"[..]).unwrap();
+    let error = client.read_file(b"f", &mut [0u8; 2].as_mut_slice(), 9).unwrap_err();
     assert!(matches!(error, ClientError::Local(_)));
     client.facts(LONG).unwrap();
 }
@@ -356,14 +297,10 @@ fn a_warden_behind_a_warden_is_reached_through_a_tunnel() {
     let inner = client.raise(vec![1, 2, 3]).unwrap().connect().unwrap();
     assert_eq!(inner.facts(LONG).unwrap().pid, 1);
     let total = 3_000_000;
-    let mut process = inner
-        .start(&program(&["flood", &total.to_string()]))
-        .unwrap();
+    let mut process = inner.start(&program(&["flood", &total.to_string()])).unwrap();
     let (output, _) = all_output(&mut process);
     assert!(output.into_iter().eq((0..total).map(flood_byte)));
-    inner
-        .write_file(b"f", 0o600, WriteHow::Replace, &mut &vec![5; 1_000_000][..])
-        .unwrap();
+    inner.write_file(b"f", 0o600, WriteHow::Replace, &mut &vec![5; 1_000_000][..]).unwrap();
     assert_eq!(inner.stat(b"f").unwrap().size, 1_000_000);
 
     let innermost = inner.raise(Vec::new()).unwrap().connect().unwrap();
@@ -389,10 +326,7 @@ fn something_that_is_no_warden_is_named_as_such() {
         let client = Client::connect(engine).unwrap();
         stranger.write_all(nonsense).unwrap();
         let error = client.facts(LONG).unwrap_err();
-        assert!(
-            matches!(error, ClientError::Protocol(ProtocolError::NoHello)),
-            "{error:?}"
-        );
+        assert!(matches!(error, ClientError::Protocol(ProtocolError::NoHello)), "{error:?}");
         let again = client.start(&program(&["x"])).unwrap_err();
         assert!(matches!(again, ClientError::Protocol(_)));
     }
@@ -410,10 +344,7 @@ fn a_warden_that_never_reads_cannot_hold_a_call_beyond_its_deadline() {
         assert!(matches!(call.start(&big), Err(ClientError::TimedOut)));
     }
     drop(silent);
-    assert!(matches!(
-        client.facts(SECOND),
-        Err(ClientError::Disconnected)
-    ));
+    assert!(matches!(client.facts(SECOND), Err(ClientError::Disconnected)));
 }
 
 #[test]
@@ -434,10 +365,7 @@ fn the_last_words_of_a_warden_that_has_gone_are_heard() {
     let stream = ringwall_wire::StreamId::from_raw(1);
     warden.reply(stream, &ringwall_wire::Reply::Started { pid: 1 });
     warden.send(stream, ringwall_wire::Channel::Stdout, b"bye");
-    warden.reply(
-        stream,
-        &ringwall_wire::Reply::Exited(exit(ExitHow::Code(1))),
-    );
+    warden.reply(stream, &ringwall_wire::Reply::Exited(exit(ExitHow::Code(1))));
     socket.write_all(warden.outgoing()).unwrap();
     drop(socket);
     let (output, exited) = starter.join().unwrap();

@@ -23,54 +23,31 @@ fn a_request_and_its_replies_travel() {
     let (mut engine, mut warden) = pair();
     let request = peers::start();
     let stream = engine.open(&request).unwrap();
-    assert_eq!(
-        pass(&mut engine, &mut warden),
-        [Event::Opened { stream, request }]
-    );
+    assert_eq!(pass(&mut engine, &mut warden), [Event::Opened { stream, request }]);
 
     warden.reply(stream, &Reply::Started { pid: 9 });
     assert_eq!(warden.send(stream, Channel::Stderr, b"out"), 3);
     warden.reply(stream, &exited());
     let seen = pass(&mut warden, &mut engine);
-    let data = Event::Data {
-        stream,
-        channel: Channel::Stderr,
-        bytes: b"out".to_vec(),
-    };
+    let data = Event::Data { stream, channel: Channel::Stderr, bytes: b"out".to_vec() };
     let reply = |reply| Event::Reply { stream, reply };
-    assert_eq!(
-        seen,
-        [reply(Reply::Started { pid: 9 }), data, reply(exited())]
-    );
+    assert_eq!(seen, [reply(Reply::Started { pid: 9 }), data, reply(exited())]);
     assert!(!engine.is_open(stream) && !warden.is_open(stream));
 }
 
 #[test]
 fn signals_sizes_and_cancelling_travel() {
     let (mut engine, mut warden, stream) = started();
-    let size = TerminalSize {
-        rows: 50,
-        columns: 300,
-    };
+    let size = TerminalSize { rows: 50, columns: 300 };
     engine.signal(stream, -1);
     engine.resize(stream, size);
     engine.cancel(stream);
     engine.signal(stream, 9);
     let seen = pass(&mut engine, &mut warden);
     let signal = Event::Signal { stream, signal: -1 };
-    assert_eq!(
-        seen,
-        [
-            signal,
-            Event::Resize { stream, size },
-            Event::Cancelled { stream }
-        ]
-    );
+    assert_eq!(seen, [signal, Event::Resize { stream, size }, Event::Cancelled { stream }]);
     warden.reply(stream, &exited());
-    assert!(
-        warden.outgoing().is_empty(),
-        "nothing is said on a cancelled stream"
-    );
+    assert!(warden.outgoing().is_empty(), "nothing is said on a cancelled stream");
 }
 
 #[test]
@@ -90,16 +67,11 @@ fn frames_under_way_when_a_stream_closes_are_dropped_quietly() {
 #[test]
 fn a_program_without_input_takes_none() {
     let (mut engine, mut warden) = pair();
-    let stream = engine
-        .open(&Request::Start(StartProcess::default()))
-        .unwrap();
+    let stream = engine.open(&Request::Start(StartProcess::default())).unwrap();
     assert_eq!(engine.send(stream, Channel::Bytes, b"x"), 0);
     assert!(!engine.accepts_data(stream));
     engine.end(stream);
-    assert!(matches!(
-        pass(&mut engine, &mut warden)[..],
-        [Event::Opened { .. }]
-    ));
+    assert!(matches!(pass(&mut engine, &mut warden)[..], [Event::Opened { .. }]));
     warden.receive(&frame(Kind::Bytes, 1, b"x")).unwrap();
     assert_eq!(events(&mut warden), broken(1, Violation::AfterEnd));
 }
@@ -113,20 +85,13 @@ fn a_sender_stops_at_its_credit_and_goes_on_when_given_more() {
     assert_eq!(warden.send(stream, Channel::Stdout, &flood), 0);
     pass(&mut warden, &mut engine);
     engine.consumed(stream, 100);
-    assert!(
-        engine.outgoing().is_empty(),
-        "small change is not worth a frame"
-    );
+    assert!(engine.outgoing().is_empty(), "small change is not worth a frame");
     engine.consumed(stream, WINDOW / 2);
     pass(&mut engine, &mut warden);
     assert_eq!(warden.sendable(stream), WINDOW / 2 + 100);
     engine.consumed(stream, usize::MAX);
     pass(&mut engine, &mut warden);
-    assert_eq!(
-        warden.sendable(stream),
-        WINDOW,
-        "no more than was received is given back"
-    );
+    assert_eq!(warden.sendable(stream), WINDOW, "no more than was received is given back");
 }
 
 #[test]
@@ -135,11 +100,7 @@ fn a_peer_that_does_not_read_bounds_what_we_hold() {
     let flood = vec![0; WINDOW];
     let write = |engine: &mut Connection| {
         let how = ringwall_wire::WriteHow::Replace;
-        engine.open(&Request::WriteFile {
-            path: Vec::new(),
-            mode: 0,
-            how,
-        })
+        engine.open(&Request::WriteFile { path: Vec::new(), mode: 0, how })
     };
     let mut refused = None;
     for _ in 0..10 {
@@ -172,16 +133,10 @@ fn streams_are_limited_on_both_sides() {
 fn a_request_too_large_for_a_frame_is_refused_before_it_is_sent() {
     let (mut engine, _) = pair();
     let argv = vec![vec![b'x'; MAX_FRAME_BYTES]];
-    let request = Request::Start(StartProcess {
-        argv,
-        ..StartProcess::default()
-    });
+    let request = Request::Start(StartProcess { argv, ..StartProcess::default() });
     assert!(matches!(engine.open(&request), Err(OpenError::TooLarge(_))));
     assert!(engine.outgoing().is_empty());
-    assert!(matches!(
-        warden().open(&Request::Facts),
-        Err(OpenError::NotEngine)
-    ));
+    assert!(matches!(warden().open(&Request::Facts), Err(OpenError::NotEngine)));
 }
 
 #[test]
@@ -190,18 +145,9 @@ fn error_messages_are_cut_by_the_sender_too() {
     let stream = engine.open(&Request::Facts).unwrap();
     pass(&mut engine, &mut warden);
     let message = "m".repeat(5 * MAX_FRAME_BYTES);
-    let error = RemoteError {
-        code: ErrorCode::System,
-        errno: None,
-        message,
-    };
+    let error = RemoteError { code: ErrorCode::System, errno: None, message };
     warden.reply(stream, &Reply::Error(error));
-    let [
-        Event::Reply {
-            reply: Reply::Error(error),
-            ..
-        },
-    ] = &pass(&mut warden, &mut engine)[..]
+    let [Event::Reply { reply: Reply::Error(error), .. }] = &pass(&mut warden, &mut engine)[..]
     else {
         panic!()
     };
@@ -209,21 +155,9 @@ fn error_messages_are_cut_by_the_sender_too() {
 }
 
 fn entries(count: usize) -> Reply {
-    let stat = FileStat {
-        kind: FileKind::File,
-        size: 0,
-        mode: 0,
-        uid: 0,
-        gid: 0,
-        modified_seconds: 0,
-    };
-    Reply::Entries(vec![
-        DirEntry {
-            name: vec![b'n'; 200],
-            stat
-        };
-        count
-    ])
+    let stat =
+        FileStat { kind: FileKind::File, size: 0, mode: 0, uid: 0, gid: 0, modified_seconds: 0 };
+    Reply::Entries(vec![DirEntry { name: vec![b'n'; 200], stat }; count])
 }
 
 #[test]
@@ -234,33 +168,19 @@ fn a_listing_that_grows_too_long_is_an_error_on_either_side() {
     for _ in 0..6 {
         warden.reply(stream, &entries(4000));
     }
-    let Some(Event::Reply {
-        reply: Reply::Error(error),
-        ..
-    }) = pass(&mut warden, &mut engine).pop()
+    let Some(Event::Reply { reply: Reply::Error(error), .. }) =
+        pass(&mut warden, &mut engine).pop()
     else {
         panic!()
     };
-    assert_eq!(
-        error.code,
-        ErrorCode::Limit,
-        "an honest warden says so itself"
-    );
+    assert_eq!(error.code, ErrorCode::Limit, "an honest warden says so itself");
 
-    let stream = engine
-        .open(&Request::List { path: Vec::new() })
-        .unwrap()
-        .raw();
+    let stream = engine.open(&Request::List { path: Vec::new() }).unwrap().raw();
     let payload = postcard::to_stdvec(&entries(4000)).unwrap();
     for _ in 0..6 {
-        engine
-            .receive(&frame(Kind::Reply, stream, &payload))
-            .unwrap();
+        engine.receive(&frame(Kind::Reply, stream, &payload)).unwrap();
     }
-    assert_eq!(
-        events(&mut engine).split_off(5),
-        broken(stream, Violation::ListTooLong)
-    );
+    assert_eq!(events(&mut engine).split_off(5), broken(stream, Violation::ListTooLong));
 }
 
 #[test]
@@ -270,13 +190,7 @@ fn a_reply_too_large_for_a_frame_becomes_an_error() {
     pass(&mut engine, &mut warden);
     warden.reply(stream, &entries(10_000));
     let seen = pass(&mut warden, &mut engine);
-    assert!(matches!(
-        &seen[..],
-        [Event::Reply {
-            reply: Reply::Error(_),
-            ..
-        }]
-    ));
+    assert!(matches!(&seen[..], [Event::Reply { reply: Reply::Error(_), .. }]));
     assert!(!warden.is_open(stream) && !engine.is_open(stream));
 }
 
@@ -289,15 +203,9 @@ fn a_tunnel_closes_when_both_have_ended() {
     warden.reply(stream, &Reply::Raised);
     assert_eq!(warden.send(stream, Channel::Bytes, b"hi"), 2);
     warden.end(stream);
-    assert_eq!(
-        pass(&mut warden, &mut engine).pop(),
-        Some(Event::End { stream })
-    );
+    assert_eq!(pass(&mut warden, &mut engine).pop(), Some(Event::End { stream }));
     assert_eq!(engine.send(stream, Channel::Bytes, b"still open"), 10);
     engine.end(stream);
-    assert_eq!(
-        pass(&mut engine, &mut warden).pop(),
-        Some(Event::End { stream })
-    );
+    assert_eq!(pass(&mut engine, &mut warden).pop(), Some(Event::End { stream }));
     assert!(!engine.is_open(stream) && !warden.is_open(stream));
 }

@@ -21,15 +21,8 @@ use ringwall_wire::{
 fn requests() -> Vec<Request> {
     let path = || b"/p".to_vec();
     vec![
-        Request::Start(StartProcess {
-            stdin: true,
-            ..StartProcess::default()
-        }),
-        Request::ReadFile {
-            path: path(),
-            offset: 0,
-            max_bytes: 1 << 30,
-        },
+        Request::Start(StartProcess { stdin: true, ..StartProcess::default() }),
+        Request::ReadFile { path: path(), offset: 0, max_bytes: 1 << 30 },
         Request::List { path: path() },
         Request::Raise(RaiseRing { steps: vec![1, 2] }),
         Request::Facts,
@@ -68,9 +61,7 @@ fn outcome(
     connection: &mut Connection,
     pieces: &[&[u8]],
 ) -> (Vec<Event>, Option<ProtocolError>, BTreeMap<StreamId, usize>) {
-    let failed = pieces
-        .iter()
-        .find_map(|piece| connection.receive(piece).err());
+    let failed = pieces.iter().find_map(|piece| connection.receive(piece).err());
     let events: Vec<Event> = std::iter::from_fn(|| connection.next_event()).collect();
     let mut held = BTreeMap::new();
     for event in &events {
@@ -122,18 +113,9 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
 
 #[derive(Debug, Clone)]
 enum Mutation {
-    Flip {
-        at: prop::sample::Index,
-        bits: u8,
-    },
-    Cut {
-        at: prop::sample::Index,
-        length: usize,
-    },
-    Insert {
-        at: prop::sample::Index,
-        bytes: Vec<u8>,
-    },
+    Flip { at: prop::sample::Index, bits: u8 },
+    Cut { at: prop::sample::Index, length: usize },
+    Insert { at: prop::sample::Index, bytes: Vec<u8> },
 }
 
 fn mutation() -> impl Strategy<Value = Mutation> {
@@ -146,11 +128,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 }
 
 fn mutate(bytes: &mut Vec<u8>, mutations: &[Mutation]) {
-    for mutation in mutations
-        .iter()
-        .filter(|_| !bytes.is_empty())
-        .collect::<Vec<_>>()
-    {
+    for mutation in mutations.iter().filter(|_| !bytes.is_empty()).collect::<Vec<_>>() {
         if bytes.is_empty() {
             return;
         }
@@ -174,20 +152,9 @@ fn mutate(bytes: &mut Vec<u8>, mutations: &[Mutation]) {
 /// One thing that happens between two peers.
 #[derive(Debug, Clone)]
 enum Step {
-    Send {
-        from: Side,
-        stream: usize,
-        length: usize,
-    },
-    Carry {
-        from: Side,
-        most: usize,
-    },
-    Consume {
-        at: Side,
-        stream: usize,
-        most: usize,
-    },
+    Send { from: Side, stream: usize, length: usize },
+    Carry { from: Side, most: usize },
+    Consume { at: Side, stream: usize, most: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -227,9 +194,7 @@ impl Peers {
         };
         for _ in 0..3 {
             let request = Request::Raise(RaiseRing { steps: Vec::new() });
-            peers
-                .streams
-                .push(peers.connections[0].open(&request).unwrap());
+            peers.streams.push(peers.connections[0].open(&request).unwrap());
         }
         peers.carry(0, usize::MAX);
         for stream in &peers.streams {
@@ -246,9 +211,8 @@ impl Peers {
 
     fn send(&mut self, from: usize, stream: usize, length: usize) {
         let start = self.sent[from][stream];
-        let bytes: Vec<u8> = (start..start + length)
-            .map(|position| Self::byte(from, stream, position))
-            .collect();
+        let bytes: Vec<u8> =
+            (start..start + length).map(|position| Self::byte(from, stream, position)).collect();
         let id = self.streams[stream];
         let able = self.connections[from].sendable(id);
         let taken = self.connections[from].send(id, Channel::Bytes, &bytes);

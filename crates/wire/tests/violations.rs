@@ -35,27 +35,12 @@ fn another_version_ends_the_connection_with_a_typed_error() {
 #[test]
 fn the_first_frame_must_be_a_greeting_and_no_other_may_be() {
     let first = |bytes: &[u8]| Connection::new(Side::Engine).receive(bytes);
-    assert_eq!(
-        first(&frame(Kind::End, 1, b"")),
-        Err(ProtocolError::NoHello)
-    );
+    assert_eq!(first(&frame(Kind::End, 1, b"")), Err(ProtocolError::NoHello));
     assert_eq!(first(b"SSH-2.0-OpenSSH"), Err(ProtocolError::NoHello));
-    assert_eq!(
-        first(&frame(Kind::Hello, 0, &[0; 65])),
-        Err(ProtocolError::NoHello)
-    );
-    assert_eq!(
-        first(&frame(Kind::Hello, 0, b"RWWP")),
-        Err(ProtocolError::MalformedHello)
-    );
-    assert_eq!(
-        first(&frame(Kind::Hello, 1, b"RWWP\x01\x00")),
-        Err(ProtocolError::MalformedHello)
-    );
-    assert_eq!(
-        first(&[hello(), hello()].concat()),
-        Err(ProtocolError::SecondHello)
-    );
+    assert_eq!(first(&frame(Kind::Hello, 0, &[0; 65])), Err(ProtocolError::NoHello));
+    assert_eq!(first(&frame(Kind::Hello, 0, b"RWWP")), Err(ProtocolError::MalformedHello));
+    assert_eq!(first(&frame(Kind::Hello, 1, b"RWWP\x01\x00")), Err(ProtocolError::MalformedHello));
+    assert_eq!(first(&[hello(), hello()].concat()), Err(ProtocolError::SecondHello));
 }
 
 #[test]
@@ -63,15 +48,9 @@ fn lost_framing_ends_the_connection() {
     let mut engine = started().0;
     let mut oversized = frame(Kind::Reply, 1, b"");
     oversized[..4].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(
-        engine.receive(&oversized),
-        Err(ProtocolError::Oversized(u32::MAX))
-    );
+    assert_eq!(engine.receive(&oversized), Err(ProtocolError::Oversized(u32::MAX)));
     let mut warden = started().1;
-    assert_eq!(
-        warden.receive(&[0, 0, 0, 0, 1, 0, 0, 0, 77]),
-        Err(ProtocolError::UnknownKind(77))
-    );
+    assert_eq!(warden.receive(&[0, 0, 0, 0, 1, 0, 0, 0, 77]), Err(ProtocolError::UnknownKind(77)));
 }
 
 #[test]
@@ -79,29 +58,17 @@ fn a_bad_frame_ends_its_stream_and_no_other() {
     let (mut engine, mut warden, bad) = started();
     let good = engine.open(&Request::Facts).unwrap();
     pass(&mut engine, &mut warden);
-    engine
-        .receive(&frame(Kind::Reply, bad.raw(), b"\xff\xff"))
-        .unwrap();
+    engine.receive(&frame(Kind::Reply, bad.raw(), b"\xff\xff")).unwrap();
     assert_eq!(events(&mut engine), broken(bad.raw(), Violation::Malformed));
 
     let seen = pass(&mut engine, &mut warden);
     let error = StreamError::ByUs(Violation::Malformed);
-    assert_eq!(
-        seen,
-        [Event::Broken { stream: bad, error }],
-        "the warden is told why"
-    );
+    assert_eq!(seen, [Event::Broken { stream: bad, error }], "the warden is told why");
     assert!(!warden.is_open(bad));
 
     warden.reply(good, &Reply::Facts(Box::default()));
     let reply = Reply::Facts(Box::default());
-    assert_eq!(
-        pass(&mut warden, &mut engine),
-        [Event::Reply {
-            stream: good,
-            reply
-        }]
-    );
+    assert_eq!(pass(&mut warden, &mut engine), [Event::Reply { stream: good, reply }]);
 }
 
 #[test]
@@ -130,11 +97,7 @@ fn every_breach_of_the_rules_has_its_name() {
         (Kind::Reply, 1, b"", Violation::Malformed),
     ];
     for (kind, stream, payload, violation) in cases {
-        assert_eq!(
-            engine_sees(kind, stream, payload),
-            broken(stream, violation),
-            "{kind:?}"
-        );
+        assert_eq!(engine_sees(kind, stream, payload), broken(stream, violation), "{kind:?}");
     }
 }
 
@@ -171,36 +134,14 @@ fn data_and_replies_must_come_in_turn() {
     let bytes = frame(Kind::Bytes, 1, b"x");
     let end = frame(Kind::End, 1, b"");
     let twice = reply(&Reply::Started { pid: 1 });
-    let read = Request::ReadFile {
-        path: Vec::new(),
-        offset: 0,
-        max_bytes: 9,
-    };
+    let read = Request::ReadFile { path: Vec::new(), offset: 0, max_bytes: 9 };
     assert_eq!(sees(&start, &[early]), last(Violation::WrongChannel));
-    assert_eq!(
-        sees(&tunnel(), std::slice::from_ref(&bytes)),
-        last(Violation::WrongChannel)
-    );
-    assert_eq!(
-        sees(&start, &[twice.clone(), twice]),
-        last(Violation::UnexpectedReply)
-    );
-    assert_eq!(
-        sees(&start, &[reply(&exited())]),
-        last(Violation::UnexpectedReply)
-    );
-    assert_eq!(
-        sees(&Request::Facts, &[done]),
-        last(Violation::UnexpectedReply)
-    );
-    assert_eq!(
-        sees(&Request::Facts, std::slice::from_ref(&bytes)),
-        last(Violation::AfterEnd)
-    );
-    assert_eq!(
-        sees(&read, &[end.clone(), bytes]),
-        last(Violation::AfterEnd)
-    );
+    assert_eq!(sees(&tunnel(), std::slice::from_ref(&bytes)), last(Violation::WrongChannel));
+    assert_eq!(sees(&start, &[twice.clone(), twice]), last(Violation::UnexpectedReply));
+    assert_eq!(sees(&start, &[reply(&exited())]), last(Violation::UnexpectedReply));
+    assert_eq!(sees(&Request::Facts, &[done]), last(Violation::UnexpectedReply));
+    assert_eq!(sees(&Request::Facts, std::slice::from_ref(&bytes)), last(Violation::AfterEnd));
+    assert_eq!(sees(&read, &[end.clone(), bytes]), last(Violation::AfterEnd));
     assert_eq!(sees(&read, &[end.clone(), end]), last(Violation::AfterEnd));
 }
 
@@ -232,18 +173,10 @@ fn a_peer_that_only_breaks_rules_is_cut_off() {
 #[test]
 fn complaints_are_never_answered_with_complaints() {
     let (mut engine, mut warden, stream) = started();
-    for (id, payload) in [
-        (77, &b"\x00"[..]),
-        (0, b""),
-        (stream.raw(), b"\xee"),
-        (1, b"\x00"),
-    ] {
+    for (id, payload) in [(77, &b"\x00"[..]), (0, b""), (stream.raw(), b"\xee"), (1, b"\x00")] {
         warden.receive(&frame(Kind::Reset, id, payload)).unwrap();
         engine.receive(&frame(Kind::Reset, id, payload)).unwrap();
     }
     assert!(warden.outgoing().is_empty() && engine.outgoing().is_empty());
-    assert_eq!(
-        events(&mut engine),
-        broken(stream.raw(), Violation::Malformed)
-    );
+    assert_eq!(events(&mut engine), broken(stream.raw(), Violation::Malformed));
 }

@@ -82,11 +82,7 @@ pub(crate) fn stat(dir: impl AsFd, path: &Path) -> Result<Option<Stat>> {
 pub(crate) fn read_link(dir: impl AsFd, path: &Path) -> Result<Vec<u8>> {
     let handle = open_handle(dir, path)?;
     let target = fs::readlinkat(&handle, "", Vec::with_capacity(256))?.into_bytes();
-    if target.len() > MAX_LINK_BYTES {
-        Err(Errno::NAMETOOLONG)
-    } else {
-        Ok(target)
-    }
+    if target.len() > MAX_LINK_BYTES { Err(Errno::NAMETOOLONG) } else { Ok(target) }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,10 +109,7 @@ pub(crate) fn list(dir: impl AsFd, max: u64) -> Result<Option<Vec<Entry>>> {
             return Err(Errno::IO);
         }
         let name = OsStr::from_bytes(name).to_owned();
-        entries.push(Entry {
-            name,
-            kind: entry.file_type(),
-        });
+        entries.push(Entry { name, kind: entry.file_type() });
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Some(entries))

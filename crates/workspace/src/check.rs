@@ -81,18 +81,11 @@ fn check_against(given: &Path, homes: &[PathBuf]) -> Result<CheckedWorkspace, Wo
         return Err(WorkspaceError::System(shown()));
     }
     if let Some(home) = homes.iter().find(|home| home.starts_with(&path)) {
-        return Err(WorkspaceError::ContainsHome {
-            path: shown(),
-            home: quoted(home),
-        });
+        return Err(WorkspaceError::ContainsHome { path: shown(), home: quoted(home) });
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(CWD, &path, flags, Mode::empty()).map_err(|error| {
-        WorkspaceError::Open {
-            path: shown(),
-            source: error.into(),
-        }
-    })?;
+    let fd = rustix::fs::openat(CWD, &path, flags, Mode::empty())
+        .map_err(|error| WorkspaceError::Open { path: shown(), source: error.into() })?;
     Ok(CheckedWorkspace { path, fd })
 }
 
@@ -101,10 +94,7 @@ fn resolve(given: &Path) -> Result<PathBuf, WorkspaceError> {
     let open_error = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => WorkspaceError::Missing(shown()),
         io::ErrorKind::NotADirectory => WorkspaceError::NotADirectory(shown()),
-        _ => WorkspaceError::Open {
-            path: shown(),
-            source,
-        },
+        _ => WorkspaceError::Open { path: shown(), source },
     };
     if given.as_os_str().is_empty() {
         return Err(WorkspaceError::Missing("\"\"".to_owned()));
@@ -112,19 +102,12 @@ fn resolve(given: &Path) -> Result<PathBuf, WorkspaceError> {
     // `canonicalize` is told nothing about a trailing slash or dot, and neither are we.
     let resolved = given.canonicalize().map_err(open_error)?;
     if let Some((parent, name)) = given.parent().zip(given.file_name()) {
-        let parent = if parent.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            parent
-        };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let parent = parent.canonicalize().map_err(open_error)?;
         let is_link = parent.join(name) != resolved;
         if is_link && !resolved.starts_with(&parent) {
             let target = quoted(&resolved);
-            return Err(WorkspaceError::LinkOutside {
-                given: shown(),
-                target,
-            });
+            return Err(WorkspaceError::LinkOutside { given: shown(), target });
         }
     }
     if !resolved.is_dir() {
@@ -155,10 +138,7 @@ fn is_system_directory(path: &Path) -> bool {
 
 /// Every home directory that is known: the caller's by environment, everybody's by password file.
 fn home_directories() -> Vec<PathBuf> {
-    let mut homes: Vec<PathBuf> = std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .into_iter()
-        .collect();
+    let mut homes: Vec<PathBuf> = std::env::var_os("HOME").map(PathBuf::from).into_iter().collect();
     homes.push(PathBuf::from("/root"));
     let passwd = std::fs::File::open("/etc/passwd")
         .and_then(|file| content::read_bounded(file, MAX_PASSWD_BYTES))
@@ -171,10 +151,7 @@ fn home_directories() -> Vec<PathBuf> {
         }
     }
     homes.retain(|home| home.is_absolute() && home.as_os_str().as_bytes() != b"/");
-    let resolved: Vec<PathBuf> = homes
-        .iter()
-        .filter_map(|home| home.canonicalize().ok())
-        .collect();
+    let resolved: Vec<PathBuf> = homes.iter().filter_map(|home| home.canonicalize().ok()).collect();
     homes.extend(resolved);
     homes
 }
@@ -201,59 +178,25 @@ mod tests {
     fn what_is_missing_or_a_file_is_refused_with_the_fix() {
         let dir = tempfile::tempdir().unwrap();
         let missing = check(&dir.path().join("nope")).unwrap_err();
-        assert!(
-            missing
-                .to_string()
-                .ends_with("create it or give another directory")
-        );
+        assert!(missing.to_string().ends_with("create it or give another directory"));
         std::fs::write(dir.path().join("file"), "x").unwrap();
         let file = dir.path().join("file");
-        assert!(matches!(
-            check(&file),
-            Err(WorkspaceError::NotADirectory(_))
-        ));
-        assert!(matches!(
-            check(&file.join("x")),
-            Err(WorkspaceError::NotADirectory(_))
-        ));
-        assert!(matches!(
-            check(Path::new("")),
-            Err(WorkspaceError::Missing(_))
-        ));
+        assert!(matches!(check(&file), Err(WorkspaceError::NotADirectory(_))));
+        assert!(matches!(check(&file.join("x")), Err(WorkspaceError::NotADirectory(_))));
+        assert!(matches!(check(Path::new("")), Err(WorkspaceError::Missing(_))));
     }
 
     #[test]
     fn the_system_and_its_parts_are_refused() {
-        assert!(matches!(
-            check(Path::new("/")),
-            Err(WorkspaceError::Root(_))
-        ));
-        for path in [
-            "/usr",
-            "/usr/bin",
-            "/etc",
-            "/var",
-            "/proc",
-            "/proc/self",
-            "/sys",
-            "/dev",
-        ] {
+        assert!(matches!(check(Path::new("/")), Err(WorkspaceError::Root(_))));
+        for path in ["/usr", "/usr/bin", "/etc", "/var", "/proc", "/proc/self", "/sys", "/dev"] {
             let error = check(Path::new(path)).unwrap_err();
-            assert!(
-                !matches!(error, WorkspaceError::Open { .. }),
-                "{path}: {error}"
-            );
+            assert!(!matches!(error, WorkspaceError::Open { .. }), "{path}: {error}");
         }
         assert!(is_system_directory(Path::new("/var/lib")));
         assert!(is_system_directory(Path::new("/tmp")));
         assert!(is_system_directory(Path::new("/usr/src")));
-        for path in [
-            "/usr/src/app",
-            "/var/lib/ci/project",
-            "/tmp/x",
-            "/srv/app",
-            "/dev/shm/x",
-        ] {
+        for path in ["/usr/src/app", "/var/lib/ci/project", "/tmp/x", "/srv/app", "/dev/shm/x"] {
             assert!(!is_system_directory(Path::new(path)), "{path}");
         }
     }
@@ -266,10 +209,7 @@ mod tests {
         std::fs::create_dir_all(homes[0].join("project")).unwrap();
         let check = |path: &Path| check_against(path, &homes);
         assert!(matches!(check(&homes[0]), Err(WorkspaceError::Home(_))));
-        assert!(matches!(
-            check(&users),
-            Err(WorkspaceError::ContainsHome { .. })
-        ));
+        assert!(matches!(check(&users), Err(WorkspaceError::ContainsHome { .. })));
         assert!(check(&homes[0].join("project")).is_ok());
     }
 
@@ -283,14 +223,8 @@ mod tests {
         symlink("../elsewhere", base.join("a/outside")).unwrap();
         assert_eq!(check(&base.join("a/inside")).unwrap(), base.join("a/real"));
         let outside = base.join("a/outside");
-        assert!(matches!(
-            check(&outside),
-            Err(WorkspaceError::LinkOutside { .. })
-        ));
+        assert!(matches!(check(&outside), Err(WorkspaceError::LinkOutside { .. })));
         let with_slash = base.join("a/outside/");
-        assert!(matches!(
-            check(&with_slash),
-            Err(WorkspaceError::LinkOutside { .. })
-        ));
+        assert!(matches!(check(&with_slash), Err(WorkspaceError::LinkOutside { .. })));
     }
 }

@@ -84,10 +84,7 @@ pub(crate) fn copy(
         hasher.update(&buffer[..got]);
         to.write_all(&buffer[..got]).map_err(CopyError::Write)?;
     }
-    Ok(Some(Content {
-        size,
-        sha256: Digest(hasher.finalize().into()),
-    }))
+    Ok(Some(Content { size, sha256: Digest(hasher.finalize().into()) }))
 }
 
 /// Hashes to the end, or `None` if there are more than `max_bytes`.
@@ -100,8 +97,7 @@ pub(crate) fn hash(from: &mut dyn Read, max_bytes: u64) -> io::Result<Option<Con
 /// The whole content, or `None` if there are more than `max_bytes`.
 pub(crate) fn read_bounded(from: impl Read, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    from.take(max_bytes.saturating_add(1))
-        .read_to_end(&mut bytes)?;
+    from.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= max_bytes).then_some(bytes))
 }
 
@@ -115,10 +111,7 @@ mod tests {
         let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(content.sha256.to_string(), known);
         let json = serde_json::to_string(&content.sha256).unwrap();
-        assert_eq!(
-            serde_json::from_str::<Digest>(&json).unwrap(),
-            content.sha256
-        );
+        assert_eq!(serde_json::from_str::<Digest>(&json).unwrap(), content.sha256);
         assert!(serde_json::from_str::<Digest>("\"é\"").is_err());
     }
 

@@ -63,10 +63,7 @@ pub enum HideError {
     )]
     TooMany { max: u64 },
     #[error("cannot search {path} for secrets")]
-    Read {
-        path: String,
-        source: std::io::Error,
-    },
+    Read { path: String, source: std::io::Error },
 }
 
 // === impl HideRules ===
@@ -91,8 +88,7 @@ impl HideRules {
     /// Adds one rule in the language of the rule file; an exception cancels the rules added before it.
     pub fn add(&mut self, line: &str) {
         if let Some(skipped) = line.strip_prefix("skip ") {
-            self.skipped
-                .push(Pattern::parse(skipped.trim().trim_end_matches('/')));
+            self.skipped.push(Pattern::parse(skipped.trim().trim_end_matches('/')));
             return;
         }
         let (line, exception) = match line.strip_prefix('!') {
@@ -122,8 +118,7 @@ impl HideRules {
         let folded = Folded::new(path);
         let in_hidden_directory =
             |rule: &Rule| rule.directory && rule.pattern.matches_above(&folded);
-        self.meaning(&folded, false)
-            .any(|rule| rule.contains.is_empty())
+        self.meaning(&folded, false).any(|rule| rule.contains.is_empty())
             || self.rules.iter().any(in_hidden_directory)
     }
 
@@ -135,11 +130,7 @@ impl HideRules {
     ) -> impl Iterator<Item = &'a Rule> + 'a {
         let matching =
             move |rule: &&Rule| rule.directory == directory && rule.pattern.matches(path);
-        self.rules
-            .iter()
-            .rev()
-            .filter(matching)
-            .take_while(|rule| !rule.exception)
+        self.rules.iter().rev().filter(matching).take_while(|rule| !rule.exception)
     }
 }
 
@@ -149,12 +140,7 @@ pub fn find_hidden(
     workspace: BorrowedFd<'_>,
     rules: &HideRules,
 ) -> Result<Vec<PathBuf>, HideError> {
-    let mut search = Search {
-        workspace,
-        rules,
-        left: rules.max_entries,
-        hidden: Vec::new(),
-    };
+    let mut search = Search { workspace, rules, left: rules.max_entries, hidden: Vec::new() };
     let mut pending: Vec<Option<RelPath>> = vec![None];
     while let Some(directory) = pending.pop() {
         search.directory(directory.as_ref(), &mut pending)?;
@@ -181,9 +167,7 @@ impl Search<'_> {
         let (entries, dir) = match (listed, path) {
             (Ok((Some(entries), dir)), _) => (entries, dir),
             (Ok((None, _)), _) => {
-                return Err(HideError::TooMany {
-                    max: self.rules.max_entries,
-                });
+                return Err(HideError::TooMany { max: self.rules.max_entries });
             }
             // Gone since it was listed, or another file system is mounted there, which the
             // sandbox does not see either.
@@ -197,10 +181,7 @@ impl Search<'_> {
             }
             (Err(error), path) => {
                 let path = path.map_or_else(|| ".".to_owned(), |path| quoted(path.as_path()));
-                return Err(HideError::Read {
-                    path,
-                    source: error.into(),
-                });
+                return Err(HideError::Read { path, source: error.into() });
             }
         };
         self.left -= entries.len() as u64;
@@ -212,8 +193,7 @@ impl Search<'_> {
         for entry in entries {
             let Ok(child) = RelPath::in_dir(path, &entry.name) else {
                 // Too long to be whited out by name: hide the directory it is in.
-                self.hidden
-                    .extend(path.map(|path| path.as_path().to_owned()));
+                self.hidden.extend(path.map(|path| path.as_path().to_owned()));
                 break;
             };
             self.entry(child, entry.kind, &dir, pending)?;
@@ -235,10 +215,7 @@ impl Search<'_> {
                 Ok(None) => return Ok(()),
                 Err(source) => {
                     let path = quoted(path.as_path());
-                    return Err(HideError::Read {
-                        path,
-                        source: source.into(),
-                    });
+                    return Err(HideError::Read { path, source: source.into() });
                 }
             },
             known => known,
@@ -282,9 +259,7 @@ fn may_contain(dir: impl AsFd, name: &Path, texts: &[Vec<u8>]) -> bool {
     match crate::content::read_bounded(file, CONTENT_BYTES) {
         Ok(Some(mut bytes)) => {
             bytes.make_ascii_lowercase();
-            texts
-                .iter()
-                .any(|text| bytes.windows(text.len()).any(|window| window == text))
+            texts.iter().any(|text| bytes.windows(text.len()).any(|window| window == text))
         }
         Ok(None) | Err(_) => true,
     }

@@ -173,10 +173,7 @@ pub enum LoadError {
     #[error("the changes in {dir} cannot be read")]
     Read { dir: String, source: io::Error },
     #[error("the list of changes in {dir} is damaged; run the job again")]
-    Damaged {
-        dir: String,
-        source: serde_json::Error,
-    },
+    Damaged { dir: String, source: serde_json::Error },
     #[error("the list of changes in {dir} is larger than {max} bytes", max = Manifest::MAX_BYTES)]
     TooLarge { dir: String },
     #[error("the list of changes in {dir} has version {found}; this Ringwall reads version {known}", known = Manifest::VERSION)]
@@ -237,33 +234,18 @@ impl Changes {
                 return Err(LoadError::Missing { dir: name() });
             }
             Err(source) => {
-                return Err(LoadError::Read {
-                    dir: name(),
-                    source,
-                });
+                return Err(LoadError::Read { dir: name(), source });
             }
         };
         let bytes = content::read_bounded(file, Manifest::MAX_BYTES)
-            .map_err(|source| LoadError::Read {
-                dir: name(),
-                source,
-            })?
+            .map_err(|source| LoadError::Read { dir: name(), source })?
             .ok_or_else(|| LoadError::TooLarge { dir: name() })?;
-        let manifest: Manifest =
-            serde_json::from_slice(&bytes).map_err(|source| LoadError::Damaged {
-                dir: name(),
-                source,
-            })?;
+        let manifest: Manifest = serde_json::from_slice(&bytes)
+            .map_err(|source| LoadError::Damaged { dir: name(), source })?;
         if manifest.version != Manifest::VERSION {
-            return Err(LoadError::Version {
-                dir: name(),
-                found: manifest.version,
-            });
+            return Err(LoadError::Version { dir: name(), found: manifest.version });
         }
-        Ok(Changes {
-            dir: dir.to_owned(),
-            manifest,
-        })
+        Ok(Changes { dir: dir.to_owned(), manifest })
     }
 
     /// Writes the manifest last and in one piece: a directory without one was not finished.

@@ -41,9 +41,7 @@ impl RelPath {
             return Err(PathError::TooLong(bytes.len()));
         }
         // `components` forgives `a//b` and `a/./b`; only the exact form is stored and compared.
-        let plain = path
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         let exact = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
         if !plain || !exact || bytes.contains(&0) {
             return Err(PathError::NotPlain(crate::show::quoted(&path)));
@@ -82,10 +80,7 @@ impl RelPath {
 
     /// The directories above this path, nearest first, without the workspace itself.
     pub fn ancestors(&self) -> impl Iterator<Item = &Path> {
-        self.0
-            .ancestors()
-            .skip(1)
-            .filter(|path| !path.as_os_str().is_empty())
+        self.0.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty())
     }
 }
 
@@ -159,10 +154,7 @@ fn unescape_bytes(text: &str) -> Result<Vec<u8>, PathError> {
             bytes.push(b'\\');
             rest = after;
         } else {
-            let digits = escape
-                .strip_prefix('x')
-                .and_then(|hex| hex.get(..2))
-                .ok_or_else(wrong)?;
+            let digits = escape.strip_prefix('x').and_then(|hex| hex.get(..2)).ok_or_else(wrong)?;
             if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(wrong());
             }
@@ -185,26 +177,15 @@ mod tests {
         for good in ["a", "a/b", ".env", "a b/\n", "..."] {
             assert!(RelPath::new(good).is_ok(), "{good:?}");
         }
-        for bad in [
-            "", "/", "/etc", "..", "a/../b", "./a", "a/.", "a//b", "a/", "a\0b",
-        ] {
+        for bad in ["", "/", "/etc", "..", "a/../b", "./a", "a/.", "a//b", "a/", "a\0b"] {
             assert!(RelPath::new(bad).is_err(), "{bad:?}");
         }
-        assert_eq!(
-            RelPath::new("x".repeat(4001)),
-            Err(PathError::TooLong(4001))
-        );
+        assert_eq!(RelPath::new("x".repeat(4001)), Err(PathError::TooLong(4001)));
     }
 
     #[test]
     fn a_hostile_manifest_path_is_refused_on_reading() {
-        for bad in [
-            "\"../x\"",
-            "\"/x\"",
-            "\"a\\\\x00b\"",
-            "\"\\\\x2e\\\\x2e/x\"",
-            "\"\\\\xzz\"",
-        ] {
+        for bad in ["\"../x\"", "\"/x\"", "\"a\\\\x00b\"", "\"\\\\x2e\\\\x2e/x\"", "\"\\\\xzz\""] {
             assert!(serde_json::from_str::<RelPath>(bad).is_err(), "{bad}");
         }
     }

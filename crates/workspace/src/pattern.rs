@@ -81,19 +81,12 @@ pub(crate) fn fold(name: &[u8]) -> Vec<u8> {
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars().filter(|c| !is_ignorable(*c)) {
             // U+017F, the long s, folds to s though it counts as lower case already.
-            if c == '\u{17f}' {
-                folded.push('s')
-            } else {
-                folded.extend(c.to_lowercase())
-            }
+            if c == '\u{17f}' { folded.push('s') } else { folded.extend(c.to_lowercase()) }
         }
         bytes.append(&mut std::mem::take(&mut folded).into_bytes());
         bytes.extend_from_slice(chunk.invalid());
     }
-    let kept = bytes
-        .iter()
-        .rposition(|b| !matches!(b, b'.' | b' '))
-        .map_or(0, |at| at + 1);
+    let kept = bytes.iter().rposition(|b| !matches!(b, b'.' | b' ')).map_or(0, |at| at + 1);
     bytes.truncate(kept);
     bytes
 }
@@ -144,9 +137,7 @@ fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
 
 /// The lines of a rule file without comments and blanks.
 pub(crate) fn rule_lines(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 #[cfg(test)]

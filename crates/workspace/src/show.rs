@@ -143,24 +143,15 @@ mod tests {
     fn names_that_could_fool_a_terminal_are_quoted() {
         assert_eq!(shown(b"a\nb"), r#""a\nb""#);
         assert_eq!(shown(b"\x1b[31mred"), r#""\033[31mred""#);
-        assert_eq!(
-            shown("x\u{202e}cod.exe".as_bytes()),
-            r#""x\342\200\256cod.exe""#
-        );
-        assert_eq!(
-            shown("zero\u{200b}width".as_bytes()),
-            r#""zero\342\200\213width""#
-        );
+        assert_eq!(shown("x\u{202e}cod.exe".as_bytes()), r#""x\342\200\256cod.exe""#);
+        assert_eq!(shown("zero\u{200b}width".as_bytes()), r#""zero\342\200\213width""#);
         assert_eq!(shown("\u{9b}31m".as_bytes()), r#""\302\23331m""#);
         assert_eq!(shown(b"\xff\"\\"), r#""\377\"\\""#);
     }
 
     #[test]
     fn content_lines_cannot_carry_escape_sequences_to_a_terminal() {
-        assert_eq!(
-            escaped(b"a\x1b]0;title\x07\r", 100),
-            r"a\u{1b}]0;title\u{7}\r"
-        );
+        assert_eq!(escaped(b"a\x1b]0;title\x07\r", 100), r"a\u{1b}]0;title\u{7}\r");
         assert_eq!(escaped(b"\ttab \xff", 100), "\ttab \\xff");
         assert_eq!(escaped("\u{202e}".as_bytes(), 100), r"\u{202e}");
         assert_eq!(escaped(b"\"quotes\" 'and' \\", 100), "\"quotes\" 'and' \\");
@@ -173,11 +164,7 @@ mod tests {
 
     #[test]
     fn long_lists_of_paths_are_cut() {
-        let list = PathList(
-            (0..25)
-                .map(|n| RelPath::new(format!("f{n}")).unwrap())
-                .collect(),
-        );
+        let list = PathList((0..25).map(|n| RelPath::new(format!("f{n}")).unwrap()).collect());
         assert!(list.to_string().ends_with("f19 and 5 more"));
     }
 }

@@ -26,10 +26,7 @@ pub enum PlantError {
     #[error("cannot hide {path} from the sandbox: the path is not usable")]
     BadPath { path: String },
     #[error("cannot hide {path} from the sandbox")]
-    Create {
-        path: String,
-        source: std::io::Error,
-    },
+    Create { path: String, source: std::io::Error },
     #[error(
         "cannot hide {path} from the sandbox: its directory changed while the run was prepared; run again"
     )]
@@ -50,10 +47,7 @@ pub fn hidden_parents(
                 break;
             }
             let stat = beneath::stat(workspace, parent)
-                .map_err(|error| PlantError::Create {
-                    path: quoted(path),
-                    source: error.into(),
-                })?
+                .map_err(|error| PlantError::Create { path: quoted(path), source: error.into() })?
                 .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
                 .ok_or_else(|| PlantError::Moved { path: quoted(path) })?;
             parents.insert(parent.to_owned(), stat.st_mode & 0o777);
@@ -76,10 +70,7 @@ pub fn plant_whiteouts(
 ) -> Result<(), PlantError> {
     let parents = hidden_parents(workspace, hidden)?;
     let planted = |path: &Path, done: rustix::io::Result<()>| {
-        done.map_err(|error| PlantError::Create {
-            path: quoted(path),
-            source: error.into(),
-        })
+        done.map_err(|error| PlantError::Create { path: quoted(path), source: error.into() })
     };
     for (path, _) in &parents {
         planted(path, make_directory(upper, &checked(path)?, owner))?;
@@ -90,10 +81,7 @@ pub fn plant_whiteouts(
     // Modes last, deepest first: a directory without write permission could not be filled.
     for (path, mode) in parents.iter().rev() {
         let handle = beneath::open_handle(upper, path);
-        planted(
-            path,
-            handle.and_then(|handle| beneath::chmod_handle(handle, *mode)),
-        )?;
+        planted(path, handle.and_then(|handle| beneath::chmod_handle(handle, *mode)))?;
     }
     Ok(())
 }
@@ -107,11 +95,7 @@ fn make_directory(
     fs::mkdirat(&parent, path.file_name(), Mode::RWXU)?;
     let Some(owner) = owner else { return Ok(()) };
     let dir = beneath::open_dir(upper, Some(path))?;
-    fs::fchown(
-        dir,
-        Some(Uid::from_raw(owner.uid)),
-        Some(Gid::from_raw(owner.gid)),
-    )
+    fs::fchown(dir, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))
 }
 
 fn make_whiteout(upper: BorrowedFd<'_>, path: &RelPath) -> rustix::io::Result<()> {

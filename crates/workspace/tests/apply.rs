@@ -1,9 +1,6 @@
 //! What `apply` writes, what it refuses, and that a refusal leaves the workspace untouched.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
 
@@ -16,10 +13,7 @@ use support::{Sandbox, is_root, set_mode, status, tree};
 
 fn allow(paths: &[&str]) -> ApplyOptions {
     let allow_protected = paths.iter().map(PathBuf::from).collect();
-    ApplyOptions {
-        allow_protected,
-        ..ApplyOptions::default()
-    }
+    ApplyOptions { allow_protected, ..ApplyOptions::default() }
 }
 
 fn refused(sandbox: &Sandbox, changes: &Changes) -> String {
@@ -69,18 +63,11 @@ fn only_the_named_paths_are_written_with_the_directories_they_need() {
     let changes = sandbox.collect();
     let absolute = sandbox.workspace().join("n/m/x");
     let wanted = [absolute.to_str().unwrap()];
-    sandbox
-        .apply_with(&changes, &wanted, &ApplyOptions::default())
-        .unwrap();
+    sandbox.apply_with(&changes, &wanted, &ApplyOptions::default()).unwrap();
     let paths: Vec<PathBuf> = sandbox.tree().into_keys().collect();
     assert_eq!(paths, ["a", "n", "n/m", "n/m/x"].map(PathBuf::from));
-    assert_eq!(
-        fs::read_to_string(sandbox.workspace().join("a")).unwrap(),
-        "1"
-    );
-    sandbox
-        .apply_with(&changes, &["./n/", "a"], &ApplyOptions::default())
-        .unwrap();
+    assert_eq!(fs::read_to_string(sandbox.workspace().join("a")).unwrap(), "1");
+    sandbox.apply_with(&changes, &["./n/", "a"], &ApplyOptions::default()).unwrap();
     assert!(sandbox.workspace().join("n/o/y").exists());
 }
 
@@ -92,10 +79,7 @@ fn paths_that_did_not_change_or_lie_outside_are_an_error() {
     let apply = |only: &str| sandbox.apply_with(&changes, &[only], &ApplyOptions::default());
     assert!(matches!(apply("b"), Err(ApplyError::NotChanged { .. })));
     for bad in ["../a", "/etc/passwd", "x/../../a", ""] {
-        assert!(
-            matches!(apply(bad), Err(ApplyError::BadPath { .. })),
-            "{bad}"
-        );
+        assert!(matches!(apply(bad), Err(ApplyError::BadPath { .. })), "{bad}");
     }
 }
 
@@ -117,16 +101,8 @@ fn protected_paths_refuse_the_whole_apply_until_they_are_named() {
     );
     let some = allow(&[".git/config", ".git/hooks", ".git", "sub", "."]);
     assert!(sandbox.apply_with(&changes, &[], &some).is_err());
-    sandbox
-        .apply_with(&changes, &["src"], &ApplyOptions::default())
-        .unwrap();
-    let all = [
-        ".env",
-        ".git/config",
-        ".git/hooks",
-        ".github/workflows",
-        "sub/.GIT/Hooks",
-    ];
+    sandbox.apply_with(&changes, &["src"], &ApplyOptions::default()).unwrap();
+    let all = [".env", ".git/config", ".git/hooks", ".github/workflows", "sub/.GIT/Hooks"];
     sandbox.apply_with(&changes, &[], &allow(&all)).unwrap();
     assert!(sandbox.workspace().join(".git/hooks/pre-commit").exists());
 }
@@ -148,10 +124,7 @@ fn a_git_file_and_links_above_protected_paths_are_refused() {
     );
     let changes = sandbox.collect();
     let error = refused(&sandbox, &changes);
-    assert!(
-        error.contains(": .cargo, .github, sub/.git is protected"),
-        "{error}"
-    );
+    assert!(error.contains(": .cargo, .github, sub/.git is protected"), "{error}");
 }
 
 #[test]
@@ -160,10 +133,7 @@ fn a_directory_that_git_would_take_for_a_repository_is_refused() {
     sandbox.run("mkdir docs/objects; echo '[core] fsmonitor=evil' > docs/config; echo a > docs/a");
     let changes = sandbox.collect();
     let error = refused(&sandbox, &changes);
-    assert!(
-        error.contains(": docs/config, docs/objects is protected"),
-        "{error}"
-    );
+    assert!(error.contains(": docs/config, docs/objects is protected"), "{error}");
 
     // Without the telling parts the same names are ordinary.
     let mut sandbox = Sandbox::with(&[]);
@@ -182,27 +152,14 @@ fn files_that_changed_on_the_host_are_a_conflict_unless_forced() {
     fs::write(sandbox.workspace().join("n"), "theirs").unwrap();
     fs::write(sandbox.workspace().join("d/more"), "theirs").unwrap();
     let error = refused(&sandbox, &changes);
-    assert!(
-        error.contains(": a, b, d, n changed on the host"),
-        "{error}"
-    );
+    assert!(error.contains(": a, b, d, n changed on the host"), "{error}");
 
-    sandbox
-        .apply_with(&changes, &["c"], &ApplyOptions::default())
-        .unwrap();
-    let force = ApplyOptions {
-        force: true,
-        ..ApplyOptions::default()
-    };
+    sandbox.apply_with(&changes, &["c"], &ApplyOptions::default()).unwrap();
+    let force = ApplyOptions { force: true, ..ApplyOptions::default() };
     // Even then a directory with files that nobody mentioned is not emptied.
     assert!(sandbox.apply_with(&changes, &[], &force).is_err());
-    sandbox
-        .apply_with(&changes, &["a", "b", "n"], &force)
-        .unwrap();
-    assert_eq!(
-        fs::read_to_string(sandbox.workspace().join("n")).unwrap(),
-        "new\n"
-    );
+    sandbox.apply_with(&changes, &["a", "b", "n"], &force).unwrap();
+    assert_eq!(fs::read_to_string(sandbox.workspace().join("n")).unwrap(), "new\n");
     assert!(!sandbox.workspace().join("b").exists());
 }
 
@@ -229,10 +186,7 @@ fn a_link_that_appears_in_the_workspace_is_not_written_through() {
     assert!(error.contains("d/a, d/new changed on the host"), "{error}");
     assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "1");
     assert!(!outside.join("new").exists());
-    let force = ApplyOptions {
-        force: true,
-        ..ApplyOptions::default()
-    };
+    let force = ApplyOptions { force: true, ..ApplyOptions::default() };
     assert!(sandbox.apply_with(&changes, &[], &force).is_err());
 }
 
@@ -266,10 +220,7 @@ fn two_applies_at_once_do_not_mix() {
     let changes = sandbox.collect();
     let other = File::open(sandbox.workspace()).unwrap();
     other.lock().unwrap();
-    assert!(matches!(
-        sandbox.apply(&changes),
-        Err(ApplyError::Busy { .. })
-    ));
+    assert!(matches!(sandbox.apply(&changes), Err(ApplyError::Busy { .. })));
     other.unlock().unwrap();
     sandbox.apply(&changes).unwrap();
 }
@@ -328,10 +279,7 @@ fn paths_can_be_left_out() {
     sandbox.run("mkdir venv; ln -s /usr/bin/python3 venv/python; echo x > a");
     let changes = sandbox.collect();
     assert!(refused(&sandbox, &changes).contains("venv/python would be a link out"));
-    let options = ApplyOptions {
-        except: vec!["venv".into()],
-        ..ApplyOptions::default()
-    };
+    let options = ApplyOptions { except: vec!["venv".into()], ..ApplyOptions::default() };
     sandbox.apply_with(&changes, &[], &options).unwrap();
     assert_eq!(sandbox.tree().len(), 1);
 }

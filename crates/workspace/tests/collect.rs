@@ -42,41 +42,25 @@ fn every_kind_of_change_is_told_from_the_others() {
         ]
     );
     let summary = changes.summary();
-    assert_eq!(
-        (summary.added, summary.modified, summary.deleted),
-        (4, 3, 1)
-    );
+    assert_eq!((summary.added, summary.modified, summary.deleted), (4, 3, 1));
 }
 
 #[test]
 fn a_removed_directory_is_a_deletion_of_everything_in_it() {
     let mut sandbox = Sandbox::with(&[("d/a", "1"), ("d/sub/b", "2"), ("e", "3")]);
     sandbox.run("rm -r d");
-    assert_eq!(
-        status(&sandbox.collect()),
-        ["D  d/", "D  d/a", "D  d/sub/", "D  d/sub/b"]
-    );
+    assert_eq!(status(&sandbox.collect()), ["D  d/", "D  d/a", "D  d/sub/", "D  d/sub/b"]);
 }
 
 #[test]
 fn a_directory_made_anew_is_compared_with_the_old_one() {
-    let mut sandbox = Sandbox::with(&[
-        ("d/a", "1"),
-        ("d/b", "2"),
-        ("d/sub/c", "3"),
-        ("d/sub/d", "4"),
-    ]);
+    let mut sandbox =
+        Sandbox::with(&[("d/a", "1"), ("d/b", "2"), ("d/sub/c", "3"), ("d/sub/d", "4")]);
     sandbox.run("rm -r d; mkdir -p d/sub; echo -n 1 > d/a; echo -n 4 > d/sub/d; echo n > d/new");
-    let opaque = rustix::fs::getxattr(
-        sandbox.upper().join("d"),
-        "user.overlay.opaque",
-        &mut [0u8; 8][..],
-    );
+    let opaque =
+        rustix::fs::getxattr(sandbox.upper().join("d"), "user.overlay.opaque", &mut [0u8; 8][..]);
     assert!(opaque.is_ok(), "overlayfs marked the directory opaque");
-    assert_eq!(
-        status(&sandbox.collect()),
-        ["D  d/b", "A  d/new", "D  d/sub/c"]
-    );
+    assert_eq!(status(&sandbox.collect()), ["D  d/b", "A  d/new", "D  d/sub/c"]);
 }
 
 #[test]
@@ -86,14 +70,7 @@ fn a_path_may_change_its_kind() {
     let changes = sandbox.collect();
     assert_eq!(
         status(&changes),
-        [
-            "M  dir",
-            "D  dir/a",
-            "D  dir/sub/",
-            "D  dir/sub/b",
-            "M  file/",
-            "A  file/in"
-        ]
+        ["M  dir", "D  dir/a", "D  dir/sub/", "D  dir/sub/b", "M  file/", "A  file/in"]
     );
 }
 
@@ -102,12 +79,7 @@ fn a_renamed_directory_is_a_deletion_and_an_addition() {
     let mut sandbox = Sandbox::with(&[("old/a", "1"), ("old/b", "2")]);
     sandbox.run("mv old new");
     let lines = status(&sandbox.collect());
-    assert_eq!(
-        lines,
-        [
-            "A  new/", "A  new/a", "A  new/b", "D  old/", "D  old/a", "D  old/b"
-        ]
-    );
+    assert_eq!(lines, ["A  new/", "A  new/a", "A  new/b", "D  old/", "D  old/a", "D  old/b"]);
 }
 
 #[test]
@@ -116,15 +88,9 @@ fn special_bits_are_removed_and_noted() {
     sandbox.run("echo x > tool; chmod 4755 tool; mkdir d; chmod 1777 d");
     let changes = sandbox.collect();
     let removed = "(setuid, setgid or sticky bit removed)";
-    assert_eq!(
-        status(&changes),
-        [format!("A  d/ {removed}"), format!("A  tool {removed}")]
-    );
+    assert_eq!(status(&changes), [format!("A  d/ {removed}"), format!("A  tool {removed}")]);
     sandbox.apply(&changes).unwrap();
-    assert_eq!(
-        sandbox.tree()[std::path::Path::new("tool")],
-        "file 755 \"x\\n\""
-    );
+    assert_eq!(sandbox.tree()[std::path::Path::new("tool")], "file 755 \"x\\n\"");
 }
 
 #[test]
@@ -174,17 +140,12 @@ fn a_file_written_over_a_hidden_one_is_marked_and_never_hashed_or_shown() {
     sandbox.whiteout(".ssh");
     sandbox.run("echo A=2 > .env; mkdir .ssh; echo k > .ssh/id; echo c > .ssh/config");
     let changes = sandbox.collect();
-    assert_eq!(
-        status(&changes),
-        ["M  .env", "A  .ssh/config", "M  .ssh/id"]
-    );
+    assert_eq!(status(&changes), ["M  .env", "A  .ssh/config", "M  .ssh/id"]);
     assert!(changes.entries().iter().all(|change| change.hidden));
     let manifest = fs::read_to_string(sandbox.beside("changes-1/manifest.json")).unwrap();
     assert!(manifest.contains("\"sha256\":null"));
     let mut diff = Vec::new();
-    changes
-        .write_diff(&sandbox.workspace(), &Default::default(), &mut diff)
-        .unwrap();
+    changes.write_diff(&sandbox.workspace(), &Default::default(), &mut diff).unwrap();
     let diff = String::from_utf8(diff).unwrap();
     assert!(!diff.contains("TOKEN") && !diff.contains("key"), "{diff}");
     sandbox.apply(&changes).unwrap_err();
@@ -197,10 +158,7 @@ fn a_file_in_the_place_of_a_directory_with_hidden_files_is_refused() {
     sandbox.whiteout("conf/.env");
     sandbox.run("rm -r conf; echo mine > conf");
     let changes = sandbox.collect();
-    assert_eq!(
-        status(&changes),
-        ["!  conf (would remove hidden files, not taken over)"]
-    );
+    assert_eq!(status(&changes), ["!  conf (would remove hidden files, not taken over)"]);
 }
 
 #[test]
@@ -213,19 +171,9 @@ fn names_of_any_bytes_are_kept_and_shown_escaped() {
     let changes = sandbox.collect();
     assert_eq!(
         status(&changes),
-        [
-            r#"A  "back\\slash""#,
-            r#"A  "bad\377""#,
-            r#"A  "esc\033[31m""#,
-            r#"A  "new\nline""#
-        ]
+        [r#"A  "back\\slash""#, r#"A  "bad\377""#, r#"A  "esc\033[31m""#, r#"A  "new\nline""#]
     );
-    assert!(
-        changes
-            .entries()
-            .iter()
-            .all(|change| change.kind() == ChangeKind::Added)
-    );
+    assert!(changes.entries().iter().all(|change| change.kind() == ChangeKind::Added));
     sandbox.apply(&changes).unwrap();
     assert_eq!(sandbox.tree(), support::tree(&sandbox.upper()));
 }
@@ -237,11 +185,7 @@ fn files_without_permissions_are_read_all_the_same() {
     let changes = sandbox.collect();
     assert_eq!(status(&changes), ["A  d/", "A  d/e/", "A  d/e/g", "A  d/f"]);
     let mode = fs::metadata(sandbox.upper().join("d")).unwrap();
-    assert_eq!(
-        std::os::unix::fs::MetadataExt::mode(&mode) & 0o777,
-        0,
-        "left as it was"
-    );
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&mode) & 0o777, 0, "left as it was");
     sandbox.apply(&changes).unwrap();
     let applied = fs::metadata(sandbox.workspace().join("d")).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&applied) & 0o777, 0);

@@ -1,9 +1,6 @@
 //! What a person sees of the changes.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
 
@@ -14,14 +11,9 @@ use ringwall_workspace::{Changes, Contents, DiffOptions};
 use support::{Sandbox, set_mode, tree};
 
 fn diff(sandbox: &Sandbox, changes: &Changes, contents: Contents) -> Vec<u8> {
-    let options = DiffOptions {
-        contents,
-        ..DiffOptions::default()
-    };
+    let options = DiffOptions { contents, ..DiffOptions::default() };
     let mut out = Vec::new();
-    changes
-        .write_diff(&sandbox.workspace(), &options, &mut out)
-        .unwrap();
+    changes.write_diff(&sandbox.workspace(), &options, &mut out).unwrap();
     out
 }
 
@@ -57,14 +49,8 @@ fn binary_and_large_files_are_only_said_to_differ() {
     sandbox.run("printf 'a\\0b' > bin; head -c 1048577 /dev/zero | tr '\\0' x > large");
     let changes = sandbox.collect();
     let shown = on_terminal(&sandbox, &changes);
-    assert!(
-        shown.contains("Binary files a/bin and b/bin differ\n"),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("Large files a/large and b/large differ\n"),
-        "{shown}"
-    );
+    assert!(shown.contains("Binary files a/bin and b/bin differ\n"), "{shown}");
+    assert!(shown.contains("Large files a/large and b/large differ\n"), "{shown}");
 }
 
 #[test]
@@ -76,23 +62,12 @@ fn nothing_that_a_sandbox_writes_can_steer_a_terminal() {
     );
     let changes = sandbox.collect();
     let shown = on_terminal(&sandbox, &changes);
-    assert!(
-        shown
-            .chars()
-            .all(|c| c == '\n' || (!c.is_control() && c != '\u{202e}')),
-        "{shown}"
-    );
+    assert!(shown.chars().all(|c| c == '\n' || (!c.is_control() && c != '\u{202e}')), "{shown}");
     assert!(shown.contains(r"+a\u{1b}[2Jb\rc\u{202e}d\xff"), "{shown}");
     assert!(shown.contains(r#"+++ "b/n\033[1mx""#), "{shown}");
     let plain = diff(&sandbox, &changes, Contents::Plain);
-    assert!(
-        plain.windows(4).any(|bytes| bytes == b"\x1b[2J"),
-        "contents are as they are"
-    );
-    assert!(
-        !plain.windows(4).any(|bytes| bytes == b"\x1b[1m"),
-        "names are not"
-    );
+    assert!(plain.windows(4).any(|bytes| bytes == b"\x1b[2J"), "contents are as they are");
+    assert!(!plain.windows(4).any(|bytes| bytes == b"\x1b[1m"), "names are not");
 }
 
 #[test]
@@ -107,9 +82,7 @@ fn long_lines_are_cut_on_a_terminal_only() {
 #[test]
 fn lines_that_are_slow_to_compare_do_not_hold_up_the_diff() {
     let lines = |step: usize| -> String {
-        (0..60_000)
-            .map(|n| format!("{}\n", (n * step) % 9973))
-            .collect()
+        (0..60_000).map(|n| format!("{}\n", (n * step) % 9973)).collect()
     };
     let mut sandbox = Sandbox::with(&[("f", &lines(7))]);
     sandbox.upper_files(&[("f", &lines(11))]);

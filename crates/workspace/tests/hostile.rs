@@ -23,16 +23,10 @@ fn links_are_taken_as_text_and_never_followed() {
     symlink("/etc/passwd", sandbox.upper().join("passwd")).unwrap();
     symlink("/proc/self/root", sandbox.upper().join("root")).unwrap();
     let changes = sandbox.collect();
-    assert_eq!(
-        status(&changes),
-        ["M  dir", "D  dir/inner", "A  passwd", "A  root"]
-    );
+    assert_eq!(status(&changes), ["M  dir", "D  dir/inner", "A  passwd", "A  root"]);
     let before = sandbox.tree();
     let error = sandbox.apply(&changes).unwrap_err();
-    assert!(
-        matches!(&error, ApplyError::LinksOutside(paths) if paths.0.len() == 3),
-        "{error}"
-    );
+    assert!(matches!(&error, ApplyError::LinksOutside(paths) if paths.0.len() == 3), "{error}");
     assert_eq!(sandbox.tree(), before);
 }
 
@@ -45,10 +39,7 @@ fn a_link_chain_cannot_step_out_behind_another_link() {
     symlink("a/b/up/../x", sandbox.upper().join("out")).unwrap();
     let changes = sandbox.collect();
     let error = sandbox.apply(&changes).unwrap_err().to_string();
-    assert!(
-        error.contains("out would be a link out of the workspace"),
-        "{error}"
-    );
+    assert!(error.contains("out would be a link out of the workspace"), "{error}");
 }
 
 #[test]
@@ -57,10 +48,7 @@ fn a_link_through_the_users_own_link_to_elsewhere_is_refused() {
     symlink("/etc", sandbox.workspace().join("mine")).unwrap();
     symlink("mine/passwd", sandbox.upper().join("theirs")).unwrap();
     let changes = sandbox.collect();
-    assert!(matches!(
-        sandbox.apply(&changes),
-        Err(ApplyError::LinksOutside(_))
-    ));
+    assert!(matches!(sandbox.apply(&changes), Err(ApplyError::LinksOutside(_))));
 }
 
 #[test]
@@ -71,16 +59,8 @@ fn hard_links_become_files_of_their_own() {
     let changes = sandbox.collect();
     sandbox.apply(&changes).unwrap();
     fs::write(sandbox.workspace().join("one"), "changed").unwrap();
-    assert_eq!(
-        fs::read_to_string(sandbox.workspace().join("two")).unwrap(),
-        "same"
-    );
-    assert_eq!(
-        fs::read_dir(sandbox.beside("changes-1/blobs"))
-            .unwrap()
-            .count(),
-        1
-    );
+    assert_eq!(fs::read_to_string(sandbox.workspace().join("two")).unwrap(), "same");
+    assert_eq!(fs::read_dir(sandbox.beside("changes-1/blobs")).unwrap().count(), 1);
 }
 
 #[test]
@@ -98,23 +78,14 @@ fn fifos_sockets_and_devices_are_listed_and_never_opened() {
     ];
     if is_root() {
         let device = |name: &str, kind, major, minor| {
-            mknodat(
-                CWD,
-                upper.join(name),
-                kind,
-                Mode::RUSR,
-                makedev(major, minor),
-            )
+            mknodat(CWD, upper.join(name), kind, Mode::RUSR, makedev(major, minor))
         };
         // 5:1 is the console, 1:3 the null device; a root without CAP_MKNOD cannot make them.
         if device("char", FileType::CharacterDevice, 5, 1).is_ok() {
             device("block", FileType::BlockDevice, 7, 0).unwrap();
             expected.splice(
                 0..0,
-                [
-                    "!  block (device, not taken over)",
-                    "!  char (device, not taken over)",
-                ],
+                ["!  block (device, not taken over)", "!  char (device, not taken over)"],
             );
         }
     }
@@ -160,19 +131,10 @@ fn too_many_files_are_refused_as_a_whole() {
     for n in 0..200 {
         fs::write(sandbox.upper().join(n.to_string()), "").unwrap();
     }
-    let bounds = Bounds {
-        max_entries: 199,
-        ..Bounds::default()
-    };
+    let bounds = Bounds { max_entries: 199, ..Bounds::default() };
     let error = sandbox.try_collect(&bounds).unwrap_err();
-    assert!(
-        matches!(error, CollectError::TooManyEntries { max: 199 }),
-        "{error}"
-    );
-    let bounds = Bounds {
-        max_entries: 200,
-        ..Bounds::default()
-    };
+    assert!(matches!(error, CollectError::TooManyEntries { max: 199 }), "{error}");
+    let bounds = Bounds { max_entries: 200, ..Bounds::default() };
     assert_eq!(sandbox.try_collect(&bounds).unwrap().entries().len(), 200);
 }
 
@@ -184,18 +146,9 @@ fn long_paths_count_as_several_entries() {
     for n in 0..10 {
         fs::write(parent.join(format!("{n}{}", "x".repeat(250))), "").unwrap();
     }
-    let bounds = Bounds {
-        max_entries: 20,
-        ..Bounds::default()
-    };
-    assert!(matches!(
-        sandbox.try_collect(&bounds),
-        Err(CollectError::TooManyEntries { .. })
-    ));
-    let bounds = Bounds {
-        max_entries: 21,
-        ..Bounds::default()
-    };
+    let bounds = Bounds { max_entries: 20, ..Bounds::default() };
+    assert!(matches!(sandbox.try_collect(&bounds), Err(CollectError::TooManyEntries { .. })));
+    let bounds = Bounds { max_entries: 21, ..Bounds::default() };
     assert!(sandbox.try_collect(&bounds).is_ok());
 }
 
@@ -203,14 +156,8 @@ fn long_paths_count_as_several_entries() {
 fn deleting_a_host_directory_counts_what_was_in_it() {
     let mut sandbox = Sandbox::with(&[("d/a", ""), ("d/b", ""), ("d/c", "")]);
     sandbox.whiteout("d");
-    let bounds = Bounds {
-        max_entries: 3,
-        ..Bounds::default()
-    };
-    assert!(matches!(
-        sandbox.try_collect(&bounds),
-        Err(CollectError::TooManyEntries { .. })
-    ));
+    let bounds = Bounds { max_entries: 3, ..Bounds::default() };
+    assert!(matches!(sandbox.try_collect(&bounds), Err(CollectError::TooManyEntries { .. })));
 }
 
 #[test]
@@ -234,16 +181,8 @@ fn deep_nesting_ends_at_its_bound() {
     let changes = sandbox.collect();
     assert_eq!(changes.entries().len(), 128);
     assert_eq!(changes.refused().len(), 1);
-    assert!(
-        status(&changes)
-            .last()
-            .unwrap()
-            .ends_with("(nested too deeply, not taken over)")
-    );
-    let removed = std::process::Command::new("rm")
-        .arg("-rf")
-        .arg(sandbox.upper())
-        .status();
+    assert!(status(&changes).last().unwrap().ends_with("(nested too deeply, not taken over)"));
+    let removed = std::process::Command::new("rm").arg("-rf").arg(sandbox.upper()).status();
     assert!(removed.unwrap().success());
 }
 
@@ -251,31 +190,19 @@ fn deep_nesting_ends_at_its_bound() {
 fn a_huge_sparse_file_is_listed_and_the_rest_is_kept() {
     let mut sandbox = Sandbox::with(&[]);
     sandbox.upper_files(&[("huge", ""), ("small", "x")]);
-    let huge = fs::OpenOptions::new()
-        .write(true)
-        .open(sandbox.upper().join("huge"))
-        .unwrap();
+    let huge = fs::OpenOptions::new().write(true).open(sandbox.upper().join("huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
     let changes = sandbox.collect();
-    assert_eq!(
-        status(&changes),
-        ["A  small", "!  huge (too large, not taken over)"]
-    );
+    assert_eq!(status(&changes), ["A  small", "!  huge (too large, not taken over)"]);
 }
 
 #[test]
 fn too_many_bytes_are_refused_as_a_whole() {
     let mut sandbox = Sandbox::with(&[]);
     sandbox.upper_files(&[("a", "12345"), ("b", "12345")]);
-    let bounds = Bounds {
-        max_total_bytes: 9,
-        ..Bounds::default()
-    };
+    let bounds = Bounds { max_total_bytes: 9, ..Bounds::default() };
     let error = sandbox.try_collect(&bounds).unwrap_err();
-    assert!(
-        matches!(error, CollectError::TooManyBytes { max: 9 }),
-        "{error}"
-    );
+    assert!(matches!(error, CollectError::TooManyBytes { max: 9 }), "{error}");
 }
 
 #[test]
@@ -292,10 +219,7 @@ fn a_directory_that_is_not_fresh_is_not_written_to() {
         &Bounds::default(),
     )
     .unwrap_err();
-    assert!(
-        matches!(error, CollectError::StoreNotEmpty { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, CollectError::StoreNotEmpty { .. }), "{error}");
 }
 
 #[test]
@@ -330,9 +254,7 @@ fn a_directory_swapped_for_a_link_while_it_is_read_leads_nowhere() {
             // What is seen varies; what must never be is the content from outside.
             let changes = sandbox.collect();
             let mut diff = Vec::new();
-            changes
-                .write_diff(&sandbox.workspace(), &Default::default(), &mut diff)
-                .unwrap();
+            changes.write_diff(&sandbox.workspace(), &Default::default(), &mut diff).unwrap();
             assert!(!String::from_utf8_lossy(&diff).contains("OUTSIDE"));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

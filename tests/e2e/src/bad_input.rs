@@ -28,14 +28,8 @@ const LINES: [(&str, &[&str]); 25] = [
     ("run --open-files 1 -- ls", &["open-files", "16"]),
     ("run --wall moat -- ls", &["moat", "process and container"]),
     ("run --wall container -- ls", &["image", "--image"]),
-    (
-        "run --wall process --image x -- ls",
-        &["--image", "--wall container"],
-    ),
-    (
-        "run --image no/such:image -- ls",
-        &["no/such", "image pull"],
-    ),
+    ("run --wall process --image x -- ls", &["--image", "--wall container"]),
+    ("run --image no/such:image -- ls", &["no/such", "image pull"]),
     ("run --name ../../etc -- ls", &["../../etc", "a-z"]),
     ("run --workspace absent -- ls", &["absent", "create it"]),
     ("run --ro absent -- ls", &["absent"]),
@@ -69,9 +63,7 @@ fn a_workspace_that_is_a_file_or_a_link_outside_is_refused() {
 fn bytes_that_are_not_utf8_work_where_they_may_and_are_refused_where_they_may_not() {
     let world = World::new();
     let odd = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let echo = ["run", "--", "printf", "%s"]
-        .map(OsString::from)
-        .into_iter();
+    let echo = ["run", "--", "printf", "%s"].map(OsString::from).into_iter();
     let run = world.ringwall(echo.chain([odd(b"\xff\xfe")]));
     run.exits(0);
     assert_eq!(run.stdout, b"\xff\xfe");
@@ -82,13 +74,7 @@ fn bytes_that_are_not_utf8_work_where_they_may_and_are_refused_where_they_may_no
     run.exits(0);
     assert_eq!(run.stdout, b"\xff");
 
-    let image = [
-        "run".into(),
-        "--image".into(),
-        odd(b"\xff"),
-        "--".into(),
-        "ls".into(),
-    ];
+    let image = ["run".into(), "--image".into(), odd(b"\xff"), "--".into(), "ls".into()];
     world.ringwall(image).is_refused();
     let program = ["run".into(), "--".into(), odd(b"absent\xff")];
     world.ringwall(program).exits(127).says(&["absent"]);
@@ -100,26 +86,12 @@ fn a_workspace_with_any_file_name_can_be_used() {
     let name = OsString::from_vec(b"caf\xe9 \n\x1b[2J".to_vec());
     let directory = world.project().join(&name);
     std::fs::create_dir(&directory).unwrap();
-    let line = [
-        "run".into(),
-        "--workspace".into(),
-        name,
-        "-o".into(),
-        "json".into(),
-        "--".into(),
-    ];
+    let line = ["run".into(), "--workspace".into(), name, "-o".into(), "json".into(), "--".into()];
     let touch = ["sh", "-c", "echo new >file"].map(OsString::from);
     let mut command = world.command(line.into_iter().chain(touch));
     let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(
-        !directory.join("file").exists(),
-        "the workspace was written to"
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!directory.join("file").exists(), "the workspace was written to");
 }
 
 #[test]
@@ -143,20 +115,11 @@ fn unknown_sandboxes_are_refused_by_every_verb() {
 #[test]
 fn help_and_version_are_no_errors() {
     let world = World::new();
-    for line in [
-        "--help",
-        "--version",
-        "run --help",
-        "image pull --help",
-        "-h",
-    ] {
+    for line in ["--help", "--version", "run --help", "image pull --help", "-h"] {
         let asked = world.ringwall(line.split_whitespace());
         asked.exits(0).says_nothing();
         assert!(!asked.stdout.is_empty(), "{asked:?}");
     }
-    world
-        .ringwall(["completions", "bash"])
-        .exits(0)
-        .says_nothing();
+    world.ringwall(["completions", "bash"]).exits(0).says_nothing();
     world.ringwall(["man"]).exits(0).says_nothing();
 }

@@ -6,11 +6,7 @@ use crate::support::World;
 fn the_code_of_the_command_is_passed_on() {
     let world = World::new();
     for code in [0, 1, 42, 255] {
-        world
-            .sh(&[], &format!("exit {code}"))
-            .exits(code)
-            .prints("")
-            .says_nothing();
+        world.sh(&[], &format!("exit {code}")).exits(code).prints("").says_nothing();
     }
 }
 
@@ -25,30 +21,20 @@ fn a_command_killed_by_a_signal_gives_128_and_the_signal() {
 fn a_command_that_does_not_exist_gives_127_and_one_that_cannot_run_126() {
     let world = World::new();
     let absent = world.ringwall(["run", "--", "no-such-program-here"]);
-    absent
-        .exits(127)
-        .prints("")
-        .says(&["ringwall: ", "no-such-program-here"]);
+    absent.exits(127).prints("").says(&["ringwall: ", "no-such-program-here"]);
     let plain = world.ringwall(["run", "--", "/etc/passwd"]);
-    plain
-        .exits(126)
-        .prints("")
-        .says(&["ringwall: ", "/etc/passwd"]);
+    plain.exits(126).prints("").says(&["ringwall: ", "/etc/passwd"]);
 }
 
 #[test]
 fn the_time_limit_gives_124_and_says_which_flag_raises_it() {
     let world = World::new();
     let late = world.sh(&["--timeout", "300ms"], "echo before; sleep 60; echo after");
-    late.exits(124)
-        .prints("before\n")
-        .says(&["300ms", "--timeout"]);
+    late.exits(124).prints("before\n").says(&["300ms", "--timeout"]);
 }
 
 #[test]
 fn ringwall_itself_fails_with_125() {
     let world = World::new();
-    world
-        .ringwall(["run", "--memory", "lots", "--", "true"])
-        .is_refused();
+    world.ringwall(["run", "--memory", "lots", "--", "true"]).is_refused();
 }

@@ -6,10 +6,7 @@ use crate::support::World;
 #[test]
 fn there_is_no_network_but_loopback() {
     let world = World::new();
-    let run = world.sh(
-        &[],
-        "cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '",
-    );
+    let run = world.sh(&[], "cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '");
     run.exits(0).prints("lo\n");
 }
 
@@ -33,13 +30,7 @@ fn other_processes_and_homes_are_not_there() {
 #[test]
 fn the_system_cannot_be_written_to() {
     let world = World::new();
-    for path in [
-        "/usr/x",
-        "/etc/x",
-        "/bin/x",
-        "/sys/x",
-        "/proc/sys/kernel/core_pattern",
-    ] {
+    for path in ["/usr/x", "/etc/x", "/bin/x", "/sys/x", "/proc/sys/kernel/core_pattern"] {
         let run = world.sh(&[], &format!("echo x >{path}"));
         assert_ne!(run.code, 0, "{path} was written\n{run:?}");
         assert!(!std::path::Path::new("/usr/x").exists());
@@ -50,10 +41,7 @@ fn the_system_cannot_be_written_to() {
 fn the_private_tmp_is_private() {
     let world = World::new();
     let name = format!("ringwall-e2e-private-{}", std::process::id());
-    world
-        .sh(&[], &format!("echo x >/tmp/{name} && ls /tmp"))
-        .exits(0)
-        .prints(&format!("{name}\n"));
+    world.sh(&[], &format!("echo x >/tmp/{name} && ls /tmp")).exits(0).prints(&format!("{name}\n"));
     assert!(!std::path::Path::new("/tmp").join(name).exists());
 }
 
@@ -69,8 +57,5 @@ fn more_of_the_host_is_shown_only_if_asked_for() {
     assert!(!without.out().contains("visible"), "{without:?}");
     let with = world.sh(&["--ro", path], &script);
     assert!(with.out().contains("visible"), "{with:?}");
-    assert_eq!(
-        std::fs::read_to_string(place.join("file")).unwrap(),
-        "visible\n"
-    );
+    assert_eq!(std::fs::read_to_string(place.join("file")).unwrap(), "visible\n");
 }

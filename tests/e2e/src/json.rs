@@ -31,10 +31,7 @@ fn the_evidence_names_every_layer_and_what_was_seen() {
     assert_eq!(facts["seccomp"]["mode"], 2);
     assert_eq!(facts["capabilities"]["effective"], 0);
     for line in facts["uid_map"].as_array().unwrap() {
-        assert_ne!(
-            line["outside"], 0,
-            "a user of the ring is the host's root: {line}"
-        );
+        assert_ne!(line["outside"], 0, "a user of the ring is the host's root: {line}");
     }
 }
 
@@ -42,41 +39,22 @@ fn the_evidence_names_every_layer_and_what_was_seen() {
 fn evidence_can_be_read_by_people_too() {
     let world = World::new();
     let run = world.ringwall(["run", "--evidence", "--", "echo", "hello"]);
-    run.exits(0)
-        .prints("hello\n")
-        .says(&["RING", "LAYER", "seccomp", "LIMIT", "memory", "512M"]);
+    run.exits(0).prints("hello\n").says(&["RING", "LAYER", "seccomp", "LIMIT", "memory", "512M"]);
     assert!(!run.err().contains('\x1b'), "colour in a pipe\n{run:?}");
 }
 
 #[test]
 fn errors_leave_standard_output_empty() {
     let world = World::new();
-    world
-        .ringwall(["run", "-o", "json", "--memory", "0", "--", "true"])
-        .is_refused();
+    world.ringwall(["run", "-o", "json", "--memory", "0", "--", "true"]).is_refused();
 }
 
 #[test]
 fn lists_are_json_too() {
     let world = World::new();
-    assert_eq!(
-        world.ringwall(["ps", "-o", "json"]).exits(0).json(),
-        serde_json::json!([])
-    );
-    assert!(
-        world
-            .ringwall(["gc", "-o", "json"])
-            .exits(0)
-            .json()
-            .is_object()
-    );
-    assert!(
-        world
-            .ringwall(["image", "ls", "-o", "json"])
-            .exits(0)
-            .json()
-            .is_array()
-    );
+    assert_eq!(world.ringwall(["ps", "-o", "json"]).exits(0).json(), serde_json::json!([]));
+    assert!(world.ringwall(["gc", "-o", "json"]).exits(0).json().is_object());
+    assert!(world.ringwall(["image", "ls", "-o", "json"]).exits(0).json().is_array());
     let doctor = world.ringwall(["doctor", "-o", "json"]);
     assert!(doctor.json().is_object(), "{doctor:?}");
 }

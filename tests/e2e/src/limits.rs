@@ -13,9 +13,7 @@ fn too_much_memory_ends_as_oom_with_the_peak() {
     let run = world.sh(&["--memory", "32M", "-o", "json"], script);
     let outcome = run.exits(137).json();
     assert_eq!(outcome["ending"]["kind"], "oom");
-    let peak = outcome["usage"]["peak_memory_bytes"]
-        .as_u64()
-        .expect("the peak");
+    let peak = outcome["usage"]["peak_memory_bytes"].as_u64().expect("the peak");
     assert!((16 << 20..=40 << 20).contains(&peak), "{peak}");
 }
 
@@ -28,11 +26,7 @@ fn a_fork_bomb_is_contained_and_everything_is_killed() {
         "bomb() { bomb | bomb & }; (bomb) 2>/dev/null; while :; do :; done",
     );
     run.exits(124);
-    assert!(
-        started.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -58,20 +52,13 @@ fn more_output_than_allowed_ends_the_run() {
     let world = World::new();
     let run = world.sh(&["--output-limit", "64K"], "yes");
     run.exits(137).says(&["64K", "--output-limit"]);
-    assert!(
-        run.stdout.len() <= 64 << 10,
-        "{} bytes came out",
-        run.stdout.len()
-    );
+    assert!(run.stdout.len() <= 64 << 10, "{} bytes came out", run.stdout.len());
 }
 
 #[test]
 fn disk_bytes_and_inodes_are_capped() {
     let world = World::new();
-    let fill = world.sh(
-        &["--disk", "4M"],
-        "dd if=/dev/zero of=/tmp/fill bs=1M count=64",
-    );
+    let fill = world.sh(&["--disk", "4M"], "dd if=/dev/zero of=/tmp/fill bs=1M count=64");
     fill.exits(1).says(&["No space left"]);
     let many = "cd /tmp; i=0; while [ $i -lt 2000 ]; do : >f$i || exit 9; i=$((i+1)); done";
     let inodes = world.sh(&["--inodes", "128"], many);
@@ -81,19 +68,13 @@ fn disk_bytes_and_inodes_are_capped() {
 #[test]
 fn open_files_are_capped() {
     let world = World::new();
-    world
-        .sh(&["--open-files", "20"], "ulimit -n; ulimit -Hn")
-        .exits(0)
-        .prints("20\n20\n");
+    world.sh(&["--open-files", "20"], "ulimit -n; ulimit -Hn").exits(0).prints("20\n20\n");
 }
 
 #[test]
 fn half_a_cpu_takes_twice_as_long() {
     let world = World::new();
-    let run = world.sh(
-        &["--cpus", "0.2", "--timeout", "1s", "-o", "json"],
-        "while :; do :; done",
-    );
+    let run = world.sh(&["--cpus", "0.2", "--timeout", "1s", "-o", "json"], "while :; do :; done");
     let usage = run.exits(124).json()["usage"].clone();
     let cpu = usage["cpu_ms"].as_u64().expect("the CPU time");
     assert!(cpu < 600, "0.2 CPUs used {cpu} ms in a second");
@@ -110,35 +91,16 @@ fn the_outcome_says_by_which_means_each_limit_was_kept() {
         .iter()
         .map(|l| l["limit"].as_str().unwrap())
         .collect();
-    for limit in [
-        "timeout",
-        "memory",
-        "cpu",
-        "pids",
-        "disk",
-        "inodes",
-        "output",
-        "open-files",
-    ] {
+    for limit in ["timeout", "memory", "cpu", "pids", "disk", "inodes", "output", "open-files"] {
         assert!(kept.contains(&limit), "{limit} is missing from {kept:?}");
     }
-    assert!(
-        outcome["limits"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|l| l["means"].is_string())
-    );
+    assert!(outcome["limits"].as_array().unwrap().iter().all(|l| l["means"].is_string()));
 }
 
 /// Whether any process of the machine has this word on its command line.
 fn is_running(word: &str) -> bool {
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(Result::ok)
-        .any(|entry| {
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0)
-                .any(|argument| argument == word.as_bytes())
-        })
+    std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).any(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())
+    })
 }

@@ -3,11 +3,7 @@
 use crate::support::{User, World, is_root};
 
 fn world() -> World {
-    World::of(if is_root() {
-        User::Ordinary
-    } else {
-        User::Same
-    })
+    World::of(if is_root() { User::Ordinary } else { User::Same })
 }
 
 #[test]
@@ -17,29 +13,18 @@ fn exit_codes_are_the_same_for_everybody() {
     world.ringwall(["run", "--", "no-such-program"]).exits(127);
     world.ringwall(["run", "--", "/etc/passwd"]).exits(126);
     world.sh(&["--timeout", "300ms"], "sleep 60").exits(124);
-    world
-        .ringwall(["run", "--memory", "0", "--", "true"])
-        .is_refused();
+    world.ringwall(["run", "--memory", "0", "--", "true"]).is_refused();
 }
 
 #[test]
 fn no_user_of_the_ring_is_the_hosts_root() {
     let world = world();
-    let document = world
-        .ringwall(["run", "-o", "json", "--", "id", "-u"])
-        .exits(0)
-        .json();
-    for line in document["evidence"][0]["facts"]["uid_map"]
-        .as_array()
-        .unwrap()
-    {
+    let document = world.ringwall(["run", "-o", "json", "--", "id", "-u"]).exits(0).json();
+    for line in document["evidence"][0]["facts"]["uid_map"].as_array().unwrap() {
         assert_ne!(line["outside"], 0);
     }
     let means: Vec<_> = document["limits"].as_array().unwrap().iter().collect();
-    assert!(
-        means.iter().all(|limit| limit["means"].is_string()),
-        "{means:?}"
-    );
+    assert!(means.iter().all(|limit| limit["means"].is_string()), "{means:?}");
 }
 
 #[test]
@@ -48,9 +33,7 @@ fn memory_and_processes_are_limited_without_a_cgroup() {
     let run = world.sh(&["--memory", "48M"], "x=xxxxxxxx; while :; do x=$x$x; done");
     assert_ne!(run.code, 0, "{run:?}");
     let bomb = "bomb() { bomb | bomb & }; (bomb) 2>/dev/null; while :; do :; done";
-    world
-        .sh(&["--pids", "32", "--timeout", "1s"], bomb)
-        .exits(124);
+    world.sh(&["--pids", "32", "--timeout", "1s"], bomb).exits(124);
 }
 
 #[test]
@@ -63,23 +46,15 @@ fn a_workspace_is_diffed_and_applied() {
     assert_eq!(world.read("file"), "old\n");
     assert!(world.ringwall(["diff", &id]).out().contains("+new"));
     world.ringwall(["apply", &id]).exits(0);
-    assert_eq!(
-        (world.read("file"), world.read("added")),
-        ("new\n".into(), "x\n".into())
-    );
+    assert_eq!((world.read("file"), world.read("added")), ("new\n".into(), "x\n".into()));
 }
 
 #[test]
 fn a_sandbox_can_live_on() {
     let world = world();
     let id = world.ringwall(["create"]).exits(0).word();
-    world
-        .ringwall(["exec", &id, "sh", "-c", "echo kept >/tmp/x"])
-        .exits(0);
-    world
-        .ringwall(["exec", &id, "cat", "/tmp/x"])
-        .exits(0)
-        .prints("kept\n");
+    world.ringwall(["exec", &id, "sh", "-c", "echo kept >/tmp/x"]).exits(0);
+    world.ringwall(["exec", &id, "cat", "/tmp/x"]).exits(0).prints("kept\n");
     world.ringwall(["rm", "--force", &id]).exits(0);
     assert!(world.sandboxes().is_empty());
 }

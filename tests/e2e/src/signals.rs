@@ -10,11 +10,7 @@ use crate::support::{World, eventually, wait_for_end};
 /// Starts a job and waits for its first line.
 fn start(world: &World, script: &str) -> Child {
     let mut command = world.command(["run", "--timeout", "60s", "--", "sh", "-c", script]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
@@ -24,35 +20,23 @@ fn start(world: &World, script: &str) -> Child {
 }
 
 fn send(child: &Child, signal: Signal) {
-    kill_process(
-        Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(),
-        signal,
-    )
-    .unwrap();
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
 #[test]
 fn an_interrupt_goes_to_the_job_first() {
     let world = World::new();
-    let mut child = start(
-        &world,
-        "trap 'echo cleaning; exit 7' INT; echo ready; while :; do sleep 0.05; done",
-    );
+    let mut child =
+        start(&world, "trap 'echo cleaning; exit 7' INT; echo ready; while :; do sleep 0.05; done");
     send(&child, Signal::INT);
     assert_eq!(wait_for_end(&mut child), 7);
-    assert_eq!(
-        std::io::read_to_string(child.stdout.take().unwrap()).unwrap(),
-        "cleaning\n"
-    );
+    assert_eq!(std::io::read_to_string(child.stdout.take().unwrap()).unwrap(), "cleaning\n");
 }
 
 #[test]
 fn a_job_that_ignores_the_first_interrupt_is_killed_by_the_second() {
     let world = World::new();
-    let mut child = start(
-        &world,
-        "trap 'echo no' INT; echo ready; while :; do sleep 0.05; done",
-    );
+    let mut child = start(&world, "trap 'echo no' INT; echo ready; while :; do sleep 0.05; done");
     send(&child, Signal::INT);
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -65,10 +49,7 @@ fn a_job_that_ignores_the_first_interrupt_is_killed_by_the_second() {
 #[test]
 fn a_request_to_terminate_ends_the_job_at_once_and_tidily() {
     let world = World::new();
-    let mut child = start(
-        &world,
-        "trap '' TERM; echo ready; while :; do sleep 0.05; done",
-    );
+    let mut child = start(&world, "trap '' TERM; echo ready; while :; do sleep 0.05; done");
     send(&child, Signal::TERM);
     assert_eq!(wait_for_end(&mut child), 137);
     assert!(world.sandboxes().is_empty());
@@ -82,14 +63,10 @@ fn a_killed_command_line_takes_its_job_along_and_gc_removes_the_rest() {
     child.kill().unwrap();
     child.wait().unwrap();
     let running = || {
-        std::fs::read_dir("/proc")
-            .unwrap()
-            .filter_map(Result::ok)
-            .any(|entry| {
-                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                line.split(|byte| *byte == 0)
-                    .any(|argument| argument == marker.as_bytes())
-            })
+        std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).any(|entry| {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|argument| argument == marker.as_bytes())
+        })
     };
     world.ringwall(["gc"]).exits(0);
     eventually("the end of the job", || (!running()).then_some(()));

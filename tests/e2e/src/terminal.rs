@@ -53,14 +53,7 @@ fn the_terminal_is_restored_when_the_command_line_is_told_to_end() {
 #[test]
 fn a_terminal_can_be_had_without_one() {
     let world = World::new();
-    let run = world.ringwall([
-        "run",
-        "-t",
-        "--",
-        "sh",
-        "-c",
-        "test -t 1 && stty size </dev/tty",
-    ]);
+    let run = world.ringwall(["run", "-t", "--", "sh", "-c", "test -t 1 && stty size </dev/tty"]);
     run.exits(0);
     assert_eq!(run.out().trim(), "24 80", "{run:?}");
 }

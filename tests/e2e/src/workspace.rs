@@ -1,6 +1,6 @@
 //! A job sees the workspace copy-on-write; changes come back only when they are taken.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{chown, symlink};
 
 use crate::support::{Finished, World};
 
@@ -22,10 +22,7 @@ fn nothing_changes_until_it_is_applied_and_then_all_of_it_does() {
     let world = World::new();
     world.write("notes.txt", "one\ntwo\nthree\n");
     world.write("old.txt", "old\n");
-    let id = work(
-        &world,
-        "sed -i s/two/TWO/ notes.txt; rm old.txt; mkdir d; echo new >d/new.txt",
-    );
+    let id = work(&world, "sed -i s/two/TWO/ notes.txt; rm old.txt; mkdir d; echo new >d/new.txt");
     assert_eq!(world.read("notes.txt"), "one\ntwo\nthree\n");
     assert!(world.project().join("old.txt").exists() && !world.project().join("d").exists());
 
@@ -44,16 +41,10 @@ fn nothing_changes_until_it_is_applied_and_then_all_of_it_does() {
 fn a_run_with_changes_says_where_to_find_them() {
     let world = World::new();
     let changed = world.sh(&["--workspace", "."], "echo x >x");
-    changed
-        .exits(0)
-        .says(&["1 file changed in the workspace: ringwall diff "]);
+    changed.exits(0).says(&["1 file changed in the workspace: ringwall diff "]);
     let unchanged = world.sh(&["--workspace", "."], "ls >/dev/null");
     unchanged.exits(0).says_nothing();
-    assert_eq!(
-        world.sandboxes().len(),
-        1,
-        "a run without changes leaves no record"
-    );
+    assert_eq!(world.sandboxes().len(), 1, "a run without changes leaves no record");
 }
 
 #[test]
@@ -65,10 +56,7 @@ fn a_diff_can_be_short() {
     names.exits(0).prints("a.txt\nb.txt\n");
     let stat = world.ringwall(["diff", "--stat", &id]);
     stat.exits(0);
-    assert!(
-        stat.out().contains("a.txt") && stat.out().contains("b.txt"),
-        "{stat:?}"
-    );
+    assert!(stat.out().contains("a.txt") && stat.out().contains("b.txt"), "{stat:?}");
 }
 
 #[test]
@@ -84,18 +72,10 @@ fn only_the_named_paths_are_applied() {
 fn protected_paths_are_refused_unless_named() {
     let world = World::new();
     world.write(".git/HEAD", "ref: refs/heads/main\n");
-    let id = work(
-        &world,
-        "mkdir -p .git/hooks; echo evil >.git/hooks/post-commit; echo fine >ok",
-    );
+    let id = work(&world, "mkdir -p .git/hooks; echo evil >.git/hooks/post-commit; echo fine >ok");
     let refused = apply(&world, &[&id]);
-    refused
-        .is_refused()
-        .says(&[".git/hooks", "--allow-protected"]);
-    assert!(
-        !world.project().join("ok").exists(),
-        "a refused apply writes nothing"
-    );
+    refused.is_refused().says(&[".git/hooks", "--allow-protected"]);
+    assert!(!world.project().join("ok").exists(), "a refused apply writes nothing");
     apply(&world, &[&id, "--allow-protected", ".git/hooks"]).exits(0);
     assert_eq!(world.read(".git/hooks/post-commit"), "evil\n");
     assert_eq!(world.read("ok"), "fine\n");
@@ -110,10 +90,7 @@ fn a_link_that_leads_outside_does_not_take_writes_with_it() {
     let id = work(&world, "rm door; mkdir door; echo gotcha >door/precious");
     // Whether it is refused or the link is replaced: what lies outside stays as it is.
     let _ = apply(&world, &[&id]);
-    assert_eq!(
-        std::fs::read_to_string(world.path("outside/precious")).unwrap(),
-        "precious"
-    );
+    assert_eq!(std::fs::read_to_string(world.path("outside/precious")).unwrap(), "precious");
 }
 
 #[test]
@@ -127,9 +104,17 @@ fn secrets_in_the_workspace_are_hidden() {
 #[test]
 fn read_write_goes_straight_through_and_says_what_it_gives_up() {
     let world = World::new();
+    chown(world.project(), Some(12345), Some(12345)).expect("tests run as root");
     let run = world.sh(&["--workspace-rw", "."], "echo direct >file");
     run.exits(0).says(&["--workspace-rw", "no diff"]);
     assert_eq!(world.read("file"), "direct\n");
+}
+
+#[test]
+fn read_write_is_refused_where_a_job_could_leave_a_setuid_program_of_roots() {
+    let world = World::new();
+    let run = world.sh(&["--workspace-rw", "."], "cp /bin/true x; chmod 6755 x");
+    run.is_refused().says(&["belongs to root", "--workspace"]);
 }
 
 #[test]

@@ -25,10 +25,7 @@ fn launcher_closes_every_descriptor_of_the_caller() {
             // A shell opens files for its children without close-on-exec.
             let mut shell = Command::new("sh");
             shell.args(["-c", "exec 3<\"$0\" 4<\"$0\" 7<\"$0\" 9<.; exec \"$@\""]);
-            shell
-                .arg(&file)
-                .arg(command.get_program())
-                .args(command.get_args());
+            shell.arg(&file).arg(command.get_program()).args(command.get_args());
             for (name, value) in command.get_envs() {
                 shell.env(name, value.unwrap_or_default());
             }
@@ -44,12 +41,7 @@ fn launcher_closes_every_descriptor_of_the_caller() {
                 .filter_map(|line| line.strip_prefix("descriptor "))
                 .map(|number| number.trim().to_owned())
                 .collect();
-            assert_eq!(
-                seen,
-                ["0", "1", "2"],
-                "{flags:?} behind {:?}\n{attack:?}",
-                arena.wall
-            );
+            assert_eq!(seen, ["0", "1", "2"], "{flags:?} behind {:?}\n{attack:?}", arena.wall);
             attack.never_shows(&secret);
         }
         let mut control = Command::new("perl");
@@ -73,18 +65,11 @@ fn a_working_directory_through_a_descriptor_leads_nowhere() {
         for number in 0..12 {
             for process in ["self", "1", "thread-self"] {
                 let place = format!("/proc/{process}/fd/{number}");
-                arena
-                    .attack_with(&["-w", &place], &script)
-                    .never_shows(&planted.secret);
+                arena.attack_with(&["-w", &place], &script).never_shows(&planted.secret);
             }
         }
         // The control: from a directory of the host the same steps lead there.
-        arena
-            .control(&format!("chdir '/usr/bin'; {script}"))
-            .shows(&planted.secret);
-        arena
-            .attack_with(&["-w", "/tmp"], &script)
-            .exits(0)
-            .shows("looked");
+        arena.control(&format!("chdir '/usr/bin'; {script}")).shows(&planted.secret);
+        arena.attack_with(&["-w", "/tmp"], &script).exits(0).shows("looked");
     });
 }

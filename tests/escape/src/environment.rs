@@ -29,11 +29,7 @@ fn launcher_passes_nothing_of_the_callers_environment() {
         command.envs(names.map(|name| (name, &secret)));
         let output = command.output().expect("it starts");
         let attack = crate::support::Outcome::new("with secrets".to_owned(), output);
-        attack
-            .exits(0)
-            .shows("PATH=")
-            .shows("listed")
-            .never_shows(&secret);
+        attack.exits(0).shows("PATH=").shows("listed").never_shows(&secret);
         let control = arena.control(&format!("$ENV{{SECRET}} = '{secret}'; {script}"));
         control.shows(&secret);
     });
@@ -49,9 +45,7 @@ fn options_that_an_interpreter_takes_from_the_environment_stay_outside() {
         let attack = crate::support::Outcome::new("with PERL5OPT".to_owned(), output);
         attack.exits(0).shows("clean");
         let mut control = std::process::Command::new("perl");
-        let control = control
-            .args(["-e", "1"])
-            .env("PERL5OPT", "-MNo::Such::Module");
+        let control = control.args(["-e", "1"]).env("PERL5OPT", "-MNo::Such::Module");
         assert!(!control.output().expect("perl").status.success());
     });
 }

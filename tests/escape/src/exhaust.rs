@@ -27,9 +27,7 @@ fn watched(
         std::thread::sleep(Duration::from_millis(5));
     }
     let output = child.wait_with_output().expect("ours");
-    eventually("the end of every process", || {
-        processes_marked(&mark).is_empty().then_some(())
-    });
+    eventually("the end of every process", || processes_marked(&mark).is_empty().then_some(()));
     (Outcome::new(script.to_owned(), output), most)
 }
 
@@ -41,9 +39,7 @@ fn field(pid: u32, file: &str, name: &str) -> u64 {
 }
 
 fn resident(pids: &[u32]) -> u64 {
-    pids.iter()
-        .map(|pid| field(*pid, "status", "RssAnon:") * 1024)
-        .sum()
+    pids.iter().map(|pid| field(*pid, "status", "RssAnon:") * 1024).sum()
 }
 
 #[test]
@@ -52,11 +48,7 @@ fn pids_limit_contains_a_fork_bomb() {
         let flags = ["--pids", "32", "--timeout", "1s"];
         let script = "fork while 1;";
         let (attack, most) = watched(arena, &flags, script, |pids| pids.len() as u64);
-        assert!(
-            (8..=32).contains(&most),
-            "{most} processes behind {:?}",
-            arena.wall
-        );
+        assert!((8..=32).contains(&most), "{most} processes behind {:?}", arena.wall);
         assert_ne!(attack.code, 0, "{attack:?}");
     });
 }
@@ -68,11 +60,7 @@ fn pids_limit_contains_daemons_that_leave_their_session() {
         let script =
             "while (1) { if (fork == 0) { syscall(112); fork && syscall(231, 0); sleep 60 } }";
         let (_, most) = watched(arena, &flags, script, |pids| pids.len() as u64);
-        assert!(
-            (8..=32).contains(&most),
-            "{most} processes behind {:?}",
-            arena.wall
-        );
+        assert!((8..=32).contains(&most), "{most} processes behind {:?}", arena.wall);
     });
 }
 
@@ -82,11 +70,7 @@ fn memory_limit_contains_a_program_that_takes_all() {
         let flags = ["--memory", "48M", "--timeout", "10s", "-o", "json"];
         let script = "my @all; push @all, 'x' x (1 << 20) while 1;";
         let (attack, most) = watched(arena, &flags, script, resident);
-        let slack = if arena.is_ordinary() {
-            64 * MIB
-        } else {
-            8 * MIB
-        };
+        let slack = if arena.is_ordinary() { 64 * MIB } else { 8 * MIB };
         assert!(
             (8 * MIB..=48 * MIB + slack).contains(&most),
             "{most} bytes behind {:?}",
@@ -136,15 +120,9 @@ const UNOWNED: [(&str, &str); 3] = [
 fn memory_is_kept_by_a_cgroup(arena: &Arena) -> bool {
     let outcome = arena.attack_with(&["-o", "json"], "1").exits(0).json();
     let limits = outcome["limits"].as_array().expect("limits").clone();
-    let memory = limits
-        .iter()
-        .find(|limit| limit["limit"] == "memory")
-        .expect("a memory limit");
+    let memory = limits.iter().find(|limit| limit["limit"] == "memory").expect("a memory limit");
     let means = memory["means"].as_str().expect("its means").to_owned();
-    assert!(
-        means.starts_with("cgroup") || means == "watchdog",
-        "{means}"
-    );
+    assert!(means.starts_with("cgroup") || means == "watchdog", "{means}");
     means.starts_with("cgroup")
 }
 
@@ -158,10 +136,7 @@ fn memory_limit_counts_memory_that_no_process_owns() {
         for (what, script) in UNOWNED {
             // The control: the script gets its memory where the limit has room for it.
             let roomy = ["--memory", "600M", "--disk", "16M"];
-            arena
-                .attack_with(&roomy, script)
-                .exits(0)
-                .shows("got it all");
+            arena.attack_with(&roomy, script).exits(0).shows("got it all");
             let tight = ["--memory", "64M", "--disk", "16M"];
             let attack = arena.attack_with(&tight, script);
             assert_ne!(attack.code, 0, "{what} behind {:?}\n{attack:?}", arena.wall);
@@ -182,18 +157,10 @@ fn disk_limit_is_one_for_all_places_that_can_be_written() {
             }
             print qq(written $total\\n);
         ";
-        let flags = [
-            "--disk",
-            "16M",
-            "--workspace",
-            project.to_str().expect("plain"),
-        ];
+        let flags = ["--disk", "16M", "--workspace", project.to_str().expect("plain")];
         let attack = arena.attack_with(&flags, script);
         let written = attack.exits(0).number("written");
-        assert!(
-            (8 * MIB..=16 * MIB).contains(&written),
-            "{written} bytes\n{attack:?}"
-        );
+        assert!((8 * MIB..=16 * MIB).contains(&written), "{written} bytes\n{attack:?}");
         assert!(!project.join("fill").exists());
     });
 }
@@ -209,12 +176,7 @@ fn inode_limit_is_one_for_all_places_that_can_be_written() {
             }
             print qq(made $total\\n);
         ";
-        let flags = [
-            "--inodes",
-            "500",
-            "--workspace",
-            project.to_str().expect("plain"),
-        ];
+        let flags = ["--inodes", "500", "--workspace", project.to_str().expect("plain")];
         let attack = arena.attack_with(&flags, script);
         let made = attack.exits(0).number("made");
         assert!((200..=500).contains(&made), "{made} files\n{attack:?}");
@@ -229,15 +191,8 @@ fn open_files_limit_holds_in_every_process() {
             my @all; while (open(my $f, '<', '/dev/null')) { push @all, $f }
             print 'opened ', scalar(@all), qq(\\n);
         ";
-        let opened = arena
-            .attack_with(&["--open-files", "100"], script)
-            .exits(0)
-            .number("opened");
-        assert!(
-            (80..=100).contains(&opened),
-            "{opened} behind {:?}",
-            arena.wall
-        );
+        let opened = arena.attack_with(&["--open-files", "100"], script).exits(0).number("opened");
+        assert!((80..=100).contains(&opened), "{opened} behind {:?}", arena.wall);
     });
 }
 
@@ -253,9 +208,8 @@ fn cpu_quota_holds_for_many_busy_processes() {
         let flags = ["--cpus", "0.3", "--timeout", "2s"];
         let busy = |pids: &[u32]| {
             // Fields 14 and 15 of stat: user and system time in hundredths of a second.
-            let times = pids
-                .iter()
-                .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+            let times =
+                pids.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
             times
                 .filter_map(|stat| {
                     let rest: Vec<u64> = stat
@@ -271,11 +225,7 @@ fn cpu_quota_holds_for_many_busy_processes() {
         };
         let (attack, millis) = watched(arena, &flags, "fork for 1 .. 3; 1 while 1;", busy);
         attack.exits(124);
-        assert!(
-            (50..=1000).contains(&millis),
-            "{millis} ms behind {:?}",
-            arena.wall
-        );
+        assert!((50..=1000).contains(&millis), "{millis} ms behind {:?}", arena.wall);
     });
 }
 
@@ -286,11 +236,7 @@ fn output_limit_ends_a_flood() {
             "my $x = 'x' x 65536; while (1) { syswrite(STDOUT, $x); syswrite(STDERR, $x) }";
         let attack = arena.attack_with(&["--output-limit", "1M", "--timeout", "10s"], script);
         let got = (attack.stdout.len() + attack.stderr.len()) as u64;
-        assert!(
-            (MIB / 2..=MIB + 4096).contains(&got),
-            "{got} bytes behind {:?}",
-            arena.wall
-        );
+        assert!((MIB / 2..=MIB + 4096).contains(&got), "{got} bytes behind {:?}", arena.wall);
         assert_ne!(attack.code, 0);
     });
 }
@@ -339,10 +285,6 @@ fn timeout_ends_the_whole_tree() {
         let (attack, most) = watched(arena, &flags, script, |pids| pids.len() as u64);
         attack.exits(124);
         assert!(most >= 5, "{most} processes");
-        assert!(
-            started.elapsed() < Duration::from_secs(8),
-            "{:?}",
-            started.elapsed()
-        );
+        assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     });
 }

@@ -36,20 +36,13 @@ fn unpacking_takes_setuid_bits_away() {
          system('/bin/root-perl', '-e', 'print qq(became $> ), 0+$), qq(\\n)');",
     );
     // The control: the program is there, runs, and is root's.
-    attack
-        .exits(0)
-        .shows("mode 755 owner 0")
-        .shows("became 1000 1000\n");
+    attack.exits(0).shows("mode 755 owner 0").shows("became 1000 1000\n");
 }
 
 #[test]
 fn links_in_the_place_of_mount_points_are_not_followed() {
-    for (place, target) in [
-        ("dev", "/tmp"),
-        ("proc", "/etc"),
-        ("tmp", "/"),
-        ("workspace", "/etc"),
-    ] {
+    for (place, target) in [("dev", "/tmp"), ("proc", "/etc"), ("tmp", "/"), ("workspace", "/etc")]
+    {
         let link = |root: &Path| {
             let _ = fs::remove_dir(root.join(place));
             symlink(target, root.join(place)).expect("a link");
@@ -59,10 +52,7 @@ fn links_in_the_place_of_mount_points_are_not_followed() {
         let flags = ["--workspace", project.to_str().expect("plain")];
         let attack = arena.attack_with(&flags, "print qq(started\\n);");
         attack.exits(125).never_shows("started");
-        assert!(
-            attack.err().contains(place),
-            "the error should name /{place}\n{attack:?}"
-        );
+        assert!(attack.err().contains(place), "the error should name /{place}\n{attack:?}");
     }
 }
 
@@ -98,10 +88,8 @@ fn settings_of_an_image_cannot_hold_up_a_run() {
     // Refusing the image is as good as running it.
     let imported = arena.ringwall(["image", "import", layout, "--name", "test:latest"]);
     if imported.code == 0 {
-        let mut run = arena
-            .attack_command(&["--timeout", "2s"], "exit 0")
-            .spawn()
-            .expect("it starts");
+        let mut run =
+            arena.attack_command(&["--timeout", "2s"], "exit 0").spawn().expect("it starts");
         while run.try_wait().expect("ours").is_none() {
             if started.elapsed() > Duration::from_secs(20) {
                 run.kill().expect("ours");

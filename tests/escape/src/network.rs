@@ -59,12 +59,8 @@ fn net_namespace_keeps_jobs_from_tcp_servers_of_the_host() {
         let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let outer = outer_address().unwrap_or(Ipv4Addr::LOCALHOST);
-        let addresses = [
-            "127.0.0.1".to_owned(),
-            "127.1.2.3".into(),
-            "0.0.0.0".into(),
-            outer.to_string(),
-        ];
+        let addresses =
+            ["127.0.0.1".to_owned(), "127.1.2.3".into(), "0.0.0.0".into(), outer.to_string()];
         let calls: String = addresses
             .iter()
             .map(|ip| format!("reach('{ip}', 2, 1, v4('{ip}', {port}));\n"))
@@ -154,10 +150,7 @@ fn net_namespace_has_no_abstract_socket_of_the_host() {
         let name = token("abstract");
         let address = UnixAddr::from_abstract_name(&name).expect("a name");
         let listener = UnixListener::bind_addr(&address).expect("a socket");
-        let script = reach(
-            &name,
-            &format!("reach('abstract', 1, 1, abstract('{name}'));"),
-        );
+        let script = reach(&name, &format!("reach('abstract', 1, 1, abstract('{name}'));"));
         assert_ne!(arena.attack(&script).answer("abstract"), 0);
         assert_eq!(accepted_locally(&listener), 0, "behind {:?}", arena.wall);
         assert_eq!(arena.control(&script).answer("abstract"), 0);
@@ -205,12 +198,7 @@ fn connect_to_agents(arena: &Arena, flags: &[&str], agents: &[Agent]) {
     }
     arena.control(&script).exits(0);
     for agent in agents {
-        assert_ne!(
-            accepted_locally(&agent.listener),
-            0,
-            "the control of {:?}",
-            agent.path
-        );
+        assert_ne!(accepted_locally(&agent.listener), 0, "the control of {:?}", agent.path);
     }
 }
 
@@ -219,12 +207,7 @@ fn mount_view_hides_sockets_of_agents_and_daemons() {
     at_every_wall(|arena| {
         // Where ssh-agent, D-Bus, Docker and user services have theirs.
         let own = arena.path("");
-        let places = [
-            Path::new("/tmp"),
-            Path::new("/run"),
-            Path::new("/var/tmp"),
-            own.as_path(),
-        ];
+        let places = [Path::new("/tmp"), Path::new("/run"), Path::new("/var/tmp"), own.as_path()];
         let agents: Vec<Agent> = places.into_iter().filter_map(Agent::below).collect();
         assert!(agents.len() >= 2);
         connect_to_agents(arena, &[], &agents);
@@ -236,18 +219,9 @@ fn overlay_makes_sockets_in_a_workspace_dead() {
     at_every_wall(|arena| {
         let agent = Agent::below(&arena.project()).expect("a socket");
         let project = arena.project();
-        let name = agent
-            .path
-            .file_name()
-            .expect("a name")
-            .to_str()
-            .expect("plain")
-            .to_owned();
+        let name = agent.path.file_name().expect("a name").to_str().expect("plain").to_owned();
         let flags = ["--workspace", project.to_str().expect("plain")];
-        let script = reach(
-            &token("agent"),
-            &format!("reach('agent', 1, 1, un('{name}'));"),
-        );
+        let script = reach(&token("agent"), &format!("reach('agent', 1, 1, un('{name}'));"));
         let attack = arena.attack_with(&flags, &script);
         assert_ne!(attack.answer("agent"), 0, "{attack:?}");
         assert_eq!(accepted_locally(&agent.listener), 0);

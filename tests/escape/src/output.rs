@@ -14,10 +14,7 @@ fn says_no_control(outcome: &Outcome) {
     assert_eq!(bytes.filter(control).count(), 0, "{outcome:?}");
     // The 8-bit form of the introducer.
     let text = String::from_utf8_lossy(&outcome.stdout);
-    assert!(
-        !text.contains('\u{9b}') && !text.contains('\u{9d}'),
-        "{outcome:?}"
-    );
+    assert!(!text.contains('\u{9b}') && !text.contains('\u{9d}'), "{outcome:?}");
 }
 
 /// Runs `ringwall ARGUMENTS` on a terminal. To a pipe, a diff is a patch and keeps every byte.
@@ -27,9 +24,7 @@ fn on_a_terminal(arena: &Arena, arguments: &[&str]) -> Outcome {
     let mut script = std::process::Command::new("script");
     script.args(["-qec", &line, "/dev/null"]);
     arena.settle(&mut script);
-    script
-        .env("RINGWALL_HOME", arena.path("home"))
-        .env("NO_COLOR", "1");
+    script.env("RINGWALL_HOME", arena.path("home")).env("NO_COLOR", "1");
     Outcome::new(line, script.output().expect("script is installed"))
 }
 
@@ -41,17 +36,9 @@ fn names_and_contents_in_reports_are_made_harmless() {
             "for my $name (\"{EVIL}\", \"a\\nb\", \"\\xc2\\x9b6n\") {{ \
                open(my $f, '>', $name) or die; print $f qq(text\\n{EVIL}\\n); symlink(\"{EVIL}\", \"$name-link\"); }}"
         );
-        let flags = [
-            "--workspace",
-            project.to_str().expect("plain"),
-            "-o",
-            "json",
-        ];
+        let flags = ["--workspace", project.to_str().expect("plain"), "-o", "json"];
         let run = arena.attack_with(&flags, &script);
-        let id = run.exits(0).json()["id"]
-            .as_str()
-            .expect("an id")
-            .to_owned();
+        let id = run.exits(0).json()["id"].as_str().expect("an id").to_owned();
         // The control: the names were really made.
         let changed = on_a_terminal(arena, &["diff", &id]);
         changed.shows("]0;title").shows("+text");
@@ -67,10 +54,9 @@ fn errors_about_names_from_the_command_line_are_made_harmless() {
         let evil = std::ffi::OsStr::from_bytes(b"\x1b]0;title\x07\x9b6n");
         let mut line: Vec<&std::ffi::OsStr> = vec!["run".as_ref()];
         line.extend(arena.flags().iter().map(AsRef::<std::ffi::OsStr>::as_ref));
-        for tail in [
-            vec!["--".as_ref(), evil],
-            vec!["-w".as_ref(), evil, "--".as_ref(), "true".as_ref()],
-        ] {
+        for tail in
+            [vec!["--".as_ref(), evil], vec!["-w".as_ref(), evil, "--".as_ref(), "true".as_ref()]]
+        {
             let refused = arena.ringwall([line.clone(), tail].concat());
             assert_ne!(refused.code, 0);
             says_no_control(&refused);
@@ -84,9 +70,7 @@ fn json_output_escapes_whatever_a_job_prints() {
         let run = arena.attack_with(&["-o", "json"], &format!("print \"{EVIL}\";"));
         says_no_control(run.exits(0));
         assert!(
-            run.json()["stdout"]
-                .as_str()
-                .is_some_and(|text| text.contains('\u{1b}')),
+            run.json()["stdout"].as_str().is_some_and(|text| text.contains('\u{1b}')),
             "{run:?}"
         );
     });

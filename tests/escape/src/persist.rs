@@ -52,17 +52,12 @@ fn abstract_socket(arena: &Arena, name: &str) {
         "socket(my $c, 1, 1, 0); try 'reach', connect($c, pack('S x a*', 1, '{name}')) ? 0 : -1;"
     );
     // The control: in the same run it is there.
-    assert_eq!(
-        arena.attack(&format!("{listen}{connect}")).answer("reach"),
-        0
-    );
+    assert_eq!(arena.attack(&format!("{listen}{connect}")).answer("reach"), 0);
     let mut first = arena
         .attack_command(&[], &format!("{listen} sleep 30; # {name}"))
         .spawn()
         .expect("it starts");
-    eventually("the listener", || {
-        (!processes_marked(name).is_empty()).then_some(())
-    });
+    eventually("the listener", || (!processes_marked(name).is_empty()).then_some(()));
     let second = arena.attack(&connect);
     first.kill().expect("ours");
     first.wait().expect("ours");
@@ -83,19 +78,12 @@ fn a_daemon_ends_with_its_run() {
                close STDIN; close STDOUT; close STDERR; $SIG{{TERM}} = 'IGNORE'; sleep 60 while 1 }} \
              syscall(231, 0) }} sleep 1; exit 3; # {mark}"
         );
-        let mut run = arena
-            .attack_command(&[], &script)
-            .spawn()
-            .expect("it starts");
+        let mut run = arena.attack_command(&[], &script).spawn().expect("it starts");
         // The control: while the run lives, the daemon is seen.
-        eventually("the daemon", || {
-            (processes_marked(&mark).len() >= 2).then_some(())
-        });
+        eventually("the daemon", || (processes_marked(&mark).len() >= 2).then_some(()));
         let status = run.wait().expect("ours");
         assert_eq!(status.code(), Some(3), "behind {:?}", arena.wall);
-        eventually("the end of the daemon", || {
-            processes_marked(&mark).is_empty().then_some(())
-        });
+        eventually("the end of the daemon", || processes_marked(&mark).is_empty().then_some(()));
     });
 }
 
@@ -108,14 +96,8 @@ fn a_removed_sandbox_leaves_no_process() {
             "if (fork == 0) {{ syscall(112); close STDOUT; close STDERR; sleep 60 while 1 }} # {mark}"
         );
         arena.attack_in(&id, &script).exits(0);
-        assert_eq!(
-            processes_marked(&mark).len(),
-            1,
-            "a sandbox that lives keeps its daemons"
-        );
+        assert_eq!(processes_marked(&mark).len(), 1, "a sandbox that lives keeps its daemons");
         arena.ringwall(["rm", "--force", &id]).exits(0);
-        eventually("the end of the daemon", || {
-            processes_marked(&mark).is_empty().then_some(())
-        });
+        eventually("the end of the daemon", || processes_marked(&mark).is_empty().then_some(()));
     });
 }

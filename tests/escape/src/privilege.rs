@@ -9,9 +9,7 @@ use crate::support::{Arena, at_every_wall, eventually, processes_marked, token};
 fn host_status(pid: u32) -> impl Fn(&str) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("a living process");
     move |field: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.expect("a field of the status").trim().to_owned()
     }
 }
@@ -20,10 +18,7 @@ fn host_status(pid: u32) -> impl Fn(&str) -> String {
 fn waiting_job(arena: &Arena) -> (Child, u32) {
     let mark = token("waiting");
     let script = format!("sleep 30; # {mark}");
-    let child = arena
-        .attack_command(&[], &script)
-        .spawn()
-        .expect("it starts");
+    let child = arena.attack_command(&[], &script).spawn().expect("it starts");
     let pid = eventually("the job", || processes_marked(&mark).first().copied());
     (child, pid)
 }
@@ -40,42 +35,22 @@ fn every_layer_is_on_the_job_as_the_host_sees_it() {
         let status = host_status(pid);
         let own = host_status(std::process::id());
         for field in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-            assert_eq!(
-                status(field),
-                "0000000000000000",
-                "{field} behind {:?}",
-                arena.wall
-            );
+            assert_eq!(status(field), "0000000000000000", "{field} behind {:?}", arena.wall);
         }
         assert_eq!(status("NoNewPrivs"), "1");
-        assert_eq!(
-            (status("Seccomp").as_str(), own("Seccomp").as_str()),
-            ("2", "0")
-        );
+        assert_eq!((status("Seccomp").as_str(), own("Seccomp").as_str()), ("2", "0"));
         for field in ["Uid", "Gid"] {
             let ids = status(field);
-            assert!(
-                !ids.split_whitespace().any(|id| id == "0"),
-                "{field}: {ids}"
-            );
+            assert!(!ids.split_whitespace().any(|id| id == "0"), "{field}: {ids}");
         }
         for kind in ["user", "mnt", "pid", "net", "ipc", "uts"] {
             let of = |process: &str| {
                 fs::read_link(format!("/proc/{process}/ns/{kind}")).expect("a link")
             };
-            assert_ne!(
-                of(&pid.to_string()),
-                of("self"),
-                "{kind} behind {:?}",
-                arena.wall
-            );
+            assert_ne!(of(&pid.to_string()), of("self"), "{kind} behind {:?}", arena.wall);
         }
         let map = fs::read_to_string(format!("/proc/{pid}/uid_map")).expect("a map");
-        assert!(
-            map.lines()
-                .all(|line| line.split_whitespace().nth(1) != Some("0")),
-            "{map}"
-        );
+        assert!(map.lines().all(|line| line.split_whitespace().nth(1) != Some("0")), "{map}");
         end(child);
     });
 }
@@ -103,19 +78,14 @@ fn no_new_privileges_makes_setuid_programs_ordinary() {
         fs::copy("/usr/bin/perl", &perl).expect("a copy");
         fs::set_permissions(&perl, fs::Permissions::from_mode(0o6755)).expect("own file");
         fs::set_permissions(&tools, fs::Permissions::from_mode(0o755)).expect("own directory");
-        let (tools, perl) = (
-            tools.to_str().expect("plain"),
-            perl.to_str().expect("plain"),
-        );
+        let (tools, perl) = (tools.to_str().expect("plain"), perl.to_str().expect("plain"));
         let script = format!(
             "print qq(me $< $>\\n); system('{perl}', '-e', 'print qq(became $< $>\\n)') == 0 or die;"
         );
         let attack = arena.attack_with(&["--ro", tools], &script);
         let line = |name: &str| {
             let out = attack.out();
-            let found = out
-                .lines()
-                .find_map(|line| line.strip_prefix(name).map(str::to_owned));
+            let found = out.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
             found.unwrap_or_else(|| panic!("no line {name:?}\n{attack:?}"))
         };
         assert_eq!(line("me "), line("became "), "{attack:?}");
@@ -152,12 +122,7 @@ fn no_capability_is_left_to_use() {
         }
         for (name, answer) in arena.attack(script).answers() {
             let harmless = name == "fifo";
-            assert_eq!(
-                answer == 0,
-                harmless,
-                "{name} answered {answer} behind {:?}",
-                arena.wall
-            );
+            assert_eq!(answer == 0, harmless, "{name} answered {answer} behind {:?}", arena.wall);
         }
     });
 }
@@ -176,11 +141,7 @@ fn pid_namespace_keeps_signals_from_processes_of_the_host() {
             format!("try 'kill', kill(9, {pid}) ? 0 : -1; try 'group', kill(9, -{pid}) ? 0 : -1;");
         let answers = arena.attack(&script).answers();
         assert!(answers.values().all(|answer| *answer != 0), "{answers:?}");
-        assert!(
-            victim.try_wait().expect("ours").is_none(),
-            "killed from behind {:?}",
-            arena.wall
-        );
+        assert!(victim.try_wait().expect("ours").is_none(), "killed from behind {:?}", arena.wall);
         assert_eq!(arena.control(&script).answer("kill"), 0);
         victim.wait().expect("ours to wait for");
     });

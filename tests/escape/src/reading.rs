@@ -36,14 +36,9 @@ fn mount_view_has_no_file_of_homes_state_and_runtime_directories() {
         let script = read_all(planted.iter().map(Planted::name));
         let control = arena.control(&script);
         let attack = attack_looked(arena, &script);
-        let readable: Vec<_> = planted
-            .iter()
-            .filter(|file| control.out().contains(&file.secret))
-            .collect();
-        assert!(
-            readable.len() >= 2,
-            "too few to prove anything\n{control:?}"
-        );
+        let readable: Vec<_> =
+            planted.iter().filter(|file| control.out().contains(&file.secret)).collect();
+        assert!(readable.len() >= 2, "too few to prove anything\n{control:?}");
         for file in planted {
             attack.never_shows(&file.secret);
         }
@@ -110,10 +105,7 @@ fn sandboxes_have_no_way_to_each_others_files() {
         let attack = arena.attack_in(&other, &look);
         attack.exits(0).shows("looked through").never_shows(&secret);
         let state = arena.path("home");
-        let list = format!(
-            "try 'state', opendir(my $d, '{}') ? 0 : -1;",
-            state.display()
-        );
+        let list = format!("try 'state', opendir(my $d, '{}') ? 0 : -1;", state.display());
         assert_ne!(arena.attack_in(&other, &list).answer("state"), 0);
         assert_eq!(arena.control(&list).answer("state"), 0);
         for id in [one, other] {
@@ -177,15 +169,7 @@ fn mount_view_has_no_device_that_leads_to_the_machine() {
 
 #[test]
 fn masked_proc_files_tell_nothing_of_the_host() {
-    let files = [
-        "kcore",
-        "kallsyms",
-        "keys",
-        "timer_list",
-        "interrupts",
-        "sched_debug",
-        "kmsg",
-    ];
+    let files = ["kcore", "kallsyms", "keys", "timer_list", "interrupts", "sched_debug", "kmsg"];
     let script = files.map(|name| {
         format!(
             "{{ my $f; my $n = sysopen($f, '/proc/{name}', 04000) ? sysread($f, my $b, 64) : 0; \

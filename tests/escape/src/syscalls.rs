@@ -12,10 +12,8 @@ type Call = (&'static str, &'static str, i32);
 /// Each call gets the filter's answer inside. Outside, at least one of them gets another, or the
 /// test would not notice a missing filter.
 fn filter_refuses(calls: &[Call]) {
-    let script: String = calls
-        .iter()
-        .map(|(name, call, _)| format!("try '{name}', {call};\n"))
-        .collect();
+    let script: String =
+        calls.iter().map(|(name, call, _)| format!("try '{name}', {call};\n")).collect();
     let script = format!("{script} try 'getpid', syscall(39);");
     at_every_wall(|arena| {
         if !arena.is_ordinary() {
@@ -25,21 +23,14 @@ fn filter_refuses(calls: &[Call]) {
         let answers = attack.answers();
         assert_eq!(answers["getpid"], 0, "{attack:?}");
         for (name, _, refusal) in calls {
-            assert_eq!(
-                answers[*name], *refusal,
-                "{name} behind {:?}\n{attack:?}",
-                arena.wall
-            );
+            assert_eq!(answers[*name], *refusal, "{name} behind {:?}\n{attack:?}", arena.wall);
         }
     });
 }
 
 fn noticed_without_a_wall(arena: &Arena, script: &str, calls: &[Call]) {
     let control = arena.control(script).answers();
-    let other = calls
-        .iter()
-        .filter(|(name, _, refusal)| control[*name] != *refusal)
-        .count();
+    let other = calls.iter().filter(|(name, _, refusal)| control[*name] != *refusal).count();
     assert!(other > 0, "the host refuses the same way: {control:?}");
 }
 
@@ -51,16 +42,8 @@ fn seccomp_refuses_new_namespaces() {
         ("unshare mount", "syscall(272, 0x00020000)", EPERM),
         ("unshare net", "syscall(272, 0x40000000)", EPERM),
         ("setns", "syscall(308, -1, 0)", EPERM),
-        (
-            "clone user",
-            "(syscall(56, 0x10000011, 0, 0, 0, 0) || syscall(231, 0))",
-            EPERM,
-        ),
-        (
-            "clone pid",
-            "(syscall(56, 0x20000011, 0, 0, 0, 0) || syscall(231, 0))",
-            EPERM,
-        ),
+        ("clone user", "(syscall(56, 0x10000011, 0, 0, 0, 0) || syscall(231, 0))", EPERM),
+        ("clone pid", "(syscall(56, 0x20000011, 0, 0, 0, 0) || syscall(231, 0))", EPERM),
         ("clone3", "syscall(435, 0, 0)", ENOSYS),
     ]);
 }
@@ -141,32 +124,12 @@ fn seccomp_refuses_page_fault_tricks_and_secret_memory() {
 #[test]
 fn seccomp_refuses_looking_into_other_processes() {
     filter_refuses(&[
-        (
-            "ptrace seize the warden",
-            "syscall(101, 0x4206, 1, 0, 0)",
-            EPERM,
-        ),
-        (
-            "ptrace attach to nobody",
-            "syscall(101, 16, 0x3fffffff, 0, 0)",
-            EPERM,
-        ),
-        (
-            "process_vm_readv",
-            "syscall(310, 0x3fffffff, 0, 0, 0, 0, 0)",
-            EPERM,
-        ),
-        (
-            "process_vm_writev",
-            "syscall(311, 0x3fffffff, 0, 0, 0, 0, 0)",
-            EPERM,
-        ),
+        ("ptrace seize the warden", "syscall(101, 0x4206, 1, 0, 0)", EPERM),
+        ("ptrace attach to nobody", "syscall(101, 16, 0x3fffffff, 0, 0)", EPERM),
+        ("process_vm_readv", "syscall(310, 0x3fffffff, 0, 0, 0, 0, 0)", EPERM),
+        ("process_vm_writev", "syscall(311, 0x3fffffff, 0, 0, 0, 0, 0)", EPERM),
         ("pidfd_getfd", "syscall(438, -1, 0, 0)", EPERM),
-        (
-            "kcmp",
-            "syscall(312, 0x3fffffff, 0x3fffffff, 0, 0, 0)",
-            EPERM,
-        ),
+        ("kcmp", "syscall(312, 0x3fffffff, 0x3fffffff, 0, 0, 0)", EPERM),
     ]);
 }
 
@@ -212,11 +175,7 @@ fn seccomp_refuses_sockets_that_reach_past_the_net_namespace() {
         ("sctp", "syscall(41, 2, 5, 132)", ESOCKTNOSUPPORT),
         ("sctp stream", "syscall(41, 2, 1, 132)", EPROTONOSUPPORT),
         ("mptcp", "syscall(41, 2, 1, 262)", EPROTONOSUPPORT),
-        (
-            "high bits of vsock",
-            "syscall(41, 0x1_0000_0000 | 40, 1, 0)",
-            EAFNOSUPPORT,
-        ),
+        ("high bits of vsock", "syscall(41, 0x1_0000_0000 | 40, 1, 0)", EAFNOSUPPORT),
     ]);
 }
 
@@ -225,23 +184,15 @@ fn seccomp_refuses_typing_into_a_terminal() {
     // The kernel cuts the request to 32 bits; CVE-2019-10063 was a filter that did not.
     let calls: [Call; 4] = [
         ("type", "syscall(16, 0, 0x5412, text('x'))", EPERM),
-        (
-            "type with high bits",
-            "syscall(16, 0, 0x1_0000_0000 | 0x5412, text('x'))",
-            EPERM,
-        ),
+        ("type with high bits", "syscall(16, 0, 0x1_0000_0000 | 0x5412, text('x'))", EPERM),
         ("console paste", "syscall(16, 0, 0x541c, text('x'))", EPERM),
         ("line discipline", "syscall(16, 0, 0x5423, 0)", EPERM),
     ];
     filter_refuses(&calls);
-    let script: String = calls
-        .map(|(name, call, _)| format!("try '{name}', {call};\n"))
-        .concat();
+    let script: String = calls.map(|(name, call, _)| format!("try '{name}', {call};\n")).concat();
     at_every_wall(|arena| {
-        let attack = arena.attack_with(
-            &["-t"],
-            &format!("print -t STDIN ? qq(terminal\\n) : ''; {script}"),
-        );
+        let attack =
+            arena.attack_with(&["-t"], &format!("print -t STDIN ? qq(terminal\\n) : ''; {script}"));
         attack.shows("terminal");
         for (name, _, refusal) in &calls {
             let line = format!("try {name} {refusal}");
@@ -258,9 +209,6 @@ fn seccomp_kills_calls_of_other_architectures() {
         let script = "print qq(before\\n); syscall(0x40000000 | 39); print qq(after\\n);";
         arena.control(script).exits(0).shows("after");
         let attack = arena.attack(script);
-        attack
-            .exits(SIGSYS_CODE)
-            .shows("before")
-            .never_shows("after");
+        attack.exits(SIGSYS_CODE).shows("before").never_shows("after");
     });
 }

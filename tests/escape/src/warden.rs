@@ -32,12 +32,7 @@ fn a_job_that_kills_everything_gains_nothing() {
 #[test]
 fn a_job_that_cripples_the_warden_cannot_outlive_its_timeout() {
     // Limits of another process of the same user can be lowered without tracing it.
-    let limits = [
-        (0, "processor time"),
-        (7, "open files"),
-        (2, "data"),
-        (9, "address space"),
-    ];
+    let limits = [(0, "processor time"), (7, "open files"), (2, "data"), (9, "address space")];
     at_every_wall(|arena| {
         for (number, what) in limits {
             let script = format!(

@@ -16,10 +16,7 @@ fn with_workspace(arena: &Arena, flags: &[&str], script: &str) -> Outcome {
 #[track_caller]
 fn changed(arena: &Arena, script: &str) -> String {
     let run = with_workspace(arena, &["-o", "json"], script);
-    run.exits(0).json()["id"]
-        .as_str()
-        .expect("an id")
-        .to_owned()
+    run.exits(0).json()["id"].as_str().expect("an id").to_owned()
 }
 
 /// Looks for hidden files by every name a job could think of.
@@ -51,13 +48,7 @@ fn look_everywhere(project: &Path) -> String {
 
 fn plant_secrets(arena: &Arena, secret: &str) {
     let key = format!("-----BEGIN PRIVATE KEY-----\n{secret}\n");
-    for name in [
-        ".env",
-        "sub/.env",
-        ".ENV",
-        "deep/a/b/id_rsa",
-        ".ssh/id_ed25519",
-    ] {
+    for name in [".env", "sub/.env", ".ENV", "deep/a/b/id_rsa", ".ssh/id_ed25519"] {
         arena.write(name, format!("KEY={secret}\n"));
     }
     arena.write("key.pem", key);
@@ -71,17 +62,12 @@ fn overlay_hides_secrets_under_every_name() {
         let secret = token("env");
         plant_secrets(arena, &secret);
         let script = look_everywhere(&arena.project());
-        with_workspace(arena, &[], &script)
-            .exits(0)
-            .shows("looked")
-            .never_shows(&secret);
+        with_workspace(arena, &[], &script).exits(0).shows("looked").never_shows(&secret);
         let in_place = arena.project();
+        // A directory of root's is refused altogether.
+        std::os::unix::fs::chown(&in_place, Some(12345), None).expect("root may do that");
         let flags = ["--workspace-rw", in_place.to_str().expect("plain")];
-        arena
-            .attack_with(&flags, &script)
-            .exits(0)
-            .shows("looked")
-            .never_shows(&secret);
+        arena.attack_with(&flags, &script).exits(0).shows("looked").never_shows(&secret);
         arena.control(&script).shows(&secret);
     });
 }
@@ -98,10 +84,7 @@ fn a_cache_tag_of_a_jobs_making_does_not_uncover_secrets() {
         let id = changed(arena, tag);
         arena.ringwall(["apply", &id]);
         let read = "print slurp('config/open'), slurp('config/.env') // '';";
-        with_workspace(arena, &[], read)
-            .exits(0)
-            .shows("plain")
-            .never_shows(&secret);
+        with_workspace(arena, &[], read).exits(0).shows("plain").never_shows(&secret);
         arena.control(read).shows(&secret);
     });
 }
@@ -121,9 +104,7 @@ fn the_state_of_ringwall_cannot_be_handed_to_a_job() {
             }
         }
         // The control: beside it there is no objection.
-        with_workspace(arena, &[], "print qq(started\\n);")
-            .exits(0)
-            .shows("started");
+        with_workspace(arena, &[], "print qq(started\\n);").exits(0).shows("started");
     });
 }
 
@@ -192,10 +173,7 @@ fn apply_keeps_protected_files() {
             assert!(!arena.project().join(name).exists(), "{name}\n{refused:?}");
             // The control: the job did write it, and whoever insists gets it.
             let mut line = vec!["apply".to_owned(), id];
-            for path in Path::new(name)
-                .ancestors()
-                .filter(|path| !path.as_os_str().is_empty())
-            {
+            for path in Path::new(name).ancestors().filter(|path| !path.as_os_str().is_empty()) {
                 line.extend(["--allow-protected".to_owned(), path.display().to_string()]);
             }
             let forced = arena.ringwall(line);
@@ -216,10 +194,7 @@ fn apply_brings_out_no_setuid_bits_devices_or_hard_links() {
         );
         arena.ringwall(["apply", &id]);
         let mut seen = 0;
-        for entry in fs::read_dir(arena.project())
-            .expect("a directory")
-            .flatten()
-        {
+        for entry in fs::read_dir(arena.project()).expect("a directory").flatten() {
             let meta = entry.metadata().expect("an entry");
             assert_eq!(meta.permissions().mode() & 0o6000, 0, "{entry:?}");
             assert!(meta.is_file() || meta.is_dir(), "{entry:?}");
@@ -228,10 +203,7 @@ fn apply_brings_out_no_setuid_bits_devices_or_hard_links() {
         assert!(outside.is_intact());
         // The control: without what cannot be brought out, the same change is applied.
         if seen == 0 {
-            let id = changed(
-                arena,
-                "open(my $f, '>', 'tool') or die; chmod 06755, 'tool';",
-            );
+            let id = changed(arena, "open(my $f, '>', 'tool') or die; chmod 06755, 'tool';");
             arena.ringwall(["apply", &id]);
             let meta = fs::metadata(arena.project().join("tool")).expect("applied");
             assert_eq!(meta.permissions().mode() & 0o6000, 0);
@@ -265,15 +237,11 @@ fn copying_out_follows_no_link_of_the_sandbox() {
             assert!(!content.contains(&outside.secret), "{copied:?}");
         }
         // The control: what is plain is copied.
-        let file = [target.join("out/file"), target.join("file")]
-            .into_iter()
-            .find(|p| p.exists());
+        let file = [target.join("out/file"), target.join("file")].into_iter().find(|p| p.exists());
         let linkless = arena.attack_in(&id, "unlink '/tmp/out/link', '/tmp/out/up';");
         linkless.exits(0);
         if file.is_none() {
-            arena
-                .ringwall(["cp", &source, target.to_str().expect("plain")])
-                .exits(0);
+            arena.ringwall(["cp", &source, target.to_str().expect("plain")]).exits(0);
             assert!(target.join("out/file").exists() || target.join("file").exists());
         }
         arena.ringwall(["rm", "--force", &id]).exits(0);

@@ -43,32 +43,17 @@ fn read_only_proc_keeps_the_kernels_settings() {
         .chain([Path::new("/sys/fs/cgroup/cgroup.procs").to_owned()])
         .map(|path| path.display().to_string())
         .collect();
-    let own = [
-        "/proc/self/oom_score_adj",
-        "/proc/1/oom_score_adj",
-        "/proc/self/uid_map",
-    ];
-    let paths = SETTINGS
-        .iter()
-        .copied()
-        .chain(groups.iter().map(String::as_str))
-        .chain(own);
+    let own = ["/proc/self/oom_score_adj", "/proc/1/oom_score_adj", "/proc/self/uid_map"];
+    let paths = SETTINGS.iter().copied().chain(groups.iter().map(String::as_str)).chain(own);
     let script = open_for_writing(paths);
     at_every_wall(|arena| {
         if !arena.is_ordinary() {
             let control = arena.control(&script).answers();
             let writable = control.values().filter(|answer| **answer == 0).count();
-            assert!(
-                writable >= 3,
-                "nothing here can be written at all: {control:?}"
-            );
+            assert!(writable >= 3, "nothing here can be written at all: {control:?}");
         }
         for (path, answer) in arena.attack(&script).answers() {
-            assert_ne!(
-                answer, 0,
-                "{path} was opened for writing behind {:?}",
-                arena.wall
-            );
+            assert_ne!(answer, 0, "{path} was opened for writing behind {:?}", arena.wall);
         }
     });
 }
@@ -77,9 +62,8 @@ fn read_only_proc_keeps_the_kernels_settings() {
 fn mount_view_keeps_the_hosts_system_directories() {
     at_every_wall(|arena| {
         let name = token("written");
-        let directories = [
-            "/", "/usr", "/usr/bin", "/etc", "/opt", "/var", "/root", "/sys", "/proc",
-        ];
+        let directories =
+            ["/", "/usr", "/usr/bin", "/etc", "/opt", "/var", "/root", "/sys", "/proc"];
         let script: String = directories
             .map(|dir| {
                 format!("{{ open($f, '>', '{dir}/{name}') and print $f 'x'; mkdir '{dir}/{name}-dir'; }}\n")
@@ -95,10 +79,7 @@ fn mount_view_keeps_the_hosts_system_directories() {
         }
         // The control: the same script, allowed to write to one directory, is seen doing so.
         let allowed = arena.project();
-        let control = format!(
-            "open(my $f, '>', '{}/{name}') or die $!;",
-            allowed.display()
-        );
+        let control = format!("open(my $f, '>', '{}/{name}') or die $!;", allowed.display());
         arena.control(&control).exits(0);
         assert!(allowed.join(name).exists());
     });
@@ -108,12 +89,7 @@ fn mount_view_keeps_the_hosts_system_directories() {
 fn mount_view_keeps_files_of_people() {
     at_every_wall(|arena| {
         let own = arena.path("");
-        let places = [
-            Path::new("/var/tmp"),
-            Path::new("/dev/shm"),
-            Path::new("/tmp"),
-            &own,
-        ];
+        let places = [Path::new("/var/tmp"), Path::new("/dev/shm"), Path::new("/tmp"), &own];
         let planted: Vec<Planted> = places.into_iter().filter_map(Planted::below).collect();
         let spoil: String = planted
             .iter()
@@ -126,10 +102,7 @@ fn mount_view_keeps_files_of_people() {
                 )
             })
             .collect();
-        arena
-            .attack(&format!("{spoil} print 'done'"))
-            .exits(0)
-            .shows("done");
+        arena.attack(&format!("{spoil} print 'done'")).exits(0).shows("done");
         for file in &planted {
             assert!(file.is_intact(), "{file:?} behind {:?}", arena.wall);
         }
@@ -145,11 +118,7 @@ fn read_only_warden_program_cannot_be_replaced_from_inside() {
     at_every_wall(|arena| {
         let program = built_warden();
         let before = fs::read(&program).expect("the warden is there");
-        let doors = [
-            "/proc/1/exe",
-            "/dev/.ringwall/warden",
-            "/proc/1/root/dev/.ringwall/warden",
-        ];
+        let doors = ["/proc/1/exe", "/dev/.ringwall/warden", "/proc/1/root/dev/.ringwall/warden"];
         let script: String = doors
             .map(|path| {
                 format!(
@@ -165,10 +134,7 @@ fn read_only_warden_program_cannot_be_replaced_from_inside() {
         }
         assert!(fs::read(&program).expect("still there") == before);
         let copy = arena.write("warden-copy", "x");
-        let control = format!(
-            "try 'write', sysopen(my $f, '{}', 2) ? 0 : -1;",
-            copy.display()
-        );
+        let control = format!("try 'write', sysopen(my $f, '{}', 2) ? 0 : -1;", copy.display());
         assert_eq!(arena.control(&control).answer("write"), 0);
     });
 }

@@ -13,18 +13,10 @@ const RUNS_EACH: usize = 25;
 /// Each with the code and the output that an undisturbed run has.
 const RUNS: [(&[&str], i32, &str); 5] = [
     (&["--", "sh", "-c", "echo done; exit 3"], 3, "done\n"),
-    (
-        &["--image", IMAGE, "--", "cat", "/etc/motd"],
-        0,
-        "made for tests\n",
-    ),
+    (&["--image", IMAGE, "--", "cat", "/etc/motd"], 0, "made for tests\n"),
     (&["--workspace", ".", "--", "cat", "file"], 0, "old\n"),
     (&["--", "sh", "-c", "sleep 0.1; echo slept"], 0, "slept\n"),
-    (
-        &["--image", IMAGE, "--", "sh", "-c", "sleep 0.1; echo slept"],
-        0,
-        "slept\n",
-    ),
+    (&["--image", IMAGE, "--", "sh", "-c", "sleep 0.1; echo slept"], 0, "slept\n"),
 ];
 
 fn gc_until(world: &World, done: &AtomicBool) {
@@ -74,10 +66,7 @@ fn gc_at_any_moment_harms_no_living_run() {
     let living = ground.world.ringwall(["create"]);
     let living = living.exits(0).word();
     let keep = "echo kept >/tmp/state";
-    ground
-        .world
-        .ringwall(["exec", &living, "--", "sh", "-c", keep])
-        .exits(0);
+    ground.world.ringwall(["exec", &living, "--", "sh", "-c", keep]).exits(0);
     let (done, left) = (AtomicBool::new(false), AtomicUsize::new(RUNNERS));
     std::thread::scope(|scope| {
         let (ground, done, left) = (&ground, &done, &left);
@@ -125,10 +114,7 @@ fn gc_goes_on_past_a_sandbox_that_it_cannot_clean_up_after() {
     let script = ["--", "sh", "-c", "echo new >file"];
     let run = ["run", "--workspace", ".", "-o", "json"];
     let kept = ground.world.ringwall([&run[..], &script].concat());
-    let kept = kept.exits(0).json()["id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
+    let kept = kept.exits(0).json()["id"].as_str().expect("an id").to_owned();
     let journal = format!("sandboxes/{kept}/changes/journal.json");
     let journal = ground.world.home().join(journal);
     std::fs::write(&journal, "not a journal").expect("a file");

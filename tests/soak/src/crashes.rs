@@ -32,9 +32,7 @@ fn start_forking(ground: &Ground) -> Child {
 
 fn create(ground: &Ground, flags: &[&str]) -> String {
     let command = ["--", "sh", "-c", "sleep 600 & sleep 600"];
-    let created = ground
-        .world
-        .ringwall([&["create"], flags, &command].concat());
+    let created = ground.world.ringwall([&["create"], flags, &command].concat());
     created.exits(0).word()
 }
 
@@ -51,11 +49,7 @@ fn a_signal_at_any_moment_ends_a_run_tidily_without_gc() {
     let most = length_of_a_run(&ground) * 2;
     for round in 0..30 {
         let signal = [Signal::TERM, Signal::INT, Signal::HUP][round % 3];
-        let flags: &[&str] = if round % 2 == 0 {
-            &[]
-        } else {
-            &["--image", IMAGE]
-        };
+        let flags: &[&str] = if round % 2 == 0 { &[] } else { &["--image", IMAGE] };
         let mut child = ground.start(&[&["run"], flags, &["--"], &SLEEPS].concat());
         sleep(dice.moment(most));
         let namespaces = ground.witness.namespaces();
@@ -82,11 +76,7 @@ fn a_launcher_killed_at_any_moment_leaves_nothing() {
     let mut dice = Dice::new();
     let most = length_of_a_run(&ground);
     for round in 0..20 {
-        let flags: &[&str] = if round % 2 == 0 {
-            &[]
-        } else {
-            &["--image", IMAGE]
-        };
+        let flags: &[&str] = if round % 2 == 0 { &[] } else { &["--image", IMAGE] };
         let mut child = ground.start(&[&["run"], flags, &["--"], &SLEEPS].concat());
         let launcher = ground.wait_for_process(LAUNCHER);
         sleep(dice.moment(most));
@@ -156,9 +146,7 @@ fn a_create_killed_at_any_moment_leaves_a_sandbox_that_is_listed_or_nothing() {
                 return Some(());
             }
             let all = ground.world.sandboxes();
-            all.iter()
-                .any(|record| record["state"] == "running")
-                .then_some(())
+            all.iter().any(|record| record["state"] == "running").then_some(())
         });
         ground.gc();
         eventually("the end of what is listed", || {

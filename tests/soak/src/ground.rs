@@ -169,9 +169,7 @@ impl Dice {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        let micros = u64::try_from(most.as_micros())
-            .expect("a short time")
-            .max(1);
+        let micros = u64::try_from(most.as_micros()).expect("a short time").max(1);
         Duration::from_micros(mixed % micros)
     }
 }

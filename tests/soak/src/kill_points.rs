@@ -32,20 +32,12 @@ const JOBS: [(&[&str], &str); 10] = [
     (&["--image", IMAGE], FORKS_IN_IMAGE),
     (&["--image", IMAGE, "--workspace", "."], CHANGES),
     (&["--image", IMAGE, "--workspace", "."], CHANGES_AND_STAYS),
-    (
-        &["--image", IMAGE, "--wall", "container/process"],
-        "sleep 600",
-    ),
+    (&["--image", IMAGE, "--wall", "container/process"], "sleep 600"),
 ];
 
 fn arguments(job: usize) -> Vec<&'static str> {
     let (flags, script) = JOBS[job % JOBS.len()];
-    [
-        &["run", "--timeout", "60s"],
-        flags,
-        &["--", "sh", "-c", script],
-    ]
-    .concat()
+    [&["run", "--timeout", "60s"], flags, &["--", "sh", "-c", script]].concat()
 }
 
 /// How long a run takes here and now, with changes to keep.
@@ -98,11 +90,7 @@ fn a_run_of_an_ordinary_user_killed_at_any_moment_leaves_nothing_after_gc() {
         return;
     }
     let without_image = [0, 1, 2, 3, 4];
-    kill_at_any_moment(
-        &Ground::of_ordinary_user(),
-        KILLS_AS_ORDINARY_USER,
-        &without_image,
-    );
+    kill_at_any_moment(&Ground::of_ordinary_user(), KILLS_AS_ORDINARY_USER, &without_image);
 }
 
 #[test]
@@ -110,9 +98,7 @@ fn a_pile_of_killed_runs_is_cleared_by_one_gc() {
     let ground = Ground::new();
     let mut dice = Dice::new();
     let most = length_of_a_run(&ground) * 3;
-    let children: Vec<_> = (0..24)
-        .map(|round| ground.start(&arguments(round)))
-        .collect();
+    let children: Vec<_> = (0..24).map(|round| ground.start(&arguments(round))).collect();
     let mut namespaces = ground.witness.namespaces();
     for mut child in children {
         sleep(dice.moment(most / 24));

@@ -75,26 +75,16 @@ fn specs(ground: &Ground) -> Vec<AdmittedSpec> {
         image: Some(IMAGE.to_owned()),
         ..SandboxSpec::new(Wall::single(RingKind::Container))
     };
-    let workspace = Some(WorkspaceSpec {
-        path: ground.world.project(),
-        mode: WorkspaceMode::CopyOnWrite,
-    });
-    let with_workspace = SandboxSpec {
-        workspace,
-        ..process.clone()
-    };
+    let workspace =
+        Some(WorkspaceSpec { path: ground.world.project(), mode: WorkspaceMode::CopyOnWrite });
+    let with_workspace = SandboxSpec { workspace, ..process.clone() };
     let all = [process, container, with_workspace];
-    all.into_iter()
-        .map(|spec| admit(spec).expect("admitted"))
-        .collect()
+    all.into_iter().map(|spec| admit(spec).expect("admitted")).collect()
 }
 
 fn run(engine: &Engine, spec: &AdmittedSpec, program: &[&str]) -> Ending {
     let sandbox = engine.raise(spec).expect("a wall");
-    let command = Command {
-        argv: program.iter().map(Into::into).collect(),
-        ..Command::default()
-    };
+    let command = Command { argv: program.iter().map(Into::into).collect(), ..Command::default() };
     let job = sandbox.start(&command).expect("a job");
     let ending = job.wait(&mut Silent).expect("an ending");
     sandbox.settle(ending).expect("an outcome").ending
@@ -124,14 +114,8 @@ fn sandboxes_dropped_or_refused_on_the_way_leave_nothing_either() {
     let ground = Ground::new();
     let engine = engine(&ground);
     let specs = specs(&ground);
-    let unknown = Command {
-        argv: vec!["no-such-program".into()],
-        ..Command::default()
-    };
-    let sleeping = Command {
-        argv: vec!["sleep".into(), "600".into()],
-        ..Command::default()
-    };
+    let unknown = Command { argv: vec!["no-such-program".into()], ..Command::default() };
+    let sleeping = Command { argv: vec!["sleep".into(), "600".into()], ..Command::default() };
     let round = |number: usize| {
         let spec = &specs[number % specs.len()];
         let sandbox = engine.raise(spec).expect("a wall");

@@ -14,17 +14,7 @@ const FILES: usize = 150;
 /// Changes every file of the project.
 fn change_all(ground: &Ground) -> String {
     let script = "for file in many/*; do echo new >$file; done";
-    let run = [
-        "run",
-        "--workspace",
-        ".",
-        "-o",
-        "json",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ];
+    let run = ["run", "--workspace", ".", "-o", "json", "--", "sh", "-c", script];
     let outcome = ground.world.ringwall(run);
     let outcome = outcome.exits(0).json();
     outcome["id"].as_str().expect("an id").to_owned()
@@ -41,10 +31,7 @@ fn contents(directory: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).expect("a directory").flatten();
     let files: Vec<_> = entries.map(|entry| entry.path()).collect();
     assert_eq!(files.len(), FILES, "{files:?}");
-    files
-        .iter()
-        .map(|file| fs::read_to_string(file).expect("a file"))
-        .collect()
+    files.iter().map(|file| fs::read_to_string(file).expect("a file")).collect()
 }
 
 #[test]
@@ -84,10 +71,7 @@ fn an_apply_killed_at_any_moment_is_whole_or_undone_after_gc() {
 fn an_import_killed_at_any_moment_leaves_a_whole_image_or_none_after_gc() {
     let ground = Ground::new();
     let mut dice = Dice::new();
-    ground
-        .world
-        .ringwall(["image", "rm", crate::ground::IMAGE])
-        .exits(0);
+    ground.world.ringwall(["image", "rm", crate::ground::IMAGE]).exits(0);
     let layout = ground.world.path("image-layout");
     let layout = layout.to_str().expect("a plain path");
     let import = ["image", "import", layout, "--name", "again:latest"];
@@ -110,11 +94,7 @@ fn an_import_killed_at_any_moment_leaves_a_whole_image_or_none_after_gc() {
             assert_eq!((count("layers"), count("blobs/sha256")), (0, 0));
         } else {
             let run = ["run", "--image", "again:latest", "--", "cat", "/etc/motd"];
-            ground
-                .world
-                .ringwall(run)
-                .exits(0)
-                .prints("made for tests\n");
+            ground.world.ringwall(run).exits(0).prints("made for tests\n");
         }
     }
     ground.is_clean(&BTreeSet::new());

@@ -14,23 +14,8 @@ fn run(ground: &Ground, round: usize) -> Finished {
         0 => &["run", "--", "true"],
         1 => &["run", "--image", IMAGE, "--", "true"],
         2 => &["run", "--workspace", ".", "--", "cat", "file"],
-        3 => &[
-            "run",
-            "--image",
-            IMAGE,
-            "--workspace",
-            ".",
-            "--",
-            "cat",
-            "file",
-        ],
-        _ => &[
-            "run",
-            "--",
-            "sh",
-            "-c",
-            "setsid sleep 600 & sleep 600 & exit 0",
-        ],
+        3 => &["run", "--image", IMAGE, "--workspace", ".", "--", "cat", "file"],
+        _ => &["run", "--", "sh", "-c", "setsid sleep 600 & sleep 600 & exit 0"],
     };
     ground.world.ringwall(arguments)
 }

@@ -1,9 +1,6 @@
 //! The helpers of the end-to-end tests: the same programs, used the same way.
 
-#![allow(
-    dead_code,
-    reason = "shared with the end-to-end tests; only a part of it is used here"
-)]
+#![allow(dead_code, reason = "shared with the end-to-end tests; only a part of it is used here")]
 
 #[path = "../../e2e/src/support/finished.rs"]
 mod finished;

@@ -59,11 +59,7 @@ impl Witness {
         let records = inotify::init(flags).expect("a watch");
         inotify::add_watch(&records, home.join("sandboxes"), WatchFlags::CREATE)
             .expect("a directory of records");
-        Witness {
-            mounts: mounts(),
-            records,
-            sandboxes: Mutex::default(),
-        }
+        Witness { mounts: mounts(), records, sandboxes: Mutex::default() }
     }
 
     /// Every process that was started by this test, directly or not, and still runs.
@@ -93,9 +89,7 @@ impl Witness {
         reap_orphans();
         let groups = self.groups();
         assert!(groups.is_empty(), "control groups are left: {groups:?}");
-        vanish("mounts", || {
-            mounts().difference(&self.mounts).cloned().collect()
-        });
+        vanish("mounts", || mounts().difference(&self.mounts).cloned().collect());
         vanish("namespaces", || {
             let all = namespaces_of_host();
             namespaces.intersection(&all).cloned().collect()
@@ -104,26 +98,17 @@ impl Witness {
 
     /// The control groups of sandboxes that were made since the beginning.
     fn groups(&self) -> Vec<PathBuf> {
-        let mut sandboxes = self
-            .sandboxes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut sandboxes = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.records, &mut buffer);
         while let Ok(event) = events.next() {
             // A record is a file `ID.json`, beside a directory `ID` where one is needed.
-            let name = event
-                .file_name()
-                .map(|name| OsStr::from_bytes(name.to_bytes()));
+            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
             sandboxes
                 .extend(name.and_then(|name| Path::new(name).file_stem().map(OsStr::to_owned)));
         }
         let mut found = groups();
-        found.retain(|group| {
-            group
-                .file_name()
-                .is_some_and(|name| sandboxes.contains(name))
-        });
+        found.retain(|group| group.file_name().is_some_and(|name| sandboxes.contains(name)));
         found
     }
 }
@@ -172,10 +157,7 @@ fn descendants() -> Vec<Process> {
 
 fn numbers() -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc is mounted");
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// `pid (name) state parent ...`; the name may hold anything, also `)`.
@@ -207,10 +189,8 @@ fn namespaces_of(process: &str) -> BTreeSet<Namespace> {
 
 /// All that a process is in, or that is kept by a mount.
 fn namespaces_of_host() -> BTreeSet<Namespace> {
-    let mut found: BTreeSet<Namespace> = numbers()
-        .into_iter()
-        .flat_map(|pid| namespaces_of(&pid.to_string()))
-        .collect();
+    let mut found: BTreeSet<Namespace> =
+        numbers().into_iter().flat_map(|pid| namespaces_of(&pid.to_string())).collect();
     for line in mounts() {
         // ... nsfs mounts have `net:[4026531840]` as their root.
         let root = line.split_whitespace().nth(3).unwrap_or_default();

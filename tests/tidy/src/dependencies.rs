@@ -40,10 +40,7 @@ fn the_launcher_links_only_what_is_listed() {
 
 #[test]
 fn the_warden_links_only_what_is_listed() {
-    let allowed = LAUNCHER_LINKS
-        .into_iter()
-        .chain(WARDEN_LINKS_ALSO)
-        .collect();
+    let allowed = LAUNCHER_LINKS.into_iter().chain(WARDEN_LINKS_ALSO).collect();
     check_links("ringwall-warden", &allowed);
 }
 
@@ -52,10 +49,7 @@ fn spec_and_policy_depend_on_nothing_that_does_io() {
     let packages = packages();
     let mut findings = Vec::new();
     for (name, allowed) in PURE {
-        let package = packages
-            .iter()
-            .find(|package| package.name == name)
-            .expect("it exists");
+        let package = packages.iter().find(|package| package.name == name).expect("it exists");
         for used in &package.dependencies {
             if !allowed.contains(&used.as_str()) {
                 findings.push(format!("{name} depends on {used}"));
@@ -70,12 +64,7 @@ fn only_programs_parse_command_lines() {
     let findings: Vec<String> = packages()
         .iter()
         .filter(|package| !package.directory.starts_with("bins/"))
-        .filter(|package| {
-            package
-                .dependencies
-                .iter()
-                .any(|used| used.starts_with("clap"))
-        })
+        .filter(|package| package.dependencies.iter().any(|used| used.starts_with("clap")))
         .map(|package| format!("{} depends on clap", package.directory))
         .collect();
     assert_none("clap belongs to the programs in bins/:", &findings);
@@ -84,11 +73,8 @@ fn only_programs_parse_command_lines() {
 fn check_links(program: &str, allowed: &BTreeSet<&str>) {
     let only = format!("--package {program} --target {TARGET} --edges normal,no-proc-macro");
     let shown = "--prefix none --format {p}";
-    let arguments: Vec<&str> = ["tree"]
-        .into_iter()
-        .chain(only.split(' '))
-        .chain(shown.split(' '))
-        .collect();
+    let arguments: Vec<&str> =
+        ["tree"].into_iter().chain(only.split(' ')).chain(shown.split(' ')).collect();
     let tree = cargo(&arguments);
     let findings: Vec<String> = tree
         .lines()
@@ -98,8 +84,5 @@ fn check_links(program: &str, allowed: &BTreeSet<&str>) {
         .into_iter()
         .map(str::to_owned)
         .collect();
-    assert_none(
-        &format!("{program} links crates that are not on its list:"),
-        &findings,
-    );
+    assert_none(&format!("{program} links crates that are not on its list:"), &findings);
 }

@@ -19,16 +19,7 @@ fn the_code_map_names_nothing_that_is_gone() {
     let findings: Vec<String> = code_spans(&read("ARCHITECTURE.md"))
         .filter(|span| {
             let first = span.split('/').next().unwrap_or_default();
-            [
-                "crates",
-                "bins",
-                "tests",
-                "benches",
-                "resources",
-                "scripts",
-                "fuzz",
-            ]
-            .contains(&first)
+            ["crates", "bins", "tests", "benches", "resources", "scripts", "fuzz"].contains(&first)
                 && !span.contains(['*', ' '])
         })
         .filter(|span| !root.join(span.trim_end_matches('/')).exists())
@@ -39,21 +30,14 @@ fn the_code_map_names_nothing_that_is_gone() {
 
 #[test]
 fn the_changelog_has_a_place_for_what_is_not_released_yet() {
-    assert!(
-        read("CHANGELOG.md")
-            .lines()
-            .any(|line| line.starts_with("## [Unreleased]"))
-    );
+    assert!(read("CHANGELOG.md").lines().any(|line| line.starts_with("## [Unreleased]")));
 }
 
 #[test]
 fn links_between_documents_lead_somewhere() {
     let root = root();
     let mut findings = Vec::new();
-    for file in text_files()
-        .iter()
-        .filter(|file| file.path.ends_with(".md"))
-    {
+    for file in text_files().iter().filter(|file| file.path.ends_with(".md")) {
         let from = root.join(&file.path);
         let directory = from.parent().expect("a file has a directory");
         for target in link_targets(&file.text) {
@@ -71,19 +55,13 @@ fn links_between_documents_lead_somewhere() {
 fn documented_make_targets_exist() {
     let makefile = read("Makefile");
     let mut findings = Vec::new();
-    for file in text_files()
-        .iter()
-        .filter(|file| file.path.ends_with(".md"))
-    {
+    for file in text_files().iter().filter(|file| file.path.ends_with(".md")) {
         for span in code_spans(&file.text) {
             let Some(target) = span.strip_prefix("make ") else {
                 continue;
             };
             let target = target.split_whitespace().next().unwrap_or_default();
-            if !makefile
-                .lines()
-                .any(|line| line.starts_with(&format!("{target}:")))
-            {
+            if !makefile.lines().any(|line| line.starts_with(&format!("{target}:"))) {
                 findings.push(format!("{}: make {target}", file.path));
             }
         }
@@ -93,13 +71,10 @@ fn documented_make_targets_exist() {
 
 /// What stands between single backquotes.
 fn code_spans(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .flat_map(|line| line.split('`').skip(1).step_by(2))
+    text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
 /// The targets of inline links: `[words](target)`.
 fn link_targets(text: &str) -> impl Iterator<Item = &str> {
-    text.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }

@@ -33,36 +33,15 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("launcher", &["linux"]),
     ("warden", &["spec", "wire", "linux"]),
     ("bench", &["spec", "policy", "engine"]),
-    (
-        "e2e",
-        &[
-            "spec",
-            "policy",
-            "wire",
-            "linux",
-            "image",
-            "workspace",
-            "engine",
-        ],
-    ),
+    ("e2e", &["spec", "policy", "wire", "linux", "image", "workspace", "engine"]),
     ("escape", &[]),
     ("soak", &["spec", "policy", "engine"]),
     ("tidy", &[]),
 ];
 
 /// The command line may use whatever stands below the engine's surface.
-const COMMAND_LINE: (&str, &[&str]) = (
-    "ringwall",
-    &[
-        "spec",
-        "policy",
-        "wire",
-        "engine",
-        "linux",
-        "image",
-        "workspace",
-    ],
-);
+const COMMAND_LINE: (&str, &[&str]) =
+    ("ringwall", &["spec", "policy", "wire", "engine", "linux", "image", "workspace"]);
 
 #[test]
 fn crates_use_only_the_crates_below_them() {
@@ -71,9 +50,7 @@ fn crates_use_only_the_crates_below_them() {
     for package in packages() {
         let name = short(&package.name);
         let Some(may_use) = allowed.get(name) else {
-            findings.push(format!(
-                "{name} is not in the table of tests/tidy/src/layering.rs"
-            ));
+            findings.push(format!("{name} is not in the table of tests/tidy/src/layering.rs"));
             continue;
         };
         for used in ours(&package) {
@@ -82,27 +59,19 @@ fn crates_use_only_the_crates_below_them() {
             }
         }
     }
-    assert_none(
-        "a dependency between our crates that the layering does not allow:",
-        &findings,
-    );
+    assert_none("a dependency between our crates that the layering does not allow:", &findings);
 }
 
 #[test]
 fn the_table_names_no_crate_that_is_gone() {
-    let present: BTreeSet<String> = packages()
-        .iter()
-        .map(|package| short(&package.name).to_owned())
-        .collect();
+    let present: BTreeSet<String> =
+        packages().iter().map(|package| short(&package.name).to_owned()).collect();
     let findings: Vec<String> = allowed()
         .keys()
         .filter(|name| !present.contains(**name))
         .map(|name| format!("{name}: remove its row"))
         .collect();
-    assert_none(
-        "the layering table names crates that do not exist:",
-        &findings,
-    );
+    assert_none("the layering table names crates that do not exist:", &findings);
 }
 
 #[test]
@@ -118,10 +87,7 @@ fn ring_crates_never_see_each_other() {
                 .collect::<Vec<_>>()
         })
         .collect();
-    assert_none(
-        "a ring knows one boundary and nothing of the other rings:",
-        &findings,
-    );
+    assert_none("a ring knows one boundary and nothing of the other rings:", &findings);
 }
 
 fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
@@ -129,10 +95,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
 }
 
 fn ours(package: &Package) -> impl Iterator<Item = &str> {
-    package
-        .dependencies
-        .iter()
-        .filter_map(|name| name.strip_prefix("ringwall-"))
+    package.dependencies.iter().filter_map(|name| name.strip_prefix("ringwall-"))
 }
 
 fn short(name: &str) -> &str {

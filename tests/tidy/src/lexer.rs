@@ -35,8 +35,7 @@ pub(crate) fn code_only(source: &str) -> String {
 
 /// Whether `word` stands in `code` as an identifier of its own.
 pub(crate) fn has_word(code: &str, word: &str) -> bool {
-    code.split(|c: char| !c.is_alphanumeric() && c != '_')
-        .any(|token| token == word)
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|token| token == word)
 }
 
 fn block_comment(rest: &[u8]) -> usize {
@@ -63,10 +62,7 @@ fn raw_string(rest: &[u8], before: Option<u8>) -> Option<usize> {
     if before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return None;
     }
-    let prefix = [&b"r"[..], b"br", b"cr"]
-        .into_iter()
-        .find(|p| rest.starts_with(p))?
-        .len();
+    let prefix = [&b"r"[..], b"br", b"cr"].into_iter().find(|p| rest.starts_with(p))?.len();
     let hashes = rest[prefix..].iter().take_while(|b| **b == b'#').count();
     let open = prefix + hashes;
     if rest.get(open) != Some(&b'"') {
@@ -74,9 +70,7 @@ fn raw_string(rest: &[u8], before: Option<u8>) -> Option<usize> {
     }
     let close: Vec<u8> = [b'"'].into_iter().chain(vec![b'#'; hashes]).collect();
     let body = &rest[open + 1..];
-    let end = body
-        .windows(close.len())
-        .position(|window| window == close)?;
+    let end = body.windows(close.len()).position(|window| window == close)?;
     Some(open + 1 + end + close.len())
 }
 

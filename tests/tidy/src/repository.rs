@@ -7,14 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Made by builds and runs, or kept by git itself; everything else is ours to keep tidy.
-const NOT_OURS: [&str; 6] = [
-    ".git",
-    "target",
-    "benches/out",
-    "fuzz/target",
-    "fuzz/corpus",
-    "fuzz/artifacts",
-];
+const NOT_OURS: [&str; 6] =
+    [".git", "target", "benches/out", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 
 /// One text file, with its path from the root of the repository.
 pub(crate) struct TextFile {
@@ -34,11 +28,7 @@ pub(crate) struct Package {
 /// Asked at run time: a build cache shared between clones would remember another clone's path.
 pub(crate) fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("run through cargo");
-    Path::new(&here)
-        .ancestors()
-        .nth(2)
-        .expect("tests/tidy is two levels down")
-        .to_owned()
+    Path::new(&here).ancestors().nth(2).expect("tests/tidy is two levels down").to_owned()
 }
 
 /// Every file that is valid UTF-8, sorted by path.
@@ -51,10 +41,7 @@ pub(crate) fn text_files() -> Vec<TextFile> {
 }
 
 pub(crate) fn rust_files() -> Vec<TextFile> {
-    text_files()
-        .into_iter()
-        .filter(|file| file.path.ends_with(".rs"))
-        .collect()
+    text_files().into_iter().filter(|file| file.path.ends_with(".rs")).collect()
 }
 
 pub(crate) fn read(path: &str) -> String {
@@ -94,10 +81,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> String {
         .output()
         .expect("cargo starts");
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "cargo {arguments:?} failed: {complaint}"
-    );
+    assert!(output.status.success(), "cargo {arguments:?} failed: {complaint}");
     String::from_utf8(output.stdout).expect("cargo prints UTF-8")
 }
 
@@ -125,8 +109,5 @@ fn collect(root: &Path, directory: &Path, files: &mut Vec<TextFile>) {
 }
 
 fn relative(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root)
-        .expect("inside the repository")
-        .display()
-        .to_string()
+    path.strip_prefix(root).expect("inside the repository").display().to_string()
 }

@@ -10,15 +10,9 @@ fn every_seccomp_rule_has_its_reason() {
             file.path.starts_with("resources/seccomp/") && file.path.ends_with(".filter")
         })
         .collect();
-    assert!(
-        !filters.is_empty(),
-        "there is no filter in resources/seccomp"
-    );
+    assert!(!filters.is_empty(), "there is no filter in resources/seccomp");
     let findings: Vec<String> = filters.iter().flat_map(rules_without_reason).collect();
-    assert_none(
-        "say in a comment right above why the rule is there:",
-        &findings,
-    );
+    assert_none("say in a comment right above why the rule is there:", &findings);
 }
 
 /// Rules that do not stand right under a comment; names defined for the rule may stand between.
@@ -44,12 +38,6 @@ fn rules_without_reason(file: &TextFile) -> Vec<String> {
 #[test]
 fn a_reason_covers_the_rule_below_it_and_no_other() {
     let text = "# why it is so here\ndefine A 1\nallow a\n    b\nrefuse A c\n\n# --- more -----\nallow d\n";
-    let file = TextFile {
-        path: "f".to_owned(),
-        text: text.to_owned(),
-    };
-    assert_eq!(
-        rules_without_reason(&file),
-        ["f:5: refuse A c", "f:8: allow d"]
-    );
+    let file = TextFile { path: "f".to_owned(), text: text.to_owned() };
+    assert_eq!(rules_without_reason(&file), ["f:5: refuse A c", "f:8: allow d"]);
 }

@@ -51,15 +51,9 @@ pub(super) fn status(text: &str) -> Status {
 /// `inside outside count` per line.
 pub(super) fn id_map(text: &str) -> Vec<IdMapLine> {
     let line = |line: &str| {
-        let mut numbers = line
-            .split_ascii_whitespace()
-            .map(|number| number.parse().ok());
+        let mut numbers = line.split_ascii_whitespace().map(|number| number.parse().ok());
         let mut next = || numbers.next().flatten();
-        Some(IdMapLine {
-            inside: next()?,
-            outside: next()?,
-            count: next()?,
-        })
+        Some(IdMapLine { inside: next()?, outside: next()?, count: next()? })
     };
     text.lines().filter_map(line).take(MAX_MAP_LINES).collect()
 }
@@ -67,11 +61,7 @@ pub(super) fn id_map(text: &str) -> Vec<IdMapLine> {
 /// Two lines of headings, then `name: numbers` per device.
 pub(super) fn network_devices(text: &str) -> Vec<String> {
     let name = |line: &str| line.split_once(':').map(|(name, _)| cut(name.trim()));
-    text.lines()
-        .skip(2)
-        .filter_map(name)
-        .take(MAX_DEVICES)
-        .collect()
+    text.lines().skip(2).filter_map(name).take(MAX_DEVICES).collect()
 }
 
 /// proc(5): `id parent major:minor root path options [tags...] - type source super-options`.
@@ -86,11 +76,7 @@ pub(super) fn mounts(text: &str) -> Vec<MountFact> {
         let super_options = after.nth(1)?;
         let read_only = |list: &str| list.split(',').any(|option| option == "ro");
         let read_only = read_only(options) || read_only(super_options);
-        Some(MountFact {
-            path: cut(&path),
-            file_system,
-            read_only,
-        })
+        Some(MountFact { path: cut(&path), file_system, read_only })
     };
     text.lines().filter_map(mount).take(MAX_MOUNTS).collect()
 }
@@ -106,9 +92,7 @@ fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let digits = after
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match escaped {
             Some(byte) if *first == b'\\' => {
@@ -137,13 +121,7 @@ mod tests {
         let text = "Name:\tx\nCapInh:\t0\nCapPrm:\t00000000000000ff\nCapEff:\t0\nCapBnd:\t0\n\
                     CapAmb:\t0\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n";
         let status = status(text);
-        assert_eq!(
-            status.capabilities,
-            Capabilities {
-                permitted: 0xff,
-                ..Default::default()
-            }
-        );
+        assert_eq!(status.capabilities, Capabilities { permitted: 0xff, ..Default::default() });
         assert!(status.no_new_privs);
         assert_eq!((status.seccomp_mode, status.seccomp_filters), (2, 3));
     }
@@ -159,14 +137,7 @@ mod tests {
     #[test]
     fn id_maps_keep_whole_lines_only() {
         let maps = id_map("         0 1073741824      65536\n broken\n 1 2\n");
-        assert_eq!(
-            maps,
-            [IdMapLine {
-                inside: 0,
-                outside: 1_073_741_824,
-                count: 65_536
-            }]
-        );
+        assert_eq!(maps, [IdMapLine { inside: 0, outside: 1_073_741_824, count: 65_536 }]);
     }
 
     #[test]
@@ -181,10 +152,7 @@ mod tests {
                     23 22 0:3 / /with\\040space rw shared:1 master:2 - tmpfs none ro,size=1\n\
                     24 22 0:4 / /rw rw,nosuid - proc proc rw\n\
                     broken line\n";
-        let seen: Vec<_> = mounts(text)
-            .into_iter()
-            .map(|m| (m.path, m.read_only))
-            .collect();
+        let seen: Vec<_> = mounts(text).into_iter().map(|m| (m.path, m.read_only)).collect();
         let expected = [("/", true), ("/with space", true), ("/rw", false)];
         assert_eq!(seen, expected.map(|(path, ro)| (path.to_owned(), ro)));
     }
@@ -195,15 +163,9 @@ mod tests {
         let mount = format!("1 1 0:1 / /{long} rw - {long} none rw\n");
         let mounts = mounts(&mount.repeat(100));
         assert_eq!(mounts.len(), MAX_MOUNTS);
-        assert_eq!(
-            (mounts[0].path.len(), mounts[0].file_system.len()),
-            (MAX_TEXT, MAX_TEXT)
-        );
+        assert_eq!((mounts[0].path.len(), mounts[0].file_system.len()), (MAX_TEXT, MAX_TEXT));
         assert_eq!(id_map(&"0 0 1\n".repeat(100)).len(), MAX_MAP_LINES);
-        assert_eq!(
-            network_devices(&format!("{long}:\n").repeat(100)).len(),
-            MAX_DEVICES
-        );
+        assert_eq!(network_devices(&format!("{long}:\n").repeat(100)).len(), MAX_DEVICES);
     }
 
     #[test]

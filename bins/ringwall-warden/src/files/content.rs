@@ -28,12 +28,7 @@ impl Reader {
         if !is_ordinary(&file) {
             return Err(not_a_file(path));
         }
-        Ok(Reader {
-            file,
-            path: path.to_vec(),
-            offset,
-            left: max_bytes,
-        })
+        Ok(Reader { file, path: path.to_vec(), offset, left: max_bytes })
     }
 
     pub(crate) fn step(
@@ -88,10 +83,7 @@ impl Writer {
         if how == WriteHow::Replace {
             rustix::fs::ftruncate(&file, 0).map_err(failure)?;
         }
-        Ok(Writer {
-            file,
-            path: path.to_vec(),
-        })
+        Ok(Writer { file, path: path.to_vec() })
     }
 
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<(), RemoteError> {

@@ -21,16 +21,9 @@ pub(crate) struct Listing {
 
 impl Listing {
     pub(crate) fn open(path: &[u8]) -> Result<Listing, RemoteError> {
-        let directory = open(
-            &absolute(path)?,
-            OFlags::RDONLY | OFlags::DIRECTORY,
-            Mode::empty(),
-        )
-        .map_err(|errno| failed(&format!("cannot list {}", show(path)), errno))?;
-        Ok(Listing {
-            directory,
-            path: path.to_vec(),
-        })
+        let directory = open(&absolute(path)?, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|errno| failed(&format!("cannot list {}", show(path)), errno))?;
+        Ok(Listing { directory, path: path.to_vec() })
     }
 
     pub(crate) fn step(&mut self, connection: &mut Connection, stream: StreamId) -> Progress {
@@ -70,10 +63,8 @@ impl Listing {
             let name = entry.file_name();
             if !matches!(name.to_bytes(), b"." | b"..") {
                 match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => entries.push(DirEntry {
-                        name: name.to_bytes().to_vec(),
-                        stat: file_stat(&stat),
-                    }),
+                    Ok(stat) => entries
+                        .push(DirEntry { name: name.to_bytes().to_vec(), stat: file_stat(&stat) }),
                     // Removed in the meantime.
                     Err(Errno::NOENT) => {}
                     Err(errno) => return Err(errno),

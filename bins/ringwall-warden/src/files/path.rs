@@ -18,10 +18,7 @@ pub(crate) fn absolute(path: &[u8]) -> Result<CString, RemoteError> {
         return Err(refused(ErrorCode::Invalid, "the path is empty"));
     }
     if path.len() + 1 >= PATH_MAX {
-        return Err(refused(
-            ErrorCode::Invalid,
-            "the path is longer than 4095 bytes",
-        ));
+        return Err(refused(ErrorCode::Invalid, "the path is longer than 4095 bytes"));
     }
     let root: &[u8] = if path[0] == b'/' { b"" } else { b"/" };
     CString::new([root, path].concat()).map_err(|_| invalid("contains a zero byte"))
@@ -31,20 +28,11 @@ pub(crate) fn absolute(path: &[u8]) -> Result<CString, RemoteError> {
 pub(crate) fn split(path: &[u8]) -> Result<(CString, CString), RemoteError> {
     let whole = absolute(path)?;
     let bytes = whole.to_bytes();
-    let end = bytes
-        .iter()
-        .rposition(|byte| *byte != b'/')
-        .map_or(0, |last| last + 1);
-    let start = bytes[..end]
-        .iter()
-        .rposition(|byte| *byte == b'/')
-        .map_or(0, |slash| slash + 1);
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let name = &bytes[start..end];
     if matches!(name, b"" | b"." | b"..") {
-        let why = format!(
-            "{} names no entry of a directory; give its real name",
-            show(path)
-        );
+        let why = format!("{} names no entry of a directory; give its real name", show(path));
         return Err(refused(ErrorCode::Invalid, &why));
     }
     let zero = |_| refused(ErrorCode::Invalid, "the path contains a zero byte");

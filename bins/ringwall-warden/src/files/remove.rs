@@ -58,12 +58,7 @@ impl Removal {
         let current = open_directory(&base, &name).map_err(failure)?;
         let id = identity(&current).map_err(failure)?;
         let way = vec![Level { name, id }];
-        Ok(Some(Removal {
-            path: path.to_vec(),
-            base,
-            way,
-            current,
-        }))
+        Ok(Some(Removal { path: path.to_vec(), base, way, current }))
     }
 
     /// Removes one buffer of entries, or goes one level down or up.
@@ -109,10 +104,7 @@ impl Removal {
     fn descend(&mut self, name: CString) -> Result<Progress, Errno> {
         match open_directory(&self.current, &name) {
             Ok(directory) => {
-                self.way.push(Level {
-                    id: identity(&directory)?,
-                    name,
-                });
+                self.way.push(Level { id: identity(&directory)?, name });
                 self.current = directory;
             }
             // Gone or replaced meanwhile: the next look tells.
@@ -124,12 +116,7 @@ impl Removal {
 
     /// The current directory is empty: goes back to the one above and removes it there.
     fn ascend(&mut self) -> Result<Progress, Errno> {
-        let above = match self
-            .way
-            .len()
-            .checked_sub(2)
-            .and_then(|index| self.way.get(index))
-        {
+        let above = match self.way.len().checked_sub(2).and_then(|index| self.way.get(index)) {
             None => rustix::io::fcntl_dupfd_cloexec(&self.base, 3)?,
             Some(level) => {
                 let above = open_directory(&self.current, c"..")?;

@@ -45,14 +45,8 @@ fn the_filter_is_recognised_and_shows_its_teeth() {
 fn a_warden_does_its_work_behind_the_filter() {
     let warden = behind_the_filter(RunningWarden::start);
     assert_eq!(warden.shell("echo hello; exit 6").code(), Some(6));
-    let terminal = Some(ringwall_spec::TerminalSize {
-        rows: 24,
-        columns: 80,
-    });
-    let process = ringwall_wire::StartProcess {
-        terminal,
-        ..crate::harness::request(&["tty"])
-    };
+    let terminal = Some(ringwall_spec::TerminalSize { rows: 24, columns: 80 });
+    let process = ringwall_wire::StartProcess { terminal, ..crate::harness::request(&["tty"]) };
     let finished = finish(warden.client.start(&process).unwrap());
     assert!(finished.text().starts_with("/dev/"), "{finished:?}");
     let directory = tempfile::tempdir().unwrap();
@@ -60,14 +54,8 @@ fn a_warden_does_its_work_behind_the_filter() {
     let bytes = path.to_str().unwrap().as_bytes();
     let mut source = std::io::Cursor::new(b"content");
     let how = ringwall_wire::WriteHow::CreateNew;
-    warden
-        .client
-        .write_file(bytes, 0o600, how, &mut source)
-        .unwrap();
-    warden
-        .client
-        .remove(bytes, ringwall_wire::RemoveWhat::WholeTree)
-        .unwrap();
+    warden.client.write_file(bytes, 0o600, how, &mut source).unwrap();
+    warden.client.remove(bytes, ringwall_wire::RemoveWhat::WholeTree).unwrap();
     assert!(!path.exists());
 }
 

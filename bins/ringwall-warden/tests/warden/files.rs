@@ -18,10 +18,7 @@ struct Files {
 
 impl Files {
     fn new() -> Files {
-        Files {
-            warden: RunningWarden::start(),
-            directory: tempfile::tempdir().unwrap(),
-        }
+        Files { warden: RunningWarden::start(), directory: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self, name: &[u8]) -> Vec<u8> {
@@ -34,19 +31,13 @@ impl Files {
 
     fn write(&self, name: &[u8], how: WriteHow, content: &[u8]) -> Result<u64, ErrorCode> {
         let mut source = Cursor::new(content);
-        let written = self
-            .warden
-            .client
-            .write_file(&self.path(name), 0o640, how, &mut source);
+        let written = self.warden.client.write_file(&self.path(name), 0o640, how, &mut source);
         written.map_err(|error| code::<()>(Err(error)))
     }
 
     fn read(&self, name: &[u8], max: u64) -> Result<Vec<u8>, ErrorCode> {
         let mut sink = Vec::new();
-        let read = self
-            .warden
-            .client
-            .read_file(&self.path(name), &mut sink, max);
+        let read = self.warden.client.read_file(&self.path(name), &mut sink, max);
         read.map(|_| sink).map_err(|error| code::<()>(Err(error)))
     }
 }
@@ -55,16 +46,10 @@ impl Files {
 fn content_is_written_and_read_back() {
     let files = Files::new();
     let large: Vec<u8> = (0..5 << 20).map(|n: u32| (n % 253) as u8).collect();
-    assert_eq!(
-        files.write(b"large", WriteHow::CreateNew, &large),
-        Ok(large.len() as u64)
-    );
+    assert_eq!(files.write(b"large", WriteHow::CreateNew, &large), Ok(large.len() as u64));
     assert!(std::fs::read(files.host(b"large")).unwrap() == large);
     assert!(files.read(b"large", u64::MAX).unwrap() == large);
-    let mode = std::fs::metadata(files.host(b"large"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(files.host(b"large")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);
     assert_eq!(files.write(b"empty", WriteHow::CreateNew, b""), Ok(0));
     assert_eq!(files.read(b"empty", 100), Ok(Vec::new()));
@@ -74,10 +59,7 @@ fn content_is_written_and_read_back() {
 fn the_three_ways_to_write_differ() {
     let files = Files::new();
     assert_eq!(files.write(b"f", WriteHow::CreateNew, b"one"), Ok(3));
-    assert_eq!(
-        files.write(b"f", WriteHow::CreateNew, b"two"),
-        Err(ErrorCode::Invalid)
-    );
+    assert_eq!(files.write(b"f", WriteHow::CreateNew, b"two"), Err(ErrorCode::Invalid));
     assert_eq!(files.write(b"f", WriteHow::Append, b"-two"), Ok(4));
     assert_eq!(files.read(b"f", 100), Ok(b"one-two".to_vec()));
     assert_eq!(files.write(b"f", WriteHow::Replace, b"3"), Ok(1));
@@ -99,14 +81,8 @@ fn what_is_no_ordinary_file_is_not_opened_for_content() {
     assert_eq!(files.read(b"fifo", 100), Err(ErrorCode::Invalid));
     assert_eq!(files.read(b"dir", 100), Err(ErrorCode::Invalid));
     assert_eq!(files.read(b"missing", 100), Err(ErrorCode::NotFound));
-    assert_eq!(
-        files.write(b"dir", WriteHow::Replace, b"x"),
-        Err(ErrorCode::Invalid)
-    );
-    assert_eq!(
-        files.write(b"missing/x", WriteHow::Replace, b"x"),
-        Err(ErrorCode::NotFound)
-    );
+    assert_eq!(files.write(b"dir", WriteHow::Replace, b"x"), Err(ErrorCode::Invalid));
+    assert_eq!(files.write(b"missing/x", WriteHow::Replace, b"x"), Err(ErrorCode::NotFound));
 }
 
 #[test]
@@ -115,9 +91,7 @@ fn a_planted_link_does_not_lead_into_the_warden_itself() {
     for (name, target) in [("mem", "/proc/self/mem"), ("comm", "/proc/self/comm")] {
         symlink(target, files.host(name.as_bytes())).unwrap();
         // The kernel already says no to all but root.
-        let refusal = files
-            .write(name.as_bytes(), WriteHow::Append, b"x")
-            .unwrap_err();
+        let refusal = files.write(name.as_bytes(), WriteHow::Append, b"x").unwrap_err();
         assert!(
             matches!(refusal, ErrorCode::Invalid | ErrorCode::NotPermitted),
             "{name}: {refusal:?}"
@@ -137,15 +111,8 @@ fn names_need_not_be_text() {
     let entries = files.warden.client.list(&files.path(b"")).unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].name, name);
-    assert_eq!(
-        (entries[0].stat.kind, entries[0].stat.size),
-        (FileKind::File, 1)
-    );
-    files
-        .warden
-        .client
-        .rename(&files.path(name), &files.path(b"\xfd"))
-        .unwrap();
+    assert_eq!((entries[0].stat.kind, entries[0].stat.size), (FileKind::File, 1));
+    files.warden.client.rename(&files.path(name), &files.path(b"\xfd")).unwrap();
     assert_eq!(files.read(b"\xfd", 100), Ok(b"x".to_vec()));
 }
 
@@ -155,25 +122,13 @@ fn a_large_directory_is_listed_whole() {
     for number in 0..5000 {
         std::fs::write(files.host(format!("file-{number:05}").as_bytes()), "").unwrap();
     }
-    let mut names: Vec<_> = files
-        .warden
-        .client
-        .list(&files.path(b"."))
-        .unwrap()
-        .into_iter()
-        .map(|e| e.name)
-        .collect();
+    let mut names: Vec<_> =
+        files.warden.client.list(&files.path(b".")).unwrap().into_iter().map(|e| e.name).collect();
     names.sort();
     assert_eq!(names.len(), 5000);
     assert_eq!(names[4999], b"file-04999");
-    assert_eq!(
-        code(files.warden.client.list(&files.path(b"missing"))),
-        ErrorCode::NotFound
-    );
-    assert_eq!(
-        code(files.warden.client.list(&files.path(b"file-00000"))),
-        ErrorCode::Invalid
-    );
+    assert_eq!(code(files.warden.client.list(&files.path(b"missing"))), ErrorCode::NotFound);
+    assert_eq!(code(files.warden.client.list(&files.path(b"file-00000"))), ErrorCode::Invalid);
 }
 
 #[test]
@@ -195,16 +150,8 @@ fn stat_does_not_follow_a_link() {
 #[test]
 fn directories_are_made_with_and_without_parents() {
     let files = Files::new();
-    let make = |name, parents| {
-        files
-            .warden
-            .client
-            .make_dir(&files.path(name), 0o700, parents)
-    };
-    assert_eq!(
-        code(make(b"a/b/c", Parents::MustExist)),
-        ErrorCode::NotFound
-    );
+    let make = |name, parents| files.warden.client.make_dir(&files.path(name), 0o700, parents);
+    assert_eq!(code(make(b"a/b/c", Parents::MustExist)), ErrorCode::NotFound);
     make(b"a/b/c", Parents::Create).unwrap();
     make(b"a/b/c", Parents::Create).unwrap();
     assert_eq!(code(make(b"a/b/c", Parents::MustExist)), ErrorCode::Invalid);
@@ -226,18 +173,12 @@ fn a_tree_is_removed_but_nothing_that_links_lead_to() {
     symlink(outside.path(), files.host(b"tree/a/b/link")).unwrap();
     symlink(outside.path(), files.host(b"top-link")).unwrap();
     let remove = |name, what| files.warden.client.remove(&files.path(name), what);
-    assert_eq!(
-        code(remove(b"tree", RemoveWhat::Single)),
-        ErrorCode::Invalid
-    );
+    assert_eq!(code(remove(b"tree", RemoveWhat::Single)), ErrorCode::Invalid);
     remove(b"tree", RemoveWhat::WholeTree).unwrap();
     remove(b"top-link", RemoveWhat::WholeTree).unwrap();
     assert!(!files.host(b"tree").exists());
     assert!(outside.path().join("precious").exists());
-    assert_eq!(
-        code(remove(b"tree", RemoveWhat::WholeTree)),
-        ErrorCode::NotFound
-    );
+    assert_eq!(code(remove(b"tree", RemoveWhat::WholeTree)), ErrorCode::NotFound);
 }
 
 #[test]
@@ -254,11 +195,7 @@ fn a_tree_deeper_than_any_path_or_descriptor_table_is_removed() {
         let flags = rustix::fs::OFlags::DIRECTORY;
         current = rustix::fs::openat(&current, "deep", flags, rustix::fs::Mode::empty()).unwrap();
     }
-    files
-        .warden
-        .client
-        .remove(&files.path(b"deep"), RemoveWhat::WholeTree)
-        .unwrap();
+    files.warden.client.remove(&files.path(b"deep"), RemoveWhat::WholeTree).unwrap();
     assert!(!files.host(b"deep").exists());
 }
 
@@ -276,12 +213,8 @@ fn set_user_id_bits_from_outside_are_dropped() {
     let files = Files::new();
     let mut source = Cursor::new(b"x");
     let client = &files.warden.client;
-    client
-        .write_file(&files.path(b"f"), 0o6755, WriteHow::CreateNew, &mut source)
-        .unwrap();
-    client
-        .make_dir(&files.path(b"d"), 0o7777, Parents::MustExist)
-        .unwrap();
+    client.write_file(&files.path(b"f"), 0o6755, WriteHow::CreateNew, &mut source).unwrap();
+    client.make_dir(&files.path(b"d"), 0o7777, Parents::MustExist).unwrap();
     assert_eq!(client.stat(&files.path(b"f")).unwrap().mode, 0o755);
     assert_eq!(client.stat(&files.path(b"d")).unwrap().mode, 0o777);
 }

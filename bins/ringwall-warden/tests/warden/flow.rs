@@ -11,10 +11,7 @@ const MEMORY_MAX: u64 = 8 << 20;
 
 fn memory_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse().unwrap();
     kib << 10
 }
@@ -62,13 +59,7 @@ fn a_job_that_nobody_reads_does_not_hold_up_others() {
 #[test]
 fn large_input_goes_through_a_program_and_back() {
     let warden = RunningWarden::start();
-    let job = warden
-        .client
-        .start(&StartProcess {
-            stdin: true,
-            ..request(&["cat"])
-        })
-        .unwrap();
+    let job = warden.client.start(&StartProcess { stdin: true, ..request(&["cat"]) }).unwrap();
     let input = job.input();
     let data: Vec<u8> = (0..8 << 20).map(|n: u32| (n % 251) as u8).collect();
     let expected = data.clone();
@@ -78,11 +69,7 @@ fn large_input_goes_through_a_program_and_back() {
     });
     let finished = finish(job);
     writer.join().unwrap();
-    assert!(
-        finished.stdout == expected,
-        "{} bytes came back",
-        finished.stdout.len()
-    );
+    assert!(finished.stdout == expected, "{} bytes came back", finished.stdout.len());
     assert!(memory_of(warden.pid()) < 16 << 20);
 }
 
@@ -90,13 +77,7 @@ fn large_input_goes_through_a_program_and_back() {
 fn a_large_input_for_a_program_that_is_slow_to_read_stays_bounded() {
     let warden = RunningWarden::start();
     let argv = ["/bin/sh", "-c", "sleep 0.3; wc -c"];
-    let job = warden
-        .client
-        .start(&StartProcess {
-            stdin: true,
-            ..request(&argv)
-        })
-        .unwrap();
+    let job = warden.client.start(&StartProcess { stdin: true, ..request(&argv) }).unwrap();
     let input = job.input();
     let writer = std::thread::spawn(move || {
         input.write_all(&vec![1; 4 << 20]).unwrap();
@@ -138,10 +119,7 @@ fn an_idle_warden_is_small() {
         return;
     };
     // Not "private": pages of a freshly built program file count there too.
-    let own = rollup
-        .lines()
-        .find_map(|line| line.strip_prefix("Anonymous:"))
-        .unwrap();
+    let own = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
     let kib: u64 = own.trim().trim_end_matches(" kB").trim().parse().unwrap();
     assert!(kib < 1024, "{kib} KiB of its own");
 }

@@ -28,11 +28,7 @@ impl RunningWarden {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let process = spawn(theirs, canary);
         let hang_up = ours.try_clone().unwrap();
-        RunningWarden {
-            client: Client::connect(ours).unwrap(),
-            process,
-            hang_up,
-        }
+        RunningWarden { client: Client::connect(ours).unwrap(), process, hang_up }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -82,10 +78,7 @@ pub(crate) fn spawn(stream: UnixStream, canary: Option<OwnedFd>) -> Child {
 
 pub(crate) fn request(argv: &[&str]) -> StartProcess {
     StartProcess {
-        argv: argv
-            .iter()
-            .map(|argument| argument.as_bytes().to_vec())
-            .collect(),
+        argv: argv.iter().map(|argument| argument.as_bytes().to_vec()).collect(),
         env: vec![b"PATH=/usr/local/bin:/usr/bin:/bin".to_vec()],
         cwd: b"/".to_vec(),
         ..StartProcess::default()
@@ -119,11 +112,7 @@ pub(crate) fn finish(mut process: RemoteProcess) -> Finished {
             ProcessEvent::Stdout(bytes) => stdout.extend(bytes),
             ProcessEvent::Stderr(bytes) => stderr.extend(bytes),
             ProcessEvent::Exited(report) => {
-                return Finished {
-                    stdout,
-                    stderr,
-                    report,
-                };
+                return Finished { stdout, stderr, report };
             }
         }
     }

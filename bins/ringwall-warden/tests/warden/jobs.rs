@@ -14,10 +14,7 @@ fn exit_codes_and_both_outputs_come_back() {
     let warden = RunningWarden::start();
     let finished = warden.shell("echo out; echo err >&2; exit 42");
     assert_eq!(finished.code(), Some(42));
-    assert_eq!(
-        (finished.text(), finished.stderr.as_slice()),
-        ("out\n", &b"err\n"[..])
-    );
+    assert_eq!((finished.text(), finished.stderr.as_slice()), ("out\n", &b"err\n"[..]));
     assert!(finished.report.peak_rss_bytes > 0);
 }
 
@@ -31,10 +28,7 @@ fn cpu_time_is_counted() {
 #[test]
 fn a_job_killed_by_a_signal_says_by_which() {
     let warden = RunningWarden::start();
-    assert_eq!(
-        warden.shell("kill -9 $$").report.how,
-        ExitHow::Signal(SIGKILL)
-    );
+    assert_eq!(warden.shell("kill -9 $$").report.how, ExitHow::Signal(SIGKILL));
 }
 
 #[test]
@@ -60,22 +54,13 @@ fn signal_numbers_that_do_not_exist_are_ignored() {
         job.input().signal(wrong);
     }
     job.input().signal(SIGINT);
-    assert_eq!(
-        finish(job).report.how,
-        ExitHow::Signal(SIGINT.unsigned_abs() as u8)
-    );
+    assert_eq!(finish(job).report.how, ExitHow::Signal(SIGINT.unsigned_abs() as u8));
 }
 
 #[test]
 fn input_is_echoed_and_ends() {
     let warden = RunningWarden::start();
-    let job = warden
-        .client
-        .start(&StartProcess {
-            stdin: true,
-            ..request(&["cat"])
-        })
-        .unwrap();
+    let job = warden.client.start(&StartProcess { stdin: true, ..request(&["cat"]) }).unwrap();
     job.input().write_all(b"hello\n").unwrap();
     job.input().write_all(b"\xff\x00bytes").unwrap();
     job.input().close();
@@ -97,13 +82,7 @@ fn without_input_a_job_reads_nothing() {
 fn input_for_a_program_that_does_not_read_is_thrown_away() {
     let warden = RunningWarden::start();
     let argv = ["/bin/sh", "-c", "exec <&-; echo up; sleep 0.2; exit 9"];
-    let mut job = warden
-        .client
-        .start(&StartProcess {
-            stdin: true,
-            ..request(&argv)
-        })
-        .unwrap();
+    let mut job = warden.client.start(&StartProcess { stdin: true, ..request(&argv) }).unwrap();
     read_until(&mut job, "up\n");
     // More than the window: it would block for ever if nobody gave credit back.
     let _ = job.input().write_all(&vec![7; 2 << 20]);
@@ -113,28 +92,15 @@ fn input_for_a_program_that_does_not_read_is_thrown_away() {
 #[test]
 fn a_terminal_echoes_turns_lines_and_resizes() {
     let warden = RunningWarden::start();
-    let argv = [
-        "/bin/sh",
-        "-c",
-        "trap 'stty size' WINCH; stty size; read line; echo got $line; read end",
-    ];
-    let size = TerminalSize {
-        rows: 30,
-        columns: 100,
-    };
-    let process = StartProcess {
-        stdin: true,
-        terminal: Some(size),
-        ..request(&argv)
-    };
+    let argv =
+        ["/bin/sh", "-c", "trap 'stty size' WINCH; stty size; read line; echo got $line; read end"];
+    let size = TerminalSize { rows: 30, columns: 100 };
+    let process = StartProcess { stdin: true, terminal: Some(size), ..request(&argv) };
     let mut job = warden.client.start(&process).unwrap();
     assert_eq!(read_until(&mut job, "\r\n"), "30 100\r\n");
     job.input().write_all(b"abc\n").unwrap();
     assert_eq!(read_until(&mut job, "got abc\r\n"), "abc\r\ngot abc\r\n");
-    job.input().resize(TerminalSize {
-        rows: 50,
-        columns: 132,
-    });
+    job.input().resize(TerminalSize { rows: 50, columns: 132 });
     // The trap runs once `read` is over.
     job.input().write_all(b"\n").unwrap();
     assert!(finish(job).text().contains("50 132\r\n"));
@@ -143,16 +109,9 @@ fn a_terminal_echoes_turns_lines_and_resizes() {
 #[test]
 fn a_program_on_a_terminal_may_close_its_streams_and_go_on() {
     let warden = RunningWarden::start();
-    let terminal = Some(TerminalSize {
-        rows: 24,
-        columns: 80,
-    });
+    let terminal = Some(TerminalSize { rows: 24, columns: 80 });
     let script = "exec </dev/null >/dev/null 2>&1; sleep 0.1; echo again >/dev/tty; exit 8";
-    let process = StartProcess {
-        terminal,
-        stdin: true,
-        ..request(&["/bin/sh", "-c", script])
-    };
+    let process = StartProcess { terminal, stdin: true, ..request(&["/bin/sh", "-c", script]) };
     let finished = finish(warden.client.start(&process).unwrap());
     assert_eq!((finished.text(), finished.code()), ("again\r\n", Some(8)));
 }
@@ -160,45 +119,22 @@ fn a_program_on_a_terminal_may_close_its_streams_and_go_on() {
 #[test]
 fn control_c_on_a_terminal_interrupts() {
     let warden = RunningWarden::start();
-    let size = TerminalSize {
-        rows: 24,
-        columns: 80,
-    };
+    let size = TerminalSize { rows: 24, columns: 80 };
     let argv = ["/bin/sh", "-c", "echo up; exec sleep 1000"];
-    let process = StartProcess {
-        stdin: true,
-        terminal: Some(size),
-        ..request(&argv)
-    };
+    let process = StartProcess { stdin: true, terminal: Some(size), ..request(&argv) };
     let mut job = warden.client.start(&process).unwrap();
     read_until(&mut job, "up\r\n");
     job.input().write_all(b"\x03").unwrap();
-    assert_eq!(
-        finish(job).report.how,
-        ExitHow::Signal(SIGINT.unsigned_abs() as u8)
-    );
+    assert_eq!(finish(job).report.how, ExitHow::Signal(SIGINT.unsigned_abs() as u8));
 }
 
 #[test]
 fn the_end_of_input_reaches_a_program_on_a_terminal() {
     let warden = RunningWarden::start();
-    let terminal = Some(TerminalSize {
-        rows: 24,
-        columns: 80,
-    });
-    let closed = StartProcess {
-        terminal,
-        ..request(&["cat"])
-    };
-    assert_eq!(
-        finish(warden.client.start(&closed).unwrap()).code(),
-        Some(0)
-    );
-    let open = StartProcess {
-        terminal,
-        stdin: true,
-        ..request(&["cat"])
-    };
+    let terminal = Some(TerminalSize { rows: 24, columns: 80 });
+    let closed = StartProcess { terminal, ..request(&["cat"]) };
+    assert_eq!(finish(warden.client.start(&closed).unwrap()).code(), Some(0));
+    let open = StartProcess { terminal, stdin: true, ..request(&["cat"]) };
     let job = warden.client.start(&open).unwrap();
     job.input().close();
     assert_eq!(finish(job).code(), Some(0));
@@ -208,18 +144,10 @@ fn the_end_of_input_reaches_a_program_on_a_terminal() {
 fn programs_that_are_not_there_and_programs_that_may_not_run_are_told_apart() {
     let warden = RunningWarden::start();
     for missing in ["surely-no-such-program", "/surely/no/such", "/etc/passwd/x"] {
-        assert_eq!(
-            warden.refusal(&request(&[missing])),
-            ErrorCode::NotFound,
-            "{missing}"
-        );
+        assert_eq!(warden.refusal(&request(&[missing])), ErrorCode::NotFound, "{missing}");
     }
     for forbidden in ["/etc/passwd", "/etc"] {
-        assert_eq!(
-            warden.refusal(&request(&[forbidden])),
-            ErrorCode::NotPermitted,
-            "{forbidden}"
-        );
+        assert_eq!(warden.refusal(&request(&[forbidden])), ErrorCode::NotPermitted, "{forbidden}");
     }
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("plain");
@@ -234,10 +162,7 @@ fn programs_that_are_not_there_and_programs_that_may_not_run_are_told_apart() {
 fn programs_are_searched_in_the_path_of_the_job() {
     let warden = RunningWarden::start();
     assert_eq!(finish(warden.job(&["true"])).code(), Some(0));
-    let elsewhere = StartProcess {
-        env: vec![b"PATH=/nowhere".to_vec()],
-        ..request(&["true"])
-    };
+    let elsewhere = StartProcess { env: vec![b"PATH=/nowhere".to_vec()], ..request(&["true"]) };
     assert_eq!(warden.refusal(&elsewhere), ErrorCode::NotFound);
 }
 
@@ -254,20 +179,9 @@ fn a_job_gets_exactly_the_environment_directory_and_limits_asked_for() {
         },
         ..request(&["/usr/bin/env"])
     };
-    assert_eq!(
-        finish(warden.client.start(&process).unwrap()).stdout,
-        b"A=1\nB=\xff\n"
-    );
-    let argv = [
-        "/bin/sh",
-        "-c",
-        "pwd; ulimit -n; ulimit -f; ulimit -t; umask",
-    ]
-    .map(str::as_bytes);
-    let process = StartProcess {
-        argv: argv.map(<[u8]>::to_vec).to_vec(),
-        ..process
-    };
+    assert_eq!(finish(warden.client.start(&process).unwrap()).stdout, b"A=1\nB=\xff\n");
+    let argv = ["/bin/sh", "-c", "pwd; ulimit -n; ulimit -f; ulimit -t; umask"].map(str::as_bytes);
+    let process = StartProcess { argv: argv.map(<[u8]>::to_vec).to_vec(), ..process };
     let finished = finish(warden.client.start(&process).unwrap());
     assert_eq!(finished.text(), "/usr\n20\n8\n5\n0022\n");
 }
@@ -275,21 +189,12 @@ fn a_job_gets_exactly_the_environment_directory_and_limits_asked_for() {
 #[test]
 fn a_missing_directory_or_a_strange_user_is_refused() {
     let warden = RunningWarden::start();
-    let nowhere = StartProcess {
-        cwd: b"/nowhere".to_vec(),
-        ..request(&["true"])
-    };
+    let nowhere = StartProcess { cwd: b"/nowhere".to_vec(), ..request(&["true"]) };
     assert_eq!(warden.refusal(&nowhere), ErrorCode::Invalid);
-    let stranger = StartProcess {
-        user: Some(54_321),
-        ..request(&["true"])
-    };
+    let stranger = StartProcess { user: Some(54_321), ..request(&["true"]) };
     assert_eq!(warden.refusal(&stranger), ErrorCode::NotPermitted);
     let own = rustix::process::getuid().as_raw();
-    let same = StartProcess {
-        user: Some(own),
-        ..request(&["true"])
-    };
+    let same = StartProcess { user: Some(own), ..request(&["true"]) };
     assert_eq!(finish(warden.client.start(&same).unwrap()).code(), Some(0));
 }
 
@@ -321,10 +226,7 @@ fn cancelling_kills_descendants_in_sessions_of_their_own() {
     let members: Vec<u32> = output.lines().map(|line| line.parse().unwrap()).collect();
     assert!(members.iter().all(|pid| is_alive(*pid)), "{members:?}");
     drop(job);
-    assert!(
-        wait_until(|| members.iter().all(|pid| !is_alive(*pid))),
-        "{members:?}"
-    );
+    assert!(wait_until(|| members.iter().all(|pid| !is_alive(*pid))), "{members:?}");
 }
 
 #[test]
@@ -362,21 +264,11 @@ fn orphans_are_reaped() {
 fn a_hundred_and_twenty_eight_jobs_run_at_once_and_no_more() {
     let warden = RunningWarden::start();
     let mut jobs: Vec<_> = (0..128)
-        .map(|_| {
-            warden
-                .client
-                .start(&StartProcess {
-                    stdin: true,
-                    ..request(&["cat"])
-                })
-                .unwrap()
-        })
+        .map(|_| warden.client.start(&StartProcess { stdin: true, ..request(&["cat"]) }).unwrap())
         .collect();
     assert_eq!(warden.refusal(&request(&["true"])), ErrorCode::Limit);
     for (index, job) in jobs.iter_mut().enumerate() {
-        job.input()
-            .write_all(format!("{index}\n").as_bytes())
-            .unwrap();
+        job.input().write_all(format!("{index}\n").as_bytes()).unwrap();
     }
     for (index, mut job) in jobs.into_iter().enumerate() {
         assert_eq!(read_until(&mut job, "\n"), format!("{index}\n"));
@@ -412,10 +304,7 @@ fn output_events_of_a_finished_job_come_before_its_end() {
     let warden = RunningWarden::start();
     for _ in 0..50 {
         let mut job = warden.job(&["/bin/echo", "x"]);
-        assert_eq!(
-            next(&mut job),
-            ringwall_wire::ProcessEvent::Stdout(b"x\n".to_vec())
-        );
+        assert_eq!(next(&mut job), ringwall_wire::ProcessEvent::Stdout(b"x\n".to_vec()));
         assert_eq!(finish(job).code(), Some(0));
     }
 }

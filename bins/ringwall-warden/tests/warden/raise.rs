@@ -11,17 +11,12 @@ use crate::harness::{
 
 /// One more filter and nothing else: needs no privileges.
 fn steps(program: &str) -> Vec<u8> {
-    let exec = Step::Exec {
-        program: program.into(),
-        descriptors: vec![Slot::passed(0)],
-    };
+    let exec = Step::Exec { program: program.into(), descriptors: vec![Slot::passed(0)] };
     encode_steps(&[Step::NoNewPrivileges, Step::Seccomp, exec]).unwrap()
 }
 
 fn raise_in(outer: &Client) -> Client {
-    let tunnel = outer
-        .raise(steps(env!("CARGO_BIN_EXE_ringwall-warden")))
-        .unwrap();
+    let tunnel = outer.raise(steps(env!("CARGO_BIN_EXE_ringwall-warden"))).unwrap();
     tunnel.connect().unwrap()
 }
 
@@ -33,11 +28,7 @@ fn an_inner_ring_answers_through_the_outer_one() {
     assert_eq!(facts.seccomp.fingerprint, seccomp::JOB_FINGERPRINT);
     assert_ne!(facts.pid, outer.pid());
     assert_eq!(outer.client.facts(PATIENCE).unwrap().seccomp.fingerprint, 0);
-    let finished = finish(
-        inner
-            .start(&request(&["/bin/sh", "-c", "echo in; exit 3"]))
-            .unwrap(),
-    );
+    let finished = finish(inner.start(&request(&["/bin/sh", "-c", "echo in; exit 3"])).unwrap());
     assert_eq!((finished.text(), finished.code()), ("in\n", Some(3)));
     assert_eq!(outer.shell("exit 2").code(), Some(2));
 }
@@ -47,9 +38,7 @@ fn rings_nest_and_carry_floods() {
     let outer = RunningWarden::start();
     let middle = raise_in(&outer.client);
     let inner = raise_in(&middle);
-    let mut job = inner
-        .start(&request(&["head", "-c", "4000000", "/dev/zero"]))
-        .unwrap();
+    let mut job = inner.start(&request(&["head", "-c", "4000000", "/dev/zero"])).unwrap();
     let mut received = 0;
     loop {
         match next(&mut job) {
@@ -79,14 +68,8 @@ fn an_inner_ring_ends_with_its_connection_and_takes_its_jobs_along() {
 #[test]
 fn steps_that_cannot_be_taken_are_told() {
     let outer = RunningWarden::start();
-    assert_eq!(
-        code(outer.client.raise(b"nonsense".to_vec())),
-        ErrorCode::System
-    );
-    assert_eq!(
-        code(outer.client.raise(steps("/no/such/warden"))),
-        ErrorCode::System
-    );
+    assert_eq!(code(outer.client.raise(b"nonsense".to_vec())), ErrorCode::System);
+    assert_eq!(code(outer.client.raise(steps("/no/such/warden"))), ErrorCode::System);
     assert_eq!(outer.shell("exit 0").code(), Some(0));
 }
 

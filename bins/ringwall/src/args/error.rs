@@ -66,17 +66,11 @@ fn missing(error: &clap::Error) -> String {
 /// clap's own first line, followed by the near match or the possible values it knows of.
 fn first_line_with_suggestion(error: &clap::Error) -> String {
     let rendered = error.render().to_string();
-    let first = rendered
-        .lines()
-        .next()
-        .unwrap_or("the command line is wrong");
+    let first = rendered.lines().next().unwrap_or("the command line is wrong");
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    let near = [
-        ContextKind::SuggestedSubcommand,
-        ContextKind::SuggestedValue,
-    ]
-    .into_iter()
-    .find_map(|kind| text(error, kind));
+    let near = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+        .into_iter()
+        .find_map(|kind| text(error, kind));
     match (near, text(error, ContextKind::ValidValue)) {
         (Some(near), _) => format!("{first}; did you mean '{near}'?"),
         (None, Some(valid)) if !valid.is_empty() => format!("{first}; use one of: {valid}"),

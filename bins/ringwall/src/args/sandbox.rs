@@ -85,11 +85,7 @@ pub(crate) struct JobArgs {
 impl SandboxArgs {
     /// The wall asked for, or the one that fits the other flags.
     pub(crate) fn wall(&self) -> Wall {
-        let fitting = if self.image.is_some() {
-            RingKind::Container
-        } else {
-            RingKind::Process
-        };
+        let fitting = if self.image.is_some() { RingKind::Container } else { RingKind::Process };
         self.wall.clone().unwrap_or_else(|| Wall::single(fitting))
     }
 

@@ -42,21 +42,8 @@ fn a_plain_run_takes_the_process_wall_and_the_default_limits() {
 
 #[test]
 fn an_image_asks_for_a_container_wall() {
-    assert_eq!(
-        run(&["--image", "alpine", "--", "ls"])
-            .sandbox
-            .wall()
-            .to_string(),
-        "container"
-    );
-    let nested = run(&[
-        "--wall",
-        "container/process",
-        "--image",
-        "alpine",
-        "--",
-        "ls",
-    ]);
+    assert_eq!(run(&["--image", "alpine", "--", "ls"]).sandbox.wall().to_string(), "container");
+    let nested = run(&["--wall", "container/process", "--image", "alpine", "--", "ls"]);
     assert_eq!(nested.sandbox.wall().to_string(), "container/process");
 }
 
@@ -64,9 +51,8 @@ fn an_image_asks_for_a_container_wall() {
 fn every_limit_has_a_flag() {
     let line = "--timeout 5m --memory 1G --cpus 0.5 --pids 9 --disk 2G --inodes 100 \
         --output-limit 1K --open-files 64 -- ls";
-    let limits = run(&line.split_whitespace().collect::<Vec<_>>())
-        .sandbox
-        .limits(Limits::default());
+    let limits =
+        run(&line.split_whitespace().collect::<Vec<_>>()).sandbox.limits(Limits::default());
     let asked = Limits {
         timeout: Duration::from_secs(300),
         memory_bytes: 1 << 30,
@@ -82,112 +68,56 @@ fn every_limit_has_a_flag() {
 
 #[test]
 fn flags_after_the_command_belong_to_the_command() {
-    assert_eq!(
-        run(&["sh", "-c", "ls", "--image"]).command,
-        ["sh", "-c", "ls", "--image"]
-    );
+    assert_eq!(run(&["sh", "-c", "ls", "--image"]).command, ["sh", "-c", "ls", "--image"]);
     assert_eq!(run(&["--", "--odd"]).command, ["--odd"]);
     assert_eq!(run(&["--", "sh", "--", "-x"]).command, ["sh", "--", "-x"]);
-    let Ok(Verb::Exec(args)) = parsed(&["exec", "-it", "box", "sh", "-x"]) else {
-        panic!()
-    };
-    assert_eq!(
-        (args.sandbox.as_str(), args.command),
-        ("box", vec!["sh".into(), "-x".into()])
-    );
+    let Ok(Verb::Exec(args)) = parsed(&["exec", "-it", "box", "sh", "-x"]) else { panic!() };
+    assert_eq!((args.sandbox.as_str(), args.command), ("box", vec!["sh".into(), "-x".into()]));
     assert!(args.job.interactive && args.job.tty);
-    let Ok(Verb::Exec(args)) = parsed(&["exec", "box", "--", "-x"]) else {
-        panic!()
-    };
+    let Ok(Verb::Exec(args)) = parsed(&["exec", "box", "--", "-x"]) else { panic!() };
     assert_eq!(args.command, ["-x"]);
 }
 
 #[test]
 fn commands_variables_and_paths_may_be_any_bytes() {
     let odd = |text: &[u8]| OsString::from_vec(text.to_vec());
-    let line = ["ringwall", "run", "-e"]
-        .map(OsString::from)
-        .into_iter()
-        .chain([
-            odd(b"KEY=a=\xff"),
-            "--workspace".into(),
-            odd(b"dir\xfe"),
-            "--".into(),
-            odd(b"prog\xff"),
-        ]);
-    let Ok(Verb::Run(args)) = parse(line) else {
-        panic!()
-    };
+    let line = ["ringwall", "run", "-e"].map(OsString::from).into_iter().chain([
+        odd(b"KEY=a=\xff"),
+        "--workspace".into(),
+        odd(b"dir\xfe"),
+        "--".into(),
+        odd(b"prog\xff"),
+    ]);
+    let Ok(Verb::Run(args)) = parse(line) else { panic!() };
     assert_eq!(args.command, [odd(b"prog\xff")]);
     assert_eq!(args.job.env, [("KEY".into(), odd(b"a=\xff"))]);
-    assert_eq!(
-        args.sandbox.workspace.unwrap().as_os_str(),
-        OsStr::from_bytes(b"dir\xfe")
-    );
+    assert_eq!(args.sandbox.workspace.unwrap().as_os_str(), OsStr::from_bytes(b"dir\xfe"));
 }
 
 #[test]
 fn a_wrong_line_is_answered_with_one_line_and_the_fix() {
     let cases: [(&[&str], &str, &str); 16] = [
-        (
-            &["run", "--memroy", "1G", "--", "ls"],
-            "'--memroy'",
-            "'--memory'",
-        ),
+        (&["run", "--memroy", "1G", "--", "ls"], "'--memroy'", "'--memory'"),
         (&["run", "--xyzzy", "--", "ls"], "'--xyzzy'", "leave it out"),
         (&["run"], "no command", "-- ls"),
         (&["run", "--"], "no command", "-- ls"),
         (&["exec", "box"], "no command", "-- ls"),
-        (
-            &["run", "--memory", "lots", "--", "ls"],
-            "not a size",
-            "512M",
-        ),
-        (
-            &["run", "--timeout", "soon", "--", "ls"],
-            "not a duration",
-            "30s",
-        ),
+        (&["run", "--memory", "lots", "--", "ls"], "not a size", "512M"),
+        (&["run", "--timeout", "soon", "--", "ls"], "not a duration", "30s"),
         (&["run", "--pids", "-1", "--", "ls"], "not a count", "128"),
         (&["run", "--pids", "many", "--", "ls"], "not a count", "128"),
-        (
-            &["run", "--cpus", "1e9", "--", "ls"],
-            "not a number of CPUs",
-            "0.5",
-        ),
-        (
-            &["run", "--wall", "moat", "--", "ls"],
-            "moat",
-            "process and container",
-        ),
-        (
-            &["run", "--name", "../x", "--", "ls"],
-            "not a sandbox name",
-            "letter or digit",
-        ),
-        (
-            &["run", "-e", "HOME", "--", "ls"],
-            "value is missing",
-            "KEY=VALUE",
-        ),
+        (&["run", "--cpus", "1e9", "--", "ls"], "not a number of CPUs", "0.5"),
+        (&["run", "--wall", "moat", "--", "ls"], "moat", "process and container"),
+        (&["run", "--name", "../x", "--", "ls"], "not a sandbox name", "letter or digit"),
+        (&["run", "-e", "HOME", "--", "ls"], "value is missing", "KEY=VALUE"),
         (&["run", "-o", "yaml", "--", "ls"], "yaml", "text, json"),
         (&["rum"], "rum", "'run'"),
-        (
-            &["image", "pull"],
-            "<REF> is missing",
-            "see ringwall image pull --help",
-        ),
+        (&["image", "pull"], "<REF> is missing", "see ringwall image pull --help"),
     ];
     for (line, what, fix) in cases {
         let message = told(line);
-        assert!(
-            message.contains(what) && message.contains(fix),
-            "{line:?}: {message}"
-        );
-        assert!(
-            !message.contains('\n') && message.contains("--help)"),
-            "{line:?}: {message}"
-        );
+        assert!(message.contains(what) && message.contains(fix), "{line:?}: {message}");
+        assert!(!message.contains('\n') && message.contains("--help)"), "{line:?}: {message}");
     }
 }
 
@@ -206,10 +136,7 @@ fn two_kinds_of_workspace_exclude_each_other() {
 #[test]
 fn help_and_version_are_not_errors() {
     for line in [&["--help"][..], &["--version"], &["run", "--help"], &["-h"]] {
-        assert!(
-            matches!(parsed(line), Err(UsageError::Asked(_))),
-            "{line:?}"
-        );
+        assert!(matches!(parsed(line), Err(UsageError::Asked(_))), "{line:?}");
     }
 }
 
@@ -219,10 +146,7 @@ fn a_copy_names_a_sandbox_by_what_stands_before_the_colon() {
         Ok(Verb::Cp(args)) => args.source,
         other => panic!("{source:?} gave {other:?}"),
     };
-    let inside = SandboxPath::Sandbox {
-        id: "box".into(),
-        path: "/a:b".into(),
-    };
+    let inside = SandboxPath::Sandbox { id: "box".into(), path: "/a:b".into() };
     assert_eq!(copy("box:/a:b"), inside);
     assert_eq!(copy("./a:b"), SandboxPath::Host("./a:b".into()));
     assert_eq!(copy("plain"), SandboxPath::Host("plain".into()));

@@ -48,10 +48,7 @@ pub(super) fn environment_variable() -> impl TypedValueParser<Value = (OsString,
             None => Err("the value is missing; write KEY=VALUE, the environment is never copied"),
             Some(at) => {
                 let (key, value) = (&bytes[..at], &bytes[at + 1..]);
-                Ok((
-                    OsStr::from_bytes(key).to_owned(),
-                    OsStr::from_bytes(value).to_owned(),
-                ))
+                Ok((OsStr::from_bytes(key).to_owned(), OsStr::from_bytes(value).to_owned()))
             }
         }
     })
@@ -66,18 +63,13 @@ pub(super) fn sandbox_path() -> impl TypedValueParser<Value = SandboxPath> {
         let Some(colon) = end.filter(|at| bytes[*at] == b':') else {
             return Ok(SandboxPath::Host(PathBuf::from(text)));
         };
-        let id = std::str::from_utf8(&bytes[..colon])
-            .ok()
-            .filter(|id| !id.is_empty());
+        let id = std::str::from_utf8(&bytes[..colon]).ok().filter(|id| !id.is_empty());
         let path = bytes[colon + 1..].to_vec();
         match id {
             Some(_) if path.is_empty() => Err("there is no path after the colon; write ID:PATH"),
             Some(id) => {
                 let path = PathBuf::from(OsString::from_vec(path));
-                Ok(SandboxPath::Sandbox {
-                    id: id.to_owned(),
-                    path,
-                })
+                Ok(SandboxPath::Sandbox { id: id.to_owned(), path })
             }
             None => Err("there is no sandbox id before the colon; write ID:PATH or ./NAME"),
         }

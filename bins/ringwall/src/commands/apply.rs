@@ -33,10 +33,7 @@ pub(super) fn run(args: &ApplyArgs) -> anyhow::Result<()> {
     };
     let done = apply(&changes, &changes.workspace(), &args.paths, &options)?;
     if args.output.json() {
-        report::json(&Document {
-            applied: &done.applied,
-            already: &done.already,
-        })?;
+        report::json(&Document { applied: &done.applied, already: &done.already })?;
     } else {
         list(&done)?;
     }

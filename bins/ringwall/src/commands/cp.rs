@@ -34,9 +34,7 @@ pub(super) fn run(args: &CpArgs) -> anyhow::Result<()> {
         }
     };
     if skipped > 0 {
-        report::note(&format!(
-            "{skipped} links, devices, pipes or sockets were not copied"
-        ));
+        report::note(&format!("{skipped} links, devices, pipes or sockets were not copied"));
     }
     Ok(())
 }

@@ -13,13 +13,7 @@ use crate::spec::sandbox_spec;
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
-    let spec = sandbox_spec(
-        &args.sandbox,
-        Limits {
-            timeout: LIFETIME,
-            ..Limits::default()
-        },
-    )?;
+    let spec = sandbox_spec(&args.sandbox, Limits { timeout: LIFETIME, ..Limits::default() })?;
     let command = (!args.command.is_empty()).then_some(Command {
         argv: args.command,
         env: args.env,

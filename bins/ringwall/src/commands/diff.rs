@@ -25,24 +25,14 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<()> {
     } else if is_terminal {
         changes.write_status(&mut out)?;
         writeln!(out)?;
-        let options = DiffOptions {
-            contents: Contents::Terminal,
-            ..DiffOptions::default()
-        };
+        let options = DiffOptions { contents: Contents::Terminal, ..DiffOptions::default() };
         if wants_colour(&io::stdout()) {
-            changes.write_diff(
-                &changes.workspace(),
-                &options,
-                &mut ColouredDiff::new(&mut out),
-            )?;
+            changes.write_diff(&changes.workspace(), &options, &mut ColouredDiff::new(&mut out))?;
         } else {
             changes.write_diff(&changes.workspace(), &options, &mut out)?;
         }
     } else {
-        let options = DiffOptions {
-            contents: Contents::Plain,
-            ..DiffOptions::default()
-        };
+        let options = DiffOptions { contents: Contents::Plain, ..DiffOptions::default() };
         changes.write_diff(&changes.workspace(), &options, &mut out)?;
     }
     out.flush()?;
@@ -61,11 +51,7 @@ fn say_what_is_missing(changes: &Changes) {
 }
 
 fn write_names(changes: &Changes, out: &mut impl Write) -> io::Result<()> {
-    for change in changes
-        .entries()
-        .iter()
-        .filter(|change| !is_directory(change))
-    {
+    for change in changes.entries().iter().filter(|change| !is_directory(change)) {
         writeln!(out, "{}", quoted(change.path.as_path()))?;
     }
     Ok(())
@@ -73,26 +59,13 @@ fn write_names(changes: &Changes, out: &mut impl Write) -> io::Result<()> {
 
 fn write_counts(changes: &Changes, out: &mut impl Write) -> anyhow::Result<()> {
     let (mut files, mut added, mut removed) = (0u64, 0u64, 0u64);
-    for change in changes
-        .entries()
-        .iter()
-        .filter(|change| !is_directory(change))
-    {
+    for change in changes.entries().iter().filter(|change| !is_directory(change)) {
         let only = vec![change.path.as_path().to_owned()];
-        let options = DiffOptions {
-            contents: Contents::Plain,
-            only,
-            ..DiffOptions::default()
-        };
+        let options = DiffOptions { contents: Contents::Plain, only, ..DiffOptions::default() };
         let mut counted = CountedDiff::default();
         changes.write_diff(&changes.workspace(), &options, &mut counted)?;
         let path = quoted(change.path.as_path());
-        writeln!(
-            out,
-            "{:>7} {:>7}  {path}",
-            plus(counted.added),
-            minus(counted.removed)
-        )?;
+        writeln!(out, "{:>7} {:>7}  {path}", plus(counted.added), minus(counted.removed))?;
         files += 1;
         added += counted.added;
         removed += counted.removed;

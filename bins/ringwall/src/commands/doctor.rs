@@ -30,11 +30,7 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
         output::text(render::text(&report, colour))?;
     }
     let any = report.walls.iter().any(|wall| wall.possible);
-    Ok(if any {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if any { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Reads the facts, tries what can only be tried, and makes a report of both.
@@ -58,10 +54,7 @@ fn examine() -> anyhow::Result<Report> {
 /// The state directory is made by the first run; before, its file system is that of the directory
 /// above.
 fn nearest_existing(path: &Path) -> PathBuf {
-    path.ancestors()
-        .find(|path| path.is_dir())
-        .unwrap_or(Path::new("/"))
-        .to_owned()
+    path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
 #[cfg(test)]
@@ -70,17 +63,8 @@ mod tests {
 
     #[test]
     fn the_file_system_of_a_directory_to_come_is_that_of_the_one_above() {
-        assert_eq!(
-            nearest_existing(Path::new("/no/such/place")),
-            Path::new("/")
-        );
-        assert_eq!(
-            nearest_existing(Path::new("/proc/self/none")),
-            Path::new("/proc/self")
-        );
-        assert_eq!(
-            nearest_existing(Path::new("relative-and-missing")),
-            Path::new("/")
-        );
+        assert_eq!(nearest_existing(Path::new("/no/such/place")), Path::new("/"));
+        assert_eq!(nearest_existing(Path::new("/proc/self/none")), Path::new("/proc/self"));
+        assert_eq!(nearest_existing(Path::new("relative-and-missing")), Path::new("/"));
     }
 }

@@ -27,10 +27,7 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::BROKEN_PIPE));
     }
     // What the command used is not measured apart from the rest of the sandbox.
-    let limits = Limits {
-        timeout,
-        ..record.limits
-    };
+    let limits = Limits { timeout, ..record.limits };
     if let Some(reason) = report::explain(ending, Usage::default(), &limits) {
         report::note(&reason);
     }

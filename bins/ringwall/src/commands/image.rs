@@ -47,27 +47,14 @@ pub(super) fn run(verb: &ImageVerb) -> anyhow::Result<()> {
 
 fn show_got(images: &[Image], json: bool) -> anyhow::Result<()> {
     if json {
-        let got = images.iter().map(
-            |Image {
-                 name,
-                 digest,
-                 layers,
-                 ..
-             }| {
-                let layers = layers.len();
-                Got {
-                    name,
-                    digest,
-                    layers,
-                }
-            },
-        );
+        let got = images.iter().map(|Image { name, digest, layers, .. }| {
+            let layers = layers.len();
+            Got { name, digest, layers }
+        });
         report::json(&got.collect::<Vec<_>>())?;
         return Ok(());
     }
-    let lines = images
-        .iter()
-        .map(|image| format!("{}@{}", image.name, image.digest));
+    let lines = images.iter().map(|image| format!("{}@{}", image.name, image.digest));
     for line in lines {
         report::text(format!("{}\n", report::printable(&line)))?;
     }
@@ -98,10 +85,7 @@ fn removal(removed: &Removed) -> String {
     let names = removed.names.join(", ");
     let freed = show_bytes(removed.freed.blob_bytes);
     let layers = removed.freed.layers;
-    format!(
-        "removed {} ({layers} layers, {freed})\n",
-        report::printable(&names)
-    )
+    format!("removed {} ({layers} layers, {freed})\n", report::printable(&names))
 }
 
 /// Enough of a digest to tell images apart.

@@ -12,10 +12,7 @@ use crate::report;
 pub(super) fn run(directory: Option<&Path>) -> anyhow::Result<()> {
     match directory {
         Some(directory) => clap_mangen::generate_to(Cli::command(), directory).with_context(|| {
-            format!(
-                "no manual can be written to {}; give a directory",
-                directory.display()
-            )
+            format!("no manual can be written to {}; give a directory", directory.display())
         }),
         None => {
             let mut page = Vec::new();

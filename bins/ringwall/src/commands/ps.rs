@@ -23,21 +23,13 @@ pub(super) fn run(args: &PsArgs) -> anyhow::Result<()> {
     records.retain(|record| args.all || record.state == RecordState::Running);
     records.sort_by_key(|record| std::cmp::Reverse(record.created_unix_ms));
     if args.output.json() {
-        let listed: Vec<_> = records
-            .iter()
-            .map(|record| Listed {
-                state: state(record),
-                record,
-            })
-            .collect();
+        let listed: Vec<_> =
+            records.iter().map(|record| Listed { state: state(record), record }).collect();
         report::json(&listed)?;
         return Ok(());
     }
     let mut table = Table::new(["ID", "NAME", "WALL", "IMAGE", "STATE", "AGE", "COMMAND"]);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let now = u64::try_from(now).unwrap_or(u64::MAX);
     for record in &records {
         table.row([

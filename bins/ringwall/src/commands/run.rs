@@ -28,25 +28,14 @@ struct Document<'a> {
 }
 
 pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let RunArgs {
-        sandbox,
-        job,
-        evidence,
-        output,
-        command,
-    } = args;
+    let RunArgs { sandbox, job, evidence, output, command } = args;
     let admitted = admit(sandbox_spec(&sandbox, Limits::default())?)?;
     let limits = admitted.spec().limits.clone();
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
-    let words: Vec<String> = command
-        .argv
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let raised = open_engine()?
-        .for_one_sandbox()
-        .raise_for(&admitted, &words)?;
+    let words: Vec<String> =
+        command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let raised = open_engine()?.for_one_sandbox().raise_for(&admitted, &words)?;
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {

@@ -18,10 +18,7 @@ pub(crate) struct PassOn {
 impl PassOn {
     /// `stop` is called when nobody reads the output any more.
     pub(crate) fn new(stop: Stop) -> PassOn {
-        PassOn {
-            stop,
-            reader_gone: false,
-        }
+        PassOn { stop, reader_gone: false }
     }
 
     pub(crate) fn reader_gone(&self) -> bool {
@@ -47,9 +44,7 @@ impl PassOn {
 
 impl std::fmt::Debug for PassOn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PassOn")
-            .field("reader_gone", &self.reader_gone)
-            .finish_non_exhaustive()
+        f.debug_struct("PassOn").field("reader_gone", &self.reader_gone).finish_non_exhaustive()
     }
 }
 
@@ -126,9 +121,6 @@ mod tests {
             capture.stdout(&chunk).unwrap();
         }
         assert!(capture.truncated);
-        assert_eq!(
-            capture.stdout.len() + capture.stderr.len(),
-            Capture::MOST_BYTES
-        );
+        assert_eq!(capture.stdout.len() + capture.stderr.len(), Capture::MOST_BYTES);
     }
 }

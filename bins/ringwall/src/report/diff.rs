@@ -54,11 +54,7 @@ pub(crate) struct ColouredDiff<W> {
 
 impl<W: Write> ColouredDiff<W> {
     pub(crate) fn new(out: W) -> Self {
-        ColouredDiff {
-            out,
-            position: Position::default(),
-            line: Vec::new(),
-        }
+        ColouredDiff { out, position: Position::default(), line: Vec::new() }
     }
 
     fn finish_line(&mut self) -> io::Result<()> {
@@ -149,15 +145,11 @@ mod tests {
     #[test]
     fn colours_surround_lines_and_change_nothing_else() {
         let mut out = Vec::new();
-        ColouredDiff::new(&mut out)
-            .write_all(DIFF.as_bytes())
-            .unwrap();
+        ColouredDiff::new(&mut out).write_all(DIFF.as_bytes()).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("\x1b[32m+++ new\x1b[0m\n"), "{text:?}");
         assert!(text.contains("\x1b[1m--- a/y\x1b[0m\n"), "{text:?}");
-        let plain = [BOLD, RED, GREEN, CYAN, PLAIN]
-            .iter()
-            .fold(text, |t, c| t.replace(c, ""));
+        let plain = [BOLD, RED, GREEN, CYAN, PLAIN].iter().fold(text, |t, c| t.replace(c, ""));
         assert_eq!(plain, DIFF);
     }
 }

@@ -32,9 +32,7 @@ pub(crate) fn hint_at_changes(id: &SandboxId, changes: Option<ChangeSummary>) ->
     let changes = changes.filter(|changes| !changes.is_empty())?;
     let count = changes.added + changes.modified + changes.deleted;
     let files = if count == 1 { "file" } else { "files" };
-    Some(format!(
-        "{count} {files} changed in the workspace: ringwall diff {id}"
-    ))
+    Some(format!("{count} {files} changed in the workspace: ringwall diff {id}"))
 }
 
 #[cfg(test)]
@@ -43,10 +41,7 @@ mod tests {
 
     fn said_of(ending: Ending) -> Option<String> {
         let peak_memory_bytes = Some(512 << 20);
-        let usage = Usage {
-            peak_memory_bytes,
-            ..Usage::default()
-        };
+        let usage = Usage { peak_memory_bytes, ..Usage::default() };
         explain(ending, usage, &Limits::default())
     }
 
@@ -74,14 +69,8 @@ mod tests {
         let id = SandboxId::from_random([0; 12]);
         assert_eq!(hint_at_changes(&id, None), None);
         assert_eq!(hint_at_changes(&id, Some(ChangeSummary::default())), None);
-        let one = ChangeSummary {
-            deleted: 1,
-            ..ChangeSummary::default()
-        };
+        let one = ChangeSummary { deleted: 1, ..ChangeSummary::default() };
         let hint = hint_at_changes(&id, Some(one)).unwrap();
-        assert_eq!(
-            hint,
-            "1 file changed in the workspace: ringwall diff aaaaaaaaaaaa"
-        );
+        assert_eq!(hint, "1 file changed in the workspace: ringwall diff aaaaaaaaaaaa");
     }
 }

@@ -22,20 +22,12 @@ pub(crate) fn progress() -> Box<dyn Progress> {
         return Box::new(NoProgress);
     }
     let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-    Box::new(Bars {
-        screen,
-        bars: Mutex::default(),
-    })
+    Box::new(Bars { screen, bars: Mutex::default() })
 }
 
 impl Bars {
     fn with(&self, what: &str, act: impl FnOnce(&ProgressBar)) {
-        if let Some(bar) = self
-            .bars
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(what)
-        {
+        if let Some(bar) = self.bars.lock().unwrap_or_else(PoisonError::into_inner).get(what) {
             act(bar);
         }
     }
@@ -49,9 +41,7 @@ impl Progress for Bars {
             )),
             None => ProgressBar::new_spinner().with_style(style("{msg:32!} {binary_bytes:>11}")),
         };
-        let bar = self
-            .screen
-            .add(bar.with_message(printable(what).into_owned()));
+        let bar = self.screen.add(bar.with_message(printable(what).into_owned()));
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         bars.insert(what.to_owned(), bar);
     }
@@ -61,11 +51,7 @@ impl Progress for Bars {
     }
 
     fn finish(&self, what: &str) {
-        let finished = self
-            .bars
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(what);
+        let finished = self.bars.lock().unwrap_or_else(PoisonError::into_inner).remove(what);
         if let Some(bar) = finished {
             bar.finish_and_clear();
         }

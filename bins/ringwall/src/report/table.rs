@@ -12,14 +12,11 @@ pub(crate) struct Table<const COLUMNS: usize> {
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
     pub(crate) fn new(heading: [&str; COLUMNS]) -> Self {
-        Table {
-            rows: vec![heading.map(str::to_owned)],
-        }
+        Table { rows: vec![heading.map(str::to_owned)] }
     }
 
     pub(crate) fn row(&mut self, cells: [&str; COLUMNS]) {
-        self.rows
-            .push(cells.map(|cell| printable(cell).into_owned()));
+        self.rows.push(cells.map(|cell| printable(cell).into_owned()));
     }
 }
 
@@ -51,9 +48,6 @@ mod tests {
         let mut table = Table::new(["ID", "NAME"]);
         table.row(["abcdef", "x\n"]);
         table.row(["a", "largest"]);
-        assert_eq!(
-            table.to_string(),
-            "ID      NAME\nabcdef  x\\n\na       largest\n"
-        );
+        assert_eq!(table.to_string(), "ID      NAME\nabcdef  x\\n\na       largest\n");
     }
 }

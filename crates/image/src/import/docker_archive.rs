@@ -33,18 +33,14 @@ impl Import<'_> {
     pub(super) fn docker_archive(&self, files: &Files) -> Result<Vec<Image>, ImportError> {
         let max_bytes = self.store.limits().max_document_bytes;
         let list = files.read("manifest.json", "list of images", max_bytes)?;
-        let malformed = |source| ImportError::Malformed {
-            name: "manifest.json".to_owned(),
-            source,
-        };
+        let malformed =
+            |source| ImportError::Malformed { name: "manifest.json".to_owned(), source };
         let saved: Vec<SavedImage> = serde_json::from_slice(&list).map_err(malformed)?;
         if saved.is_empty() || saved.len() > MAX_IMAGES {
             return Err(ImportError::NoImage(self.source.path.clone()));
         }
         if self.name.is_some() && saved.len() > 1 {
-            let names = saved
-                .iter()
-                .filter_map(|image| image.repo_tags.as_ref()?.first());
+            let names = saved.iter().filter_map(|image| image.repo_tags.as_ref()?.first());
             let names: Vec<&str> = names.map(String::as_str).take(20).collect();
             return Err(ImportError::SeveralImages(names.join(", ")));
         }
@@ -57,10 +53,8 @@ impl Import<'_> {
 
     fn saved_image(&self, files: &Files, saved: &SavedImage) -> Result<Vec<Image>, ImportError> {
         let (manifest, blobs) = self.made_up_manifest(files, saved)?;
-        let malformed = |source| ImportError::Malformed {
-            name: "manifest.json".to_owned(),
-            source,
-        };
+        let malformed =
+            |source| ImportError::Malformed { name: "manifest.json".to_owned(), source };
         let manifest_bytes = serde_json::to_vec(&manifest).map_err(malformed)?;
         let mut images = Vec::new();
         for name in self.names_of(saved)? {
@@ -80,11 +74,7 @@ impl Import<'_> {
         }
         match saved.repo_tags.as_deref() {
             None | Some([]) => Ok(vec![self.source.default_repository().parse()?]),
-            Some(names) => names
-                .iter()
-                .take(MAX_NAMES)
-                .map(|name| name.parse())
-                .collect(),
+            Some(names) => names.iter().take(MAX_NAMES).map(|name| name.parse()).collect(),
         }
     }
 
@@ -96,26 +86,15 @@ impl Import<'_> {
         let limits = self.store.limits();
         if saved.layers.len() > limits.max_layers {
             let count = saved.layers.len();
-            return Err(ManifestError::TooManyLayers {
-                count,
-                max: limits.max_layers,
-            }
-            .into());
+            return Err(ManifestError::TooManyLayers { count, max: limits.max_layers }.into());
         }
         let mut names = HashMap::new();
         let mut describe = |name: &str, media_type: &str| -> Result<Descriptor, ImportError> {
-            let failed = |source| ImportError::Read {
-                name: name.to_owned(),
-                source,
-            };
+            let failed = |source| ImportError::Read { name: name.to_owned(), source };
             let reader = files.open_file(name)?.reader;
             let (digest, size) = digest_of_reader(reader).map_err(failed)?;
             names.insert(digest.clone(), name.to_owned());
-            Ok(Descriptor {
-                media_type: media_type.to_owned(),
-                digest,
-                size,
-            })
+            Ok(Descriptor { media_type: media_type.to_owned(), digest, size })
         };
         let config = describe(&saved.config, OCI_CONFIG)?;
         check_named_digest(&saved.config, &config.digest)?;
@@ -124,12 +103,8 @@ impl Import<'_> {
             .iter()
             .map(|name| describe(name, OCI_LAYER_TAR))
             .collect::<Result<Vec<Descriptor>, ImportError>>()?;
-        let manifest = Manifest {
-            schema_version: 2,
-            media_type: Some(OCI_MANIFEST.into()),
-            config,
-            layers,
-        };
+        let manifest =
+            Manifest { schema_version: 2, media_type: Some(OCI_MANIFEST.into()), config, layers };
         Ok((manifest, SavedBlobs { files, names }))
     }
 }
@@ -139,10 +114,9 @@ impl Import<'_> {
 fn check_named_digest(name: &str, found: &Digest) -> Result<(), BlobError> {
     let file_name = name.rsplit('/').next().unwrap_or_default();
     match Digest::from_hex(file_name.strip_suffix(".json").unwrap_or(file_name)) {
-        Some(expected) if expected != *found => Err(BlobError::WrongDigest {
-            expected,
-            found: found.clone(),
-        }),
+        Some(expected) if expected != *found => {
+            Err(BlobError::WrongDigest { expected, found: found.clone() })
+        }
         _ => Ok(()),
     }
 }
@@ -164,9 +138,7 @@ impl BlobSource for SavedBlobs<'_> {
     ) -> Result<(), ImportError> {
         match self.names.get(&blob.digest) {
             Some(name) => copy_blob(self.files, name, into, piece),
-            None => Err(ImportError::NotAFile {
-                name: blob.digest.to_string(),
-            }),
+            None => Err(ImportError::NotAFile { name: blob.digest.to_string() }),
         }
     }
 }

@@ -23,10 +23,7 @@ const MAX_LINKS_FOLLOWED: usize = 4;
 /// A directory or an archive with files in it.
 pub(super) enum Files {
     Directory(OwnedFd),
-    Archive {
-        file: Arc<File>,
-        index: HashMap<String, Slot>,
-    },
+    Archive { file: Arc<File>, index: HashMap<String, Slot> },
 }
 
 /// Where an archive has a file's content.
@@ -42,10 +39,7 @@ pub(super) struct OpenFile {
 
 impl Files {
     pub(super) fn open(path: &Path, store: &Store) -> Result<Files, ImportError> {
-        let failed = |source: io::Error| ImportError::Open {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source: io::Error| ImportError::Open { path: path.to_owned(), source };
         // O_NONBLOCK: a pipe must not make us wait for a writer; it is refused below.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty())
@@ -59,10 +53,7 @@ impl Files {
                     other => other,
                 })?;
                 let index = index_of(&file)?;
-                Ok(Files::Archive {
-                    file: Arc::new(file),
-                    index,
-                })
+                Ok(Files::Archive { file: Arc::new(file), index })
             }
             _ => Err(ImportError::NotAnImage(path.to_owned())),
         }
@@ -92,10 +83,7 @@ impl Files {
         file.reader
             .take(max_bytes)
             .read_to_end(&mut bytes)
-            .map_err(|source| ImportError::Read {
-                name: name.to_owned(),
-                source,
-            })?;
+            .map_err(|source| ImportError::Read { name: name.to_owned(), source })?;
         Ok(bytes)
     }
 }
@@ -103,25 +91,16 @@ impl Files {
 fn open_in_directory(directory: &OwnedFd, name: &str) -> Result<OpenFile, ImportError> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let not_a_file = |_| ImportError::NotAFile {
-        name: name.to_owned(),
-    };
+    let not_a_file = |_| ImportError::NotAFile { name: name.to_owned() };
     let fd =
         rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve).map_err(not_a_file)?;
     let file = File::from(fd);
-    let metadata = file.metadata().map_err(|source| ImportError::Read {
-        name: name.to_owned(),
-        source,
-    })?;
+    let metadata =
+        file.metadata().map_err(|source| ImportError::Read { name: name.to_owned(), source })?;
     if !metadata.is_file() {
-        return Err(ImportError::NotAFile {
-            name: name.to_owned(),
-        });
+        return Err(ImportError::NotAFile { name: name.to_owned() });
     }
-    Ok(OpenFile {
-        reader: Box::new(file),
-        size: metadata.len(),
-    })
+    Ok(OpenFile { reader: Box::new(file), size: metadata.len() })
 }
 
 fn open_in_archive(
@@ -133,23 +112,14 @@ fn open_in_archive(
     for _ in 0..=MAX_LINKS_FOLLOWED {
         match index.get(wanted) {
             Some(Slot::Content { offset, size }) => {
-                let reader = Window {
-                    file: Arc::clone(file),
-                    at: *offset,
-                    end: offset + size,
-                };
-                return Ok(OpenFile {
-                    reader: Box::new(reader),
-                    size: *size,
-                });
+                let reader = Window { file: Arc::clone(file), at: *offset, end: offset + size };
+                return Ok(OpenFile { reader: Box::new(reader), size: *size });
             }
             Some(Slot::Link(target)) => wanted = target,
             None => break,
         }
     }
-    Err(ImportError::NotAFile {
-        name: name.to_owned(),
-    })
+    Err(ImportError::NotAFile { name: name.to_owned() })
 }
 
 /// Part of a file, readable by several threads at once.
@@ -171,10 +141,7 @@ impl Read for Window {
 
 /// The archive itself, or its uncompressed content in a file without a name.
 fn plain_archive(mut file: File, store: &Store) -> Result<File, ImportError> {
-    let failed = |source| ImportError::Read {
-        name: "archive".to_owned(),
-        source,
-    };
+    let failed = |source| ImportError::Read { name: "archive".to_owned(), source };
     let mut start = [0; 4];
     let count = file.read_at(&mut start, 0).map_err(failed)?;
     let compressed = start[..count].starts_with(&[0x1f, 0x8b])
@@ -189,18 +156,12 @@ fn plain_archive(mut file: File, store: &Store) -> Result<File, ImportError> {
     let mut reader = LayerReader::new(&mut file, limits).map_err(failed)?;
     let mut plain = store.anonymous_file()?;
     io::copy(&mut reader, &mut plain).map_err(|error| {
-        match error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<Bomb>())
-        {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Bomb>()) {
             Some(bomb) => ImportError::Bomb(*bomb),
             None => failed(error),
         }
     })?;
-    plain
-        .flush()
-        .and_then(|()| plain.rewind())
-        .map_err(failed)?;
+    plain.flush().and_then(|()| plain.rewind()).map_err(failed)?;
     Ok(plain)
 }
 
@@ -214,10 +175,7 @@ fn index_of(file: &File) -> Result<HashMap<String, Slot>, ImportError> {
             continue;
         };
         let slot = match entry.kind {
-            EntryKind::File => Slot::Content {
-                offset: archive.position(),
-                size: entry.size,
-            },
+            EntryKind::File => Slot::Content { offset: archive.position(), size: entry.size },
             EntryKind::Symlink => {
                 let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
                 match normalised(directory, &entry.link_target) {
@@ -241,9 +199,7 @@ fn index_of(file: &File) -> Result<HashMap<String, Slot>, ImportError> {
 
 /// Joins and tidies a path by its text alone; `None` if it leaves the archive.
 fn normalised(directory: &str, path: &[u8]) -> Option<String> {
-    let path = std::str::from_utf8(path)
-        .ok()
-        .filter(|path| !path.starts_with('/'))?;
+    let path = std::str::from_utf8(path).ok().filter(|path| !path.starts_with('/'))?;
     let mut parts: Vec<&str> = Vec::new();
     for part in directory.split('/').chain(path.split('/')) {
         match part {
@@ -262,10 +218,7 @@ mod tests {
     #[test]
     fn links_inside_an_archive_are_resolved_by_text_and_never_leave_it() {
         assert_eq!(normalised("", b"./a//b").as_deref(), Some("a/b"));
-        assert_eq!(
-            normalised("id", b"../other/layer.tar").as_deref(),
-            Some("other/layer.tar")
-        );
+        assert_eq!(normalised("id", b"../other/layer.tar").as_deref(), Some("other/layer.tar"));
         assert_eq!(normalised("id", b"../../etc/passwd"), None);
         assert_eq!(normalised("", b"/etc/passwd"), None);
     }

@@ -35,52 +35,35 @@ impl Import<'_> {
                 manifest_bytes: &manifest_bytes,
                 manifest: &manifest,
             };
-            images.push(
-                self.store
-                    .assemble(&LayoutBlobs(files), &candidate, self.progress)?,
-            );
+            images.push(self.store.assemble(&LayoutBlobs(files), &candidate, self.progress)?);
         }
         Ok(images)
     }
 
     fn check_layout_version(&self, files: &Files) -> Result<(), ImportError> {
         let bytes = files.read("oci-layout", "layout file", 4096)?;
-        let malformed = |source| ImportError::Malformed {
-            name: "oci-layout".to_owned(),
-            source,
-        };
+        let malformed = |source| ImportError::Malformed { name: "oci-layout".to_owned(), source };
         let layout: LayoutFile = serde_json::from_slice(&bytes).map_err(malformed)?;
         if layout.image_layout_version.starts_with("1.") {
             Ok(())
         } else {
-            Err(ImportError::LayoutVersion(
-                layout.image_layout_version.chars().take(40).collect(),
-            ))
+            Err(ImportError::LayoutVersion(layout.image_layout_version.chars().take(40).collect()))
         }
     }
 
     /// The entries to import: one with the tag asked for, or all that fit this machine.
     fn chosen<'i>(&self, index: &'i Index) -> Result<Vec<&'i IndexEntry>, ImportError> {
-        let fitting: Vec<&IndexEntry> = index
-            .manifests
-            .iter()
-            .filter(|entry| !entry.is_for_another_platform())
-            .collect();
+        let fitting: Vec<&IndexEntry> =
+            index.manifests.iter().filter(|entry| !entry.is_for_another_platform()).collect();
         let there = || {
             let names = fitting.iter().filter_map(|entry| tag_of(entry)).take(20);
             names.collect::<Vec<&str>>().join(", ")
         };
         if let Some(tag) = &self.source.tag {
-            let found: Vec<&IndexEntry> = fitting
-                .iter()
-                .copied()
-                .filter(|entry| tag_of(entry) == Some(tag))
-                .collect();
+            let found: Vec<&IndexEntry> =
+                fitting.iter().copied().filter(|entry| tag_of(entry) == Some(tag)).collect();
             if found.is_empty() {
-                return Err(ImportError::NoSuchTag {
-                    wanted: tag.clone(),
-                    there: there(),
-                });
+                return Err(ImportError::NoSuchTag { wanted: tag.clone(), there: there() });
             }
             return Ok(found.into_iter().take(1).collect());
         }
@@ -127,30 +110,18 @@ impl Import<'_> {
     }
 
     fn read_document(&self, files: &Files, blob: &Descriptor) -> Result<Vec<u8>, ImportError> {
-        check_size(
-            "manifest",
-            blob.size,
-            self.store.limits().max_document_bytes,
-        )?;
+        check_size("manifest", blob.size, self.store.limits().max_document_bytes)?;
         let bytes = files.read(&blob_name(blob), "manifest", blob.size)?;
         let found = Digest::of(&bytes);
         if found != blob.digest {
-            return Err(BlobError::WrongDigest {
-                expected: blob.digest.clone(),
-                found,
-            }
-            .into());
+            return Err(BlobError::WrongDigest { expected: blob.digest.clone(), found }.into());
         }
         Ok(bytes)
     }
 }
 
 fn tag_of(entry: &IndexEntry) -> Option<&str> {
-    entry
-        .annotations
-        .ref_name
-        .as_deref()
-        .or(entry.annotations.full_name.as_deref())
+    entry.annotations.ref_name.as_deref().or(entry.annotations.full_name.as_deref())
 }
 
 struct LayoutBlobs<'a>(&'a Files);

@@ -44,15 +44,8 @@ fn the_entry_for_this_platform_is_chosen_among_others_and_attestations() {
 
 #[test]
 fn an_index_without_this_platform_names_what_it_offers() {
-    let error = index(&["linux/s390x", "windows/amd64"])
-        .for_this_platform()
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("it offers: linux/s390x, windows/amd64"),
-        "{error}"
-    );
+    let error = index(&["linux/s390x", "windows/amd64"]).for_this_platform().unwrap_err();
+    assert!(error.to_string().contains("it offers: linux/s390x, windows/amd64"), "{error}");
 }
 
 #[test]
@@ -67,44 +60,25 @@ fn an_image_of_the_first_docker_schema_is_refused_by_name() {
     let json = br#"{"schemaVersion":1,"name":"x","fsLayers":[]}"#;
     let schema1 = "application/vnd.docker.distribution.manifest.v1+prettyjws";
     let error = parse_document(json, Some(schema1)).map(|_| ()).unwrap_err();
-    assert!(
-        matches!(error, ManifestError::UnsupportedMediaType(_)),
-        "{error}"
-    );
+    assert!(matches!(error, ManifestError::UnsupportedMediaType(_)), "{error}");
 }
 
 #[test]
 fn an_image_that_is_too_large_or_strange_is_refused_before_any_download() {
     let limits = ImageLimits::default();
     let layer = |size| descriptor(OCI_LAYER_TAR, size);
-    assert!(
-        manifest_with_layers(&[layer(1), layer(2)])
-            .check(&limits)
-            .is_ok()
-    );
+    assert!(manifest_with_layers(&[layer(1), layer(2)]).check(&limits).is_ok());
 
     let huge = manifest_with_layers(&[layer(limits.max_blob_bytes + 1)]);
-    assert!(matches!(
-        huge.check(&limits),
-        Err(ManifestError::TooLarge { what: "layer", .. })
-    ));
+    assert!(matches!(huge.check(&limits), Err(ManifestError::TooLarge { what: "layer", .. })));
 
     let sum = manifest_with_layers(&[layer(16 << 30), layer(16 << 30), layer(1)]);
-    assert!(matches!(
-        sum.check(&limits),
-        Err(ManifestError::TooLarge { what: "image", .. })
-    ));
+    assert!(matches!(sum.check(&limits), Err(ManifestError::TooLarge { what: "image", .. })));
 
     let many = manifest_with_layers(&vec![layer(1); limits.max_layers + 1]);
-    assert!(matches!(
-        many.check(&limits),
-        Err(ManifestError::TooManyLayers { .. })
-    ));
+    assert!(matches!(many.check(&limits), Err(ManifestError::TooManyLayers { .. })));
 
     let foreign = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip";
     let foreign = manifest_with_layers(&[descriptor(foreign, 1)]);
-    assert!(matches!(
-        foreign.check(&limits),
-        Err(ManifestError::UnsupportedMediaType(_))
-    ));
+    assert!(matches!(foreign.check(&limits), Err(ManifestError::UnsupportedMediaType(_))));
 }

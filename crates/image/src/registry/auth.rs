@@ -14,11 +14,7 @@ const MAX_TOKEN_ANSWER_BYTES: u64 = 256 * 1024;
 #[derive(Debug, PartialEq, Eq)]
 enum Challenge {
     Basic,
-    Bearer {
-        realm: String,
-        service: Option<String>,
-        scope: Option<String>,
-    },
+    Bearer { realm: String, service: Option<String>, scope: Option<String> },
 }
 
 impl RegistryClient {
@@ -31,21 +27,14 @@ impl RegistryClient {
             .collect();
         // A token is worth less than a password if it leaks, so it is preferred.
         for challenge in &challenges {
-            if let Challenge::Bearer {
-                realm,
-                service,
-                scope,
-            } = challenge
-            {
+            if let Challenge::Bearer { realm, service, scope } = challenge {
                 return self.fetch_token(realm, service.as_deref(), scope.as_deref());
             }
         }
         match (challenges.as_slice(), &self.basic) {
             ([Challenge::Basic, ..], Some(basic)) => Ok(basic.clone()),
             ([Challenge::Basic, ..], None) => Err(self.unexpected(401)),
-            _ => Err(RegistryError::UnsupportedLogin {
-                host: self.endpoint.to_string(),
-            }),
+            _ => Err(RegistryError::UnsupportedLogin { host: self.endpoint.to_string() }),
         }
     }
 
@@ -62,9 +51,7 @@ impl RegistryClient {
         }
         // Never more than reading: a registry may ask us to fetch a token for pushing, too.
         let own_scope = format!("repository:{}:pull", self.repository);
-        let scope = scope
-            .filter(|scope| scope.ends_with(":pull"))
-            .unwrap_or(&own_scope);
+        let scope = scope.filter(|scope| scope.ends_with(":pull")).unwrap_or(&own_scope);
         let mut separator = if path.contains('?') { '&' } else { '?' };
         for (key, value) in [("service", service), ("scope", Some(scope))] {
             if let Some(value) = value {
@@ -82,21 +69,14 @@ impl RegistryClient {
             200 => {}
             401 | 403 => return Err(self.unexpected(401)),
             status => {
-                return Err(RegistryError::Status {
-                    host: server.to_string(),
-                    status,
-                });
+                return Err(RegistryError::Status { host: server.to_string(), status });
             }
         }
         let mut bytes = Vec::new();
-        let bad_token = || RegistryError::BadToken {
-            host: server.to_string(),
-        };
+        let bad_token = || RegistryError::BadToken { host: server.to_string() };
         let body = response.body_mut().as_reader().take(MAX_TOKEN_ANSWER_BYTES);
         { body }.read_to_end(&mut bytes).map_err(|_| bad_token())?;
-        parse_token(&bytes)
-            .map(|token| format!("Bearer {token}"))
-            .ok_or_else(bad_token)
+        parse_token(&bytes).map(|token| format!("Bearer {token}")).ok_or_else(bad_token)
     }
 }
 
@@ -134,17 +114,9 @@ fn parse_challenge(header: &str) -> Option<Challenge> {
             "scope" => scope = Some(value),
             _ => {}
         }
-        rest = after
-            .trim_start()
-            .strip_prefix(',')
-            .unwrap_or("")
-            .trim_start();
+        rest = after.trim_start().strip_prefix(',').unwrap_or("").trim_start();
     }
-    Some(Challenge::Bearer {
-        realm: realm?,
-        service,
-        scope,
-    })
+    Some(Challenge::Bearer { realm: realm?, service, scope })
 }
 
 /// Reads a token or a quoted string; returns it and what follows.
@@ -202,10 +174,7 @@ mod tests {
 
     #[test]
     fn other_challenges_are_told_apart() {
-        assert_eq!(
-            parse_challenge(r#"Basic realm="Registry""#),
-            Some(Challenge::Basic)
-        );
+        assert_eq!(parse_challenge(r#"Basic realm="Registry""#), Some(Challenge::Basic));
         assert_eq!(parse_challenge("Negotiate"), None);
         assert_eq!(parse_challenge("Bearer service=x"), None);
         assert_eq!(parse_challenge(r#"Bearer realm="unterminated"#), None);
@@ -213,20 +182,9 @@ mod tests {
 
     #[test]
     fn tokens_that_could_break_out_of_a_header_are_refused() {
-        assert_eq!(
-            parse_token(br#"{"token":"abc.def"}"#).as_deref(),
-            Some("abc.def")
-        );
-        assert_eq!(
-            parse_token(br#"{"access_token":"abc"}"#).as_deref(),
-            Some("abc")
-        );
-        for bad in [
-            &br#"{"token":"a\r\nX: y"}"#[..],
-            br#"{"token":""}"#,
-            b"{}",
-            b"<html>",
-        ] {
+        assert_eq!(parse_token(br#"{"token":"abc.def"}"#).as_deref(), Some("abc.def"));
+        assert_eq!(parse_token(br#"{"access_token":"abc"}"#).as_deref(), Some("abc"));
+        for bad in [&br#"{"token":"a\r\nX: y"}"#[..], br#"{"token":""}"#, b"{}", b"<html>"] {
             assert_eq!(parse_token(bad), None);
         }
     }

@@ -36,10 +36,7 @@ struct Entry {
 /// helpers are programs and are not run.
 pub(super) fn find(config: Option<&Path>, host: &str) -> Result<Option<String>, RegistryError> {
     let Some(path) = config else { return Ok(None) };
-    let failed = |source| RegistryError::Credentials {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| RegistryError::Credentials { path: path.to_owned(), source };
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
@@ -50,21 +47,10 @@ pub(super) fn find(config: Option<&Path>, host: &str) -> Result<Option<String>, 
     }
     let bytes = fs::read(path).map_err(failed)?;
     // The parser's own message could quote a password.
-    let config: DockerConfig = serde_json::from_slice(&bytes).map_err(|_| {
-        failed(io::Error::other(
-            "it is not valid JSON of the expected shape",
-        ))
-    })?;
-    let wanted = if host == DEFAULT_REGISTRY {
-        DEFAULT_REGISTRY_KEY
-    } else {
-        host
-    };
-    let entry = config
-        .auths
-        .iter()
-        .find(|(key, _)| host_of(key) == wanted)
-        .map(|(_, entry)| entry);
+    let config: DockerConfig = serde_json::from_slice(&bytes)
+        .map_err(|_| failed(io::Error::other("it is not valid JSON of the expected shape")))?;
+    let wanted = if host == DEFAULT_REGISTRY { DEFAULT_REGISTRY_KEY } else { host };
+    let entry = config.auths.iter().find(|(key, _)| host_of(key) == wanted).map(|(_, entry)| entry);
     Ok(entry.and_then(basic_authorization))
 }
 
@@ -80,10 +66,7 @@ fn basic_authorization(entry: &Entry) -> Option<String> {
         return auth.bytes().all(is_base64).then(|| format!("Basic {auth}"));
     }
     let (username, password) = (entry.username.as_deref()?, entry.password.as_deref()?);
-    Some(format!(
-        "Basic {}",
-        base64(format!("{username}:{password}").as_bytes())
-    ))
+    Some(format!("Basic {}", base64(format!("{username}:{password}").as_bytes())))
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -95,11 +78,7 @@ fn base64(bytes: &[u8]) -> String {
         for position in 0..4 {
             let index = (group >> (18 - 6 * position)) & 63;
             let padding = position > chunk.len();
-            text.push(if padding {
-                '='
-            } else {
-                char::from(ALPHABET[index as usize])
-            });
+            text.push(if padding { '=' } else { char::from(ALPHABET[index as usize]) });
         }
     }
     text
@@ -127,19 +106,10 @@ mod tests {
     fn credentials_are_found_for_their_own_host_only() {
         let json = r#"{"auths":{"127.0.0.1:5000":{"auth":"dTpw"},
             "https://registry.test/v1/":{"username":"u","password":"p"}}}"#;
-        assert_eq!(
-            find_in(json, "127.0.0.1:5000").unwrap().as_deref(),
-            Some("Basic dTpw")
-        );
-        assert_eq!(
-            find_in(json, "registry.test").unwrap().as_deref(),
-            Some("Basic dTpw")
-        );
+        assert_eq!(find_in(json, "127.0.0.1:5000").unwrap().as_deref(), Some("Basic dTpw"));
+        assert_eq!(find_in(json, "registry.test").unwrap().as_deref(), Some("Basic dTpw"));
         assert_eq!(find_in(json, "127.0.0.1:5001").unwrap(), None);
-        assert_eq!(
-            find(Some(Path::new("/nonexistent/config.json")), "x").unwrap(),
-            None
-        );
+        assert_eq!(find(Some(Path::new("/nonexistent/config.json")), "x").unwrap(), None);
     }
 
     #[test]

@@ -20,26 +20,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where distributions keep the certificates that this machine trusts.
-const SYSTEM_CERTIFICATES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
+const SYSTEM_CERTIFICATES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// Why an HTTP exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error("cannot reach {host}")]
-    Transport {
-        host: String,
-        source: Box<ureq::Error>,
-    },
+    Transport { host: String, source: Box<ureq::Error> },
     #[error("{host} redirects to {target}, which is refused: {why}")]
-    RedirectRefused {
-        host: String,
-        target: String,
-        why: &'static str,
-    },
+    RedirectRefused { host: String, target: String, why: &'static str },
     #[error("{host} redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects { host: String },
     #[error("{0:?} is not an address that can be used")]
@@ -90,15 +80,9 @@ pub(super) struct HttpClient {
 impl Endpoint {
     pub(super) fn of_registry(host: &str) -> Endpoint {
         if is_loopback(host) {
-            Endpoint {
-                plain: true,
-                authority: without_name_lookup(host),
-            }
+            Endpoint { plain: true, authority: without_name_lookup(host) }
         } else {
-            Endpoint {
-                plain: false,
-                authority: host.to_ascii_lowercase(),
-            }
+            Endpoint { plain: false, authority: host.to_ascii_lowercase() }
         }
     }
 
@@ -114,20 +98,10 @@ impl Endpoint {
             return Err(bad());
         }
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let path = if path.starts_with('/') {
-            path.to_owned()
-        } else {
-            format!("/{path}")
-        };
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let endpoint = match uri.scheme_str() {
-            Some("https") => Endpoint {
-                plain: false,
-                authority: authority.to_ascii_lowercase(),
-            },
-            Some("http") => Endpoint {
-                plain: true,
-                authority: without_name_lookup(authority),
-            },
+            Some("https") => Endpoint { plain: false, authority: authority.to_ascii_lowercase() },
+            Some("http") => Endpoint { plain: true, authority: without_name_lookup(authority) },
             _ => return Err(bad()),
         };
         Ok((endpoint, path))
@@ -145,11 +119,7 @@ impl Endpoint {
     }
 
     fn url(&self, path: &str) -> String {
-        format!(
-            "{}://{}{path}",
-            if self.plain { "http" } else { "https" },
-            self.authority
-        )
+        format!("{}://{}{path}", if self.plain { "http" } else { "https" }, self.authority)
     }
 }
 
@@ -179,9 +149,7 @@ impl HttpClient {
                 .timeout_per_read(Some(SILENCE_TIMEOUT))
                 .user_agent(concat!("ringwall/", env!("CARGO_PKG_VERSION")))
         };
-        let tls = TlsConfig::builder()
-            .root_certs(trusted_roots(certificates)?)
-            .build();
+        let tls = TlsConfig::builder().root_certs(trusted_roots(certificates)?).build();
         Ok(HttpClient {
             loopback: shared().proxy(None).build().into(),
             remote: shared().https_only(true).tls_config(tls).build().into(),
@@ -194,10 +162,7 @@ impl HttpClient {
         let mut path = request.path.to_owned();
         for _ in 0..=MAX_REDIRECTS {
             let response = self.get_once(request, &endpoint, &path)?;
-            let location = response
-                .headers()
-                .get("location")
-                .and_then(|v| v.to_str().ok());
+            let location = response.headers().get("location").and_then(|v| v.to_str().ok());
             let (true, Some(location)) = (response.status().is_redirection(), location) else {
                 return Ok(response);
             };
@@ -208,9 +173,7 @@ impl HttpClient {
             }
             (endpoint, path) = (next, next_path);
         }
-        Err(HttpError::TooManyRedirects {
-            host: request.endpoint.to_string(),
-        })
+        Err(HttpError::TooManyRedirects { host: request.endpoint.to_string() })
     }
 
     fn get_once(
@@ -241,14 +204,10 @@ impl HttpClient {
 /// The named file's certificates; else the system's; else the ones that we were built with.
 fn trusted_roots(file: Option<&Path>) -> Result<RootCerts, HttpError> {
     if let Some(path) = file {
-        return read_roots(path).map_err(|source| HttpError::Certificates {
-            path: path.to_owned(),
-            source,
-        });
+        return read_roots(path)
+            .map_err(|source| HttpError::Certificates { path: path.to_owned(), source });
     }
-    let system = SYSTEM_CERTIFICATES
-        .iter()
-        .find_map(|path| read_roots(Path::new(path)).ok());
+    let system = SYSTEM_CERTIFICATES.iter().find_map(|path| read_roots(Path::new(path)).ok());
     Ok(system.unwrap_or(RootCerts::WebPki))
 }
 
@@ -276,22 +235,10 @@ mod tests {
 
     #[test]
     fn only_loopback_hosts_are_spoken_to_in_plain_text() {
-        assert_eq!(
-            Endpoint::of_registry("registry.test").url("/v2/"),
-            "https://registry.test/v2/"
-        );
-        assert_eq!(
-            Endpoint::of_registry("10.0.0.1:5000").url("/"),
-            "https://10.0.0.1:5000/"
-        );
-        assert_eq!(
-            Endpoint::of_registry("[::1]:5000").url("/"),
-            "http://[::1]:5000/"
-        );
-        assert_eq!(
-            Endpoint::of_registry("localhost:5000").url("/"),
-            "http://127.0.0.1:5000/"
-        );
+        assert_eq!(Endpoint::of_registry("registry.test").url("/v2/"), "https://registry.test/v2/");
+        assert_eq!(Endpoint::of_registry("10.0.0.1:5000").url("/"), "https://10.0.0.1:5000/");
+        assert_eq!(Endpoint::of_registry("[::1]:5000").url("/"), "http://[::1]:5000/");
+        assert_eq!(Endpoint::of_registry("localhost:5000").url("/"), "http://127.0.0.1:5000/");
     }
 
     #[test]
@@ -306,26 +253,10 @@ mod tests {
         ] {
             assert!(remote.may_refer_to(&parse(refused).0).is_err(), "{refused}");
         }
-        assert!(
-            remote
-                .may_refer_to(&parse("https://storage.test/x").0)
-                .is_ok()
-        );
-        assert!(
-            local
-                .may_refer_to(&parse("http://127.0.0.1:6000/x").0)
-                .is_ok()
-        );
-        assert!(
-            local
-                .may_refer_to(&parse("https://storage.test/x").0)
-                .is_ok()
-        );
-        assert!(
-            local
-                .may_refer_to(&parse("http://storage.test/x").0)
-                .is_err()
-        );
+        assert!(remote.may_refer_to(&parse("https://storage.test/x").0).is_ok());
+        assert!(local.may_refer_to(&parse("http://127.0.0.1:6000/x").0).is_ok());
+        assert!(local.may_refer_to(&parse("https://storage.test/x").0).is_ok());
+        assert!(local.may_refer_to(&parse("http://storage.test/x").0).is_err());
     }
 
     #[test]
@@ -333,13 +264,7 @@ mod tests {
         let from = Endpoint::of_registry("registry.test");
         let (endpoint, path) = Endpoint::parse("/blob?x=1", &from).unwrap();
         assert_eq!((endpoint, path.as_str()), (from.clone(), "/blob?x=1"));
-        for bad in [
-            "//other.test/x",
-            "ftp://x.test/",
-            "https://u:p@x.test/",
-            "blob",
-            "",
-        ] {
+        for bad in ["//other.test/x", "ftp://x.test/", "https://u:p@x.test/", "blob", ""] {
             assert!(Endpoint::parse(bad, &from).is_err(), "{bad:?}");
         }
     }

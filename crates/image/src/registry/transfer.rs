@@ -56,9 +56,7 @@ impl RegistryClient {
                 Ok(0) => return Ok(()),
                 Ok(count) => {
                     into.write(&buffer[..count])?;
-                    piece
-                        .advance(count as u64)
-                        .map_err(|_| RegistryError::GivenUp)?;
+                    piece.advance(count as u64).map_err(|_| RegistryError::GivenUp)?;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.interrupted(into.written(), error)),
@@ -67,20 +65,13 @@ impl RegistryClient {
     }
 
     fn interrupted(&self, bytes: u64, source: std::io::Error) -> RegistryError {
-        RegistryError::Interrupted {
-            host: self.endpoint.to_string(),
-            bytes,
-            source,
-        }
+        RegistryError::Interrupted { host: self.endpoint.to_string(), bytes, source }
     }
 }
 
 /// Whether a partial answer begins where we asked for it: `Content-Range: bytes 5-9/10`.
 fn resumes_at(response: &Response<Body>, offset: u64) -> bool {
-    let range = response
-        .headers()
-        .get("content-range")
-        .and_then(|value| value.to_str().ok());
+    let range = response.headers().get("content-range").and_then(|value| value.to_str().ok());
     range
         .and_then(|text| text.strip_prefix("bytes "))
         .and_then(|text| text.split('-').next())

@@ -123,11 +123,10 @@ impl Store {
         work: &Work<'_>,
     ) -> Result<(), S::Error> {
         self.ensure_blob(source, blob, work)?;
-        self.add_layer(diff_id, blob, work)
-            .map_err(|error| match error {
-                AddLayerError::Layer(error) => error.into(),
-                AddLayerError::Store(error) => error.into(),
-            })
+        self.add_layer(diff_id, blob, work).map_err(|error| match error {
+            AddLayerError::Layer(error) => error.into(),
+            AddLayerError::Store(error) => error.into(),
+        })
     }
 
     fn ensure_blob<S: BlobSource>(

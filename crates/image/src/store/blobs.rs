@@ -14,11 +14,7 @@ pub enum BlobError {
     #[error("{digest} has more than the {size} bytes that the image says")]
     TooLong { digest: Digest, size: u64 },
     #[error("{digest} has {found} bytes, not the {size} that the image says")]
-    TooShort {
-        digest: Digest,
-        size: u64,
-        found: u64,
-    },
+    TooShort { digest: Digest, size: u64, found: u64 },
     #[error("the content of {expected} is wrong: its digest is {found}")]
     WrongDigest { expected: Digest, found: Digest },
     #[error("cannot write {digest}")]
@@ -47,22 +43,14 @@ impl Store {
     /// Reads a small blob that has been checked before.
     pub(super) fn read_blob(&self, blob: &Descriptor) -> Result<Vec<u8>, StoreError> {
         let mut bytes = Vec::new();
-        let read = self
-            .open_blob(&blob.digest)?
-            .take(blob.size)
-            .read_to_end(&mut bytes);
+        let read = self.open_blob(&blob.digest)?.take(blob.size).read_to_end(&mut bytes);
         read.map_err(StoreError::io("read", &self.blob_path(&blob.digest)))?;
         Ok(bytes)
     }
 
     pub(super) fn write_blob(&self, expected: &Descriptor) -> Result<BlobWriter, StoreError> {
         let (file, temp) = self.temp_file()?;
-        Ok(BlobWriter {
-            file,
-            temp,
-            hasher: Hasher::default(),
-            expected: expected.clone(),
-        })
+        Ok(BlobWriter { file, temp, hasher: Hasher::default(), expected: expected.clone() })
     }
 
     /// Stores bytes under their own digest.
@@ -71,37 +59,22 @@ impl Store {
         let path = self.blob_path(&digest);
         if !path.exists() {
             let (mut file, temp) = self.temp_file()?;
-            file.write_all(bytes)
-                .map_err(StoreError::io("write", &path))?;
+            file.write_all(bytes).map_err(StoreError::io("write", &path))?;
             temp.replace(&path)?;
         }
         Ok(digest)
     }
 
     pub(super) fn commit_blob(&self, writer: BlobWriter) -> Result<(), CommitError> {
-        let BlobWriter {
-            file: _,
-            temp,
-            hasher,
-            expected,
-        } = writer;
+        let BlobWriter { file: _, temp, hasher, expected } = writer;
         let Descriptor { digest, size, .. } = expected;
         let found = hasher.bytes();
         if found != size {
-            return Err(BlobError::TooShort {
-                digest,
-                size,
-                found,
-            }
-            .into());
+            return Err(BlobError::TooShort { digest, size, found }.into());
         }
         let found = hasher.finish();
         if found != digest {
-            return Err(BlobError::WrongDigest {
-                expected: digest,
-                found,
-            }
-            .into());
+            return Err(BlobError::WrongDigest { expected: digest, found }.into());
         }
         Ok(temp.replace(&self.blob_path(&digest))?)
     }
@@ -135,18 +108,12 @@ impl BlobWriter {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
         let Descriptor { digest, size, .. } = &self.expected;
         if self.hasher.bytes() + bytes.len() as u64 > *size {
-            return Err(BlobError::TooLong {
-                digest: digest.clone(),
-                size: *size,
-            });
+            return Err(BlobError::TooLong { digest: digest.clone(), size: *size });
         }
         self.hasher.update(bytes);
         self.file
             .write_all(bytes)
-            .map_err(|source| BlobError::Write {
-                digest: digest.clone(),
-                source,
-            })
+            .map_err(|source| BlobError::Write { digest: digest.clone(), source })
     }
 
     /// Forgets what was written.
@@ -155,9 +122,6 @@ impl BlobWriter {
         self.file
             .rewind()
             .and_then(|()| self.file.set_len(0))
-            .map_err(|source| BlobError::Write {
-                digest: self.expected.digest.clone(),
-                source,
-            })
+            .map_err(|source| BlobError::Write { digest: self.expected.digest.clone(), source })
     }
 }

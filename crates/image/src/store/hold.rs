@@ -31,10 +31,7 @@ pub enum HoldError {
 impl Image {
     /// Holds the image; three system calls.
     pub fn hold(&self) -> Result<ImageHold, HoldError> {
-        let failed = |source| HoldError::Lock {
-            name: self.name.clone(),
-            source,
-        };
+        let failed = |source| HoldError::Lock { name: self.name.clone(), source };
         let file = match File::open(&self.record_path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(HoldError::Removed(self.name.clone()));

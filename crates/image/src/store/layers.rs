@@ -38,8 +38,7 @@ impl Store {
     ) -> Result<(), AddLayerError> {
         let temp = self.temp_directory().map_err(AddLayerError::Store)?;
         self.unpack_into(&temp, diff_id, blob, work)?;
-        temp.settle(&self.layer_path(diff_id))
-            .map_err(AddLayerError::Store)
+        temp.settle(&self.layer_path(diff_id)).map_err(AddLayerError::Store)
     }
 
     fn unpack_into(
@@ -49,21 +48,11 @@ impl Store {
         blob: &Descriptor,
         work: &Work<'_>,
     ) -> Result<(), AddLayerError> {
-        let piece = work.begin(
-            format!("unpacking {}", blob.digest.short()),
-            Some(blob.size),
-        );
+        let piece = work.begin(format!("unpacking {}", blob.digest.short()), Some(blob.size));
         let compressed = self.open_blob(&blob.digest).map_err(AddLayerError::Store)?;
-        let watched = Watched {
-            inner: compressed,
-            piece: &piece,
-        };
-        let failed = |source| {
-            AddLayerError::Layer(LayerError {
-                digest: blob.digest.clone(),
-                source,
-            })
-        };
+        let watched = Watched { inner: compressed, piece: &piece };
+        let failed =
+            |source| AddLayerError::Layer(LayerError { digest: blob.digest.clone(), source });
         let unpacked = unpack_layer(watched, temp.path(), &self.limits.unpack).map_err(failed)?;
         if unpacked.diff_id != *diff_id {
             let (expected, found) = (diff_id.clone(), unpacked.diff_id);

@@ -62,10 +62,7 @@ impl Store {
     /// The digests of all images, tagged or not.
     pub(super) fn all_image_digests(&self) -> Result<Vec<Digest>, StoreError> {
         let names = self.names_in("images")?;
-        Ok(names
-            .iter()
-            .filter_map(|name| Digest::from_hex(name.strip_suffix(".json")?))
-            .collect())
+        Ok(names.iter().filter_map(|name| Digest::from_hex(name.strip_suffix(".json")?)).collect())
     }
 
     /// Stores the image and makes `name` stand for it, replacing whatever the name stood for.
@@ -75,10 +72,7 @@ impl Store {
         if !path.exists() {
             self.write_record(image, &path)?;
         }
-        let tag = TagRecord {
-            name: name.to_owned(),
-            image: image.clone(),
-        };
+        let tag = TagRecord { name: name.to_owned(), image: image.clone() };
         self.write_record(&tag, &self.root.join(tag_file(name)))
     }
 
@@ -97,9 +91,7 @@ impl Store {
         };
         listing
             .and_then(|entries| {
-                entries
-                    .map(|e| Ok(e?.file_name().to_string_lossy().into_owned()))
-                    .collect()
+                entries.map(|e| Ok(e?.file_name().to_string_lossy().into_owned())).collect()
             })
             .map_err(failed)
     }
@@ -113,14 +105,10 @@ impl Store {
             Err(errno) => return Err(StoreError::io("read", &path())(errno.into())),
         };
         let mut bytes = Vec::with_capacity(4096);
-        open.read_to_end(&mut bytes)
-            .map_err(StoreError::io("read", &path()))?;
+        open.read_to_end(&mut bytes).map_err(StoreError::io("read", &path()))?;
         serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|source| StoreError::DamagedRecord {
-                path: path(),
-                source,
-            })
+            .map_err(|source| StoreError::DamagedRecord { path: path(), source })
     }
 
     fn write_record(&self, record: &impl Serialize, path: &Path) -> Result<(), StoreError> {

@@ -55,15 +55,9 @@ impl Store {
             None => return Err(ResolveError::NotFound(reference.to_owned()).into()),
         };
         let names: Vec<String> = doomed.iter().map(|tag| tag.name.clone()).collect();
-        let others = all
-            .iter()
-            .any(|tag| tag.image.digest == digest && !names.contains(&tag.name));
+        let others = all.iter().any(|tag| tag.image.digest == digest && !names.contains(&tag.name));
         // Kept until the sweep is done, so that no sandbox can start on an image that is going.
-        let claimed = if others {
-            Claim::Gone
-        } else {
-            self.claim_image(&digest)?
-        };
+        let claimed = if others { Claim::Gone } else { self.claim_image(&digest)? };
         if matches!(claimed, Claim::Held) {
             return Err(RemoveError::InUse(reference.to_owned()));
         }
@@ -75,11 +69,7 @@ impl Store {
             self.delete_image(&digest, &mut freed)?;
         }
         self.sweep(&mut freed)?;
-        Ok(Removed {
-            names,
-            digest: digest.to_string(),
-            freed,
-        })
+        Ok(Removed { names, digest: digest.to_string(), freed })
     }
 
     /// Deletes what no name refers to and nobody holds: leftovers of crashes, images whose name now
@@ -97,10 +87,7 @@ impl Store {
         all: &'a [TagRecord],
     ) -> Result<Vec<&'a TagRecord>, ResolveError> {
         if let Ok(digest) = reference.parse::<Digest>() {
-            return Ok(all
-                .iter()
-                .filter(|tag| tag.image.digest == digest)
-                .collect());
+            return Ok(all.iter().filter(|tag| tag.image.digest == digest).collect());
         }
         let reference: Reference = reference.parse()?;
         let name = match reference.version() {
@@ -111,18 +98,12 @@ impl Store {
             },
         };
         let own = reference.to_string();
-        Ok(all
-            .iter()
-            .filter(|tag| tag.name == name || tag.name == own)
-            .collect())
+        Ok(all.iter().filter(|tag| tag.name == name || tag.name == own).collect())
     }
 
     fn sweep(&self, freed: &mut Freed) -> Result<(), StoreError> {
-        let mut kept: Vec<ImageRecord> = self
-            .read_all_tags()?
-            .into_iter()
-            .map(|tag| tag.image)
-            .collect();
+        let mut kept: Vec<ImageRecord> =
+            self.read_all_tags()?.into_iter().map(|tag| tag.image).collect();
         for digest in self.all_image_digests()? {
             if kept.iter().any(|image| image.digest == digest) {
                 continue;
@@ -145,11 +126,8 @@ impl Store {
     }
 
     fn sweep_layers(&self, kept: &[ImageRecord], freed: &mut Freed) -> Result<(), StoreError> {
-        let used: HashSet<&str> = kept
-            .iter()
-            .flat_map(|image| &image.layers)
-            .map(|layer| layer.diff_id.hex())
-            .collect();
+        let used: HashSet<&str> =
+            kept.iter().flat_map(|image| &image.layers).map(|layer| layer.diff_id.hex()).collect();
         for name in self.names_in("layers")? {
             if !used.contains(name.as_str()) {
                 self.delete_directory(&self.root.join("layers").join(name))?;

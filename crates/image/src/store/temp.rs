@@ -41,10 +41,7 @@ impl Store {
 
     pub(super) fn temp_directory(&self) -> Result<Temp, StoreError> {
         let path = self.temp_path()?;
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(StoreError::io("create", &path))?;
+        DirBuilder::new().mode(0o700).create(&path).map_err(StoreError::io("create", &path))?;
         Ok(Temp { path, moved: false })
     }
 

@@ -40,10 +40,7 @@ impl<'a> LayerReader<'a> {
     /// is no help: tools have been known to lie, and `docker save` does not say at all.
     pub(crate) fn new(layer: impl Read + 'a, limits: UnpackLimits) -> io::Result<LayerReader<'a>> {
         let compressed_bytes = Rc::new(Cell::new(0));
-        let mut counted = Counted {
-            inner: layer,
-            bytes: Rc::clone(&compressed_bytes),
-        };
+        let mut counted = Counted { inner: layer, bytes: Rc::clone(&compressed_bytes) };
         let mut start = Vec::with_capacity(4);
         (&mut counted).take(4).read_to_end(&mut start)?;
         let gzip = start.starts_with(&[0x1f, 0x8b]);
@@ -58,12 +55,7 @@ impl<'a> LayerReader<'a> {
         } else {
             Box::new(whole)
         };
-        Ok(LayerReader {
-            archive,
-            hasher: Hasher::default(),
-            compressed_bytes,
-            limits,
-        })
+        Ok(LayerReader { archive, hasher: Hasher::default(), compressed_bytes, limits })
     }
 
     /// The digest of the archive, which is what images call a layer's diff id, and its size. Only
@@ -74,12 +66,7 @@ impl<'a> LayerReader<'a> {
     }
 
     fn check(&self) -> Result<(), Bomb> {
-        let UnpackLimits {
-            max_bytes,
-            max_ratio,
-            ratio_floor_bytes,
-            ..
-        } = self.limits;
+        let UnpackLimits { max_bytes, max_ratio, ratio_floor_bytes, .. } = self.limits;
         let bytes = self.hasher.bytes();
         if bytes > max_bytes {
             return Err(Bomb::Size { max: max_bytes });

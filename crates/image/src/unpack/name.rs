@@ -15,10 +15,7 @@ impl EntryPath {
     pub(super) fn parse(raw: &[u8]) -> Result<EntryPath, Refusal> {
         // Kaniko names the root itself "/"; every other absolute name is refused.
         if raw == b"/" {
-            return Ok(EntryPath {
-                bytes: Vec::new(),
-                name_at: 0,
-            });
+            return Ok(EntryPath { bytes: Vec::new(), name_at: 0 });
         }
         if raw.is_empty() {
             return Err(Refusal::EmptyName);
@@ -35,10 +32,7 @@ impl EntryPath {
         let mut bytes = Vec::with_capacity(raw.len());
         let mut name_at = 0;
         let mut depth = 0;
-        for part in raw
-            .split(|byte| *byte == b'/')
-            .filter(|part| !matches!(*part, b"" | b"."))
-        {
+        for part in raw.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")) {
             if part == b".." {
                 return Err(Refusal::ParentDirectory);
             }
@@ -80,10 +74,7 @@ impl EntryPath {
     pub(super) fn sibling(&self, name: &[u8]) -> EntryPath {
         let mut bytes = self.bytes[..self.name_at].to_vec();
         bytes.extend_from_slice(name);
-        EntryPath {
-            bytes,
-            name_at: self.name_at,
-        }
+        EntryPath { bytes, name_at: self.name_at }
     }
 
     pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
@@ -116,11 +107,7 @@ impl Marker {
         if path.parts().any(|part| part.starts_with(BOOKKEEPING)) {
             return Ok(Marker::Bookkeeping);
         }
-        if path
-            .parent()
-            .split(|byte| *byte == b'/')
-            .any(|part| part.starts_with(WHITEOUT))
-        {
+        if path.parent().split(|byte| *byte == b'/').any(|part| part.starts_with(WHITEOUT)) {
             return Err(Refusal::BadWhiteout);
         }
         match path.name().strip_prefix(WHITEOUT) {
@@ -172,10 +159,7 @@ mod tests {
     fn whiteouts_are_told_from_files() {
         let marker = |raw: &str| Marker::of(&parse(raw).unwrap());
         assert_eq!(marker("a/b"), Ok(Marker::None));
-        assert_eq!(
-            marker("a/.wh.b"),
-            Ok(Marker::Whiteout(parse("a/b").unwrap()))
-        );
+        assert_eq!(marker("a/.wh.b"), Ok(Marker::Whiteout(parse("a/b").unwrap())));
         assert_eq!(marker("a/.wh..wh..opq"), Ok(Marker::Opaque));
         assert_eq!(marker(".wh..wh.plnk/1.2"), Ok(Marker::Bookkeeping));
         for bad in [".wh.", ".wh..", ".wh...", "a/.wh.b/c"] {

@@ -49,21 +49,13 @@ impl Metadata {
             Ownership::Caller => None,
             Ownership::FromImage => Some((checked_id(entry.uid)?, checked_id(entry.gid)?)),
         };
-        Ok(Metadata {
-            mode: entry.mode,
-            owner,
-            mtime: entry.mtime,
-        })
+        Ok(Metadata { mode: entry.mode, owner, mtime: entry.mtime })
     }
 
     /// For a directory that the archive only mentions on the way to something else.
     fn implied(ownership: Ownership) -> Metadata {
         let owner = (ownership == Ownership::FromImage).then_some((0, 0));
-        Metadata {
-            mode: IMPLIED_DIRECTORY_MODE,
-            owner,
-            mtime: 0,
-        }
+        Metadata { mode: IMPLIED_DIRECTORY_MODE, owner, mtime: 0 }
     }
 
     /// Set-id bits never survive; neither does a sticky bit on a file.
@@ -76,21 +68,14 @@ impl Metadata {
     }
 
     fn owner_ids(&self) -> Option<(Option<Uid>, Option<Gid>)> {
-        self.owner
-            .map(|(uid, gid)| (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))))
+        self.owner.map(|(uid, gid)| (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))))
     }
 
     fn times(&self) -> Timestamps {
         // Far beyond what any file system stores; the kernel clamps further.
         let seconds = i64::try_from(self.mtime).unwrap_or(0).min(1 << 40);
-        let time = Timespec {
-            tv_sec: seconds,
-            tv_nsec: 0,
-        };
-        Timestamps {
-            last_access: time,
-            last_modification: time,
-        }
+        let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        Timestamps { last_access: time, last_modification: time }
     }
 }
 
@@ -205,8 +190,7 @@ impl Tree {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(PlaceError::Read(error)),
             };
-            file.write_all(&self.buffer[..count])
-                .map_err(PlaceError::Write)?;
+            file.write_all(&self.buffer[..count]).map_err(PlaceError::Write)?;
         }
         if let Some((uid, gid)) = metadata.owner_ids() {
             rustix::fs::fchown(&file, uid, gid)?;
@@ -223,17 +207,13 @@ impl Tree {
         target: &[u8],
         metadata: Metadata,
     ) -> Result<(), PlaceError> {
-        self.make(path, |parent, name| {
-            rustix::fs::symlinkat(target, parent, name)
-        })?;
+        self.make(path, |parent, name| rustix::fs::symlinkat(target, parent, name))?;
         self.set_own_metadata(path, metadata)
     }
 
     pub(super) fn fifo(&mut self, path: &EntryPath, metadata: Metadata) -> Result<(), PlaceError> {
         let mode = metadata.file_mode();
-        self.make(path, |parent, name| {
-            rustix::fs::mknodat(parent, name, FileType::Fifo, mode, 0)
-        })?;
+        self.make(path, |parent, name| rustix::fs::mknodat(parent, name, FileType::Fifo, mode, 0))?;
         self.set_own_metadata(path, metadata)
     }
 
@@ -254,13 +234,7 @@ impl Tree {
         }
         // Without AT_SYMLINK_FOLLOW a symlink is linked itself, not what it points to.
         self.make(path, |parent, name| {
-            rustix::fs::linkat(
-                &target_parent,
-                target.name(),
-                parent,
-                name,
-                AtFlags::empty(),
-            )
+            rustix::fs::linkat(&target_parent, target.name(), parent, name, AtFlags::empty())
         })
     }
 
@@ -360,11 +334,7 @@ impl Tree {
         } else {
             rustix::fs::unlinkat(parent, path.name(), AtFlags::empty())?;
         }
-        Ok(if is_whiteout(&found) {
-            Cleared::Whiteout
-        } else {
-            Cleared::Nothing
-        })
+        Ok(if is_whiteout(&found) { Cleared::Whiteout } else { Cleared::Nothing })
     }
 
     /// Opens the directory that holds `path`, making it where the archive did not.
@@ -431,9 +401,7 @@ impl Tree {
     fn count_entry(&mut self) -> Result<(), PlaceError> {
         self.entries += 1;
         if self.entries > self.max_entries {
-            return Err(PlaceError::Bomb(Bomb::Entries {
-                max: self.max_entries,
-            }));
+            return Err(PlaceError::Bomb(Bomb::Entries { max: self.max_entries }));
         }
         Ok(())
     }
@@ -443,9 +411,7 @@ impl Tree {
             self.directory_name_bytes += path.len() as u64;
         }
         if self.directory_name_bytes > MAX_DIRECTORY_NAME_BYTES {
-            return Err(PlaceError::Bomb(Bomb::Names {
-                max: MAX_DIRECTORY_NAME_BYTES,
-            }));
+            return Err(PlaceError::Bomb(Bomb::Names { max: MAX_DIRECTORY_NAME_BYTES }));
         }
         Ok(())
     }

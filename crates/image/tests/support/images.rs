@@ -24,10 +24,7 @@ impl Layout {
         umoci(&["new", "--image"], &[&layout.tagged("base")]);
         let mode: &[&str] = if is_root() { &[] } else { &["--rootless"] };
         let bundle = layout.bundle.to_str().unwrap();
-        umoci(
-            &["unpack"],
-            &[mode, &["--image", &layout.tagged("base"), bundle]].concat(),
-        );
+        umoci(&["unpack"], &[mode, &["--image", &layout.tagged("base"), bundle]].concat());
         umoci(&["rm", "--image"], &[&layout.tagged("base")]);
         layout
     }
@@ -50,10 +47,7 @@ impl Layout {
     pub(crate) fn change(&self, tag: &str, change: impl FnOnce(&Path)) {
         change(&self.bundle.join("rootfs"));
         let bundle = self.bundle.to_str().unwrap();
-        umoci(
-            &["repack", "--refresh-bundle", "--image"],
-            &[&self.tagged(tag), bundle],
-        );
+        umoci(&["repack", "--refresh-bundle", "--image"], &[&self.tagged(tag), bundle]);
     }
 
     /// Sets parts of the image's configuration: arguments for `umoci config`.
@@ -74,19 +68,12 @@ impl Layout {
         let index = self.json("index.json");
         let manifests = index["manifests"].as_array().unwrap();
         let name = "org.opencontainers.image.ref.name";
-        let entry = manifests
-            .iter()
-            .find(|entry| entry["annotations"][name] == tag)
-            .unwrap();
+        let entry = manifests.iter().find(|entry| entry["annotations"][name] == tag).unwrap();
         entry["digest"].as_str().unwrap().to_owned()
     }
 
     pub(crate) fn manifest(&self, tag: &str) -> Value {
-        self.json(
-            &self
-                .manifest_digest(tag)
-                .replace("sha256:", "blobs/sha256/"),
-        )
+        self.json(&self.manifest_digest(tag).replace("sha256:", "blobs/sha256/"))
     }
 
     fn json(&self, name: &str) -> Value {
@@ -101,9 +88,7 @@ fn umoci(command: &[&str], arguments: &[&str]) {
 /// Converts an image with skopeo, such as from `oci:` to `docker-archive:`.
 pub(crate) fn convert(from: &str, to: &str, options: &[&str]) {
     let mut command = Command::new(tool("skopeo"));
-    command
-        .args(["--insecure-policy", "copy", "-q"])
-        .args(options);
+    command.args(["--insecure-policy", "copy", "-q"]).args(options);
     run(command.args([from, to]));
 }
 
@@ -125,11 +110,7 @@ impl Layout {
                 "platform": { "os": "linux", "architecture": architecture },
             })
         };
-        let here = if cfg!(target_arch = "aarch64") {
-            "arm64"
-        } else {
-            "amd64"
-        };
+        let here = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
         let index = serde_json::json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -139,14 +120,11 @@ impl Layout {
         let digest = ringwall_image::Digest::of(&bytes);
         fs::write(self.path.join("blobs/sha256").join(digest.hex()), &bytes).unwrap();
         let mut top = self.json("index.json");
-        top["manifests"]
-            .as_array_mut()
-            .unwrap()
-            .push(serde_json::json!({
-                "mediaType": "application/vnd.oci.image.index.v1+json",
-                "digest": digest.to_string(), "size": bytes.len(),
-                "annotations": { "org.opencontainers.image.ref.name": name },
-            }));
+        top["manifests"].as_array_mut().unwrap().push(serde_json::json!({
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "digest": digest.to_string(), "size": bytes.len(),
+            "annotations": { "org.opencontainers.image.ref.name": name },
+        }));
         fs::write(self.path.join("index.json"), top.to_string()).unwrap();
     }
 }
@@ -156,19 +134,14 @@ const LIST_TREE: &str = "find . -mindepth 1 \\( -type l -printf '%P -> %l\\n' \\
 
 /// All names below a directory, with modes and content.
 pub(crate) fn tree_of(directory: &Path) -> String {
-    let output = run(Command::new("sh")
-        .args(["-c", LIST_TREE])
-        .current_dir(directory));
+    let output = run(Command::new("sh").args(["-c", LIST_TREE]).current_dir(directory));
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// What [`tree_of`] says about the layers when the kernel stacks them, as a ring would.
 pub(crate) fn mounted(layers: &[PathBuf], scratch: &Path) -> String {
-    let top_first: Vec<String> = layers
-        .iter()
-        .rev()
-        .map(|layer| layer.to_str().unwrap().to_owned())
-        .collect();
+    let top_first: Vec<String> =
+        layers.iter().rev().map(|layer| layer.to_str().unwrap().to_owned()).collect();
     let options = format!("ro,userxattr,lowerdir={}", top_first.join(":"));
     let mount = "mount -t overlay overlay -o \"$0\" \"$1\" && cd \"$1\" && ";
     let mount_point = scratch.join("mounted");

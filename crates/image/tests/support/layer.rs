@@ -20,20 +20,9 @@ pub(crate) struct Item<'a> {
 
 impl<'a> Item<'a> {
     pub(crate) fn new(name: &'a str, kind: EntryType) -> Item<'a> {
-        let mode = if kind == EntryType::Directory {
-            0o755
-        } else {
-            0o644
-        };
+        let mode = if kind == EntryType::Directory { 0o755 } else { 0o644 };
         let (link, content): (&[u8], &[u8]) = (b"", b"");
-        Item {
-            name: name.as_bytes(),
-            kind,
-            link,
-            content,
-            mode,
-            owner: (0, 0),
-        }
+        Item { name: name.as_bytes(), kind, link, content, mode, owner: (0, 0) }
     }
 }
 
@@ -55,10 +44,7 @@ impl Layer {
 
     pub(crate) fn file(self, name: &str, content: &str) -> Self {
         let content = content.as_bytes();
-        self.item(&Item {
-            content,
-            ..Item::new(name, EntryType::Regular)
-        })
+        self.item(&Item { content, ..Item::new(name, EntryType::Regular) })
     }
 
     pub(crate) fn directory(self, name: &str) -> Self {
@@ -67,18 +53,11 @@ impl Layer {
 
     pub(crate) fn symlink(self, name: &str, target: &str) -> Self {
         let link = target.as_bytes();
-        self.item(&Item {
-            link,
-            mode: 0o777,
-            ..Item::new(name, EntryType::Symlink)
-        })
+        self.item(&Item { link, mode: 0o777, ..Item::new(name, EntryType::Symlink) })
     }
 
     pub(crate) fn hard_link(self, name: &str, target: &str) -> Self {
-        self.item(&Item {
-            link: target.as_bytes(),
-            ..Item::new(name, EntryType::Link)
-        })
+        self.item(&Item { link: target.as_bytes(), ..Item::new(name, EntryType::Link) })
     }
 
     /// A PAX header for the next entry.
@@ -89,19 +68,13 @@ impl Layer {
             length = length.to_string().len() + record.len();
         }
         record.splice(0..0, length.to_string().into_bytes());
-        self.item(&Item {
-            content: &record,
-            ..Item::new("pax", EntryType::XHeader)
-        })
+        self.item(&Item { content: &record, ..Item::new("pax", EntryType::XHeader) })
     }
 
     /// A GNU long name for the next entry.
     pub(crate) fn long_name(self, name: &[u8]) -> Self {
         let content = [name, b"\0"].concat();
-        self.item(&Item {
-            content: &content,
-            ..Item::new("././@LongLink", EntryType::GNULongName)
-        })
+        self.item(&Item { content: &content, ..Item::new("././@LongLink", EntryType::GNULongName) })
     }
 
     pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {

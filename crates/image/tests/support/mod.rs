@@ -27,9 +27,7 @@ pub(crate) fn tool(name: &str) -> PathBuf {
 
 /// Runs a tool and fails the test with what it printed unless it succeeds.
 pub(crate) fn run(command: &mut Command) -> Output {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(
         output.status.success(),
         "{command:?} failed:\n{}{}",

@@ -28,10 +28,7 @@ impl Place {
     pub(crate) fn unpack(&self, layer: &[u8]) -> Result<Unpacked, UnpackError> {
         let result = unpack_layer(layer, &self.layer(), &UnpackLimits::default());
         assert_eq!(super::names_in(self.around.path()), ["layer", "secret"]);
-        assert_eq!(
-            fs::read_to_string(self.around.path().join("secret")).unwrap(),
-            "untouched"
-        );
+        assert_eq!(fs::read_to_string(self.around.path().join("secret")).unwrap(), "untouched");
         result
     }
 }
@@ -47,9 +44,8 @@ pub(crate) fn refused(layer: Layer) -> Refusal {
 #[track_caller]
 pub(crate) fn unpacked(layer: Layer) -> (Place, Unpacked) {
     let place = Place::new();
-    let report = place
-        .unpack(&layer.done())
-        .unwrap_or_else(|error| panic!("{}", super::told(&error)));
+    let report =
+        place.unpack(&layer.done()).unwrap_or_else(|error| panic!("{}", super::told(&error)));
     (place, report)
 }
 

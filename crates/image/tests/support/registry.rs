@@ -45,10 +45,7 @@ impl Registry {
         let mut seen = String::new();
         let port = loop {
             let mut line = String::new();
-            assert!(
-                log.read_line(&mut line).unwrap() > 0,
-                "the registry did not start:\n{seen}"
-            );
+            assert!(log.read_line(&mut line).unwrap() > 0, "the registry did not start:\n{seen}");
             if let Some((_, rest)) = line.split_once("listening on ") {
                 let address: &str = rest.split(['"', ',', ' ']).next().unwrap();
                 break address.rsplit(':').next().unwrap().to_owned();
@@ -58,23 +55,13 @@ impl Registry {
         // The log must go on being read, or the server would block on a full pipe.
         std::thread::spawn(move || for _ in log.lines().map_while(Result::ok) {});
         let host = listen.rsplit_once(':').unwrap().0;
-        Registry {
-            server,
-            address: format!("{host}:{port}"),
-            storage,
-        }
+        Registry { server, address: format!("{host}:{port}"), storage }
     }
 
     /// Copies an image from a layout (`oci:DIRECTORY:TAG`) with skopeo.
     pub(crate) fn push(&self, source: &str, name: &str) {
         run(Command::new(tool("skopeo"))
-            .args([
-                "--insecure-policy",
-                "copy",
-                "-q",
-                "--dest-tls-verify=false",
-                source,
-            ])
+            .args(["--insecure-policy", "copy", "-q", "--dest-tls-verify=false", source])
             .arg(format!("docker://{}/{name}", self.address)));
     }
 

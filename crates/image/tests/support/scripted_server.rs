@@ -34,10 +34,7 @@ impl ScriptedServer {
     pub(crate) fn start(script: impl Fn(&Seen) -> Answer + Send + 'static) -> ScriptedServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let server = ScriptedServer {
-            address,
-            seen: Arc::default(),
-        };
+        let server = ScriptedServer { address, seen: Arc::default() };
         let seen = Arc::clone(&server.seen);
         std::thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
@@ -60,10 +57,7 @@ fn read_request(connection: &TcpStream) -> Seen {
     let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
     let first = lines.next().unwrap_or_default();
     let headers = lines.take_while(|line| !line.is_empty()).collect();
-    Seen {
-        path: first.split(' ').nth(1).unwrap_or_default().to_owned(),
-        headers,
-    }
+    Seen { path: first.split(' ').nth(1).unwrap_or_default().to_owned(), headers }
 }
 
 /// A whole answer with its length.
@@ -95,11 +89,7 @@ impl ServedImage {
         let digest = ringwall_image::Digest::of;
         let config = format!(
             r#"{{"os":"linux","architecture":"{}","rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
-            if cfg!(target_arch = "aarch64") {
-                "arm64"
-            } else {
-                "amd64"
-            },
+            if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
             digest(&layer)
         );
         let config = config.into_bytes();
@@ -113,20 +103,13 @@ impl ServedImage {
             descriptor("config.v1+json", &config),
             descriptor("layer.v1.tar", &layer)
         );
-        ServedImage {
-            layer,
-            config,
-            manifest: manifest.into_bytes(),
-        }
+        ServedImage { layer, config, manifest: manifest.into_bytes() }
     }
 
     /// An honest answer.
     pub(crate) fn serve(&self, request: &Seen) -> Answer {
         for content in [&self.layer, &self.config] {
-            if request
-                .path
-                .ends_with(ringwall_image::Digest::of(content).hex())
-            {
+            if request.path.ends_with(ringwall_image::Digest::of(content).hex()) {
                 return answer("200 OK", &[], content);
             }
         }
@@ -137,8 +120,6 @@ impl ServedImage {
     }
 
     pub(crate) fn is_layer(&self, request: &Seen) -> bool {
-        request
-            .path
-            .ends_with(ringwall_image::Digest::of(&self.layer).hex())
+        request.path.ends_with(ringwall_image::Digest::of(&self.layer).hex())
     }
 }

@@ -30,11 +30,7 @@ impl TokenServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let server = TokenServer {
-            address,
-            certificate: certificate.clone(),
-            seen,
-        };
+        let server = TokenServer { address, certificate: certificate.clone(), seen };
         let seen = Arc::clone(&server.seen);
         let password = password.map(str::to_owned);
         std::thread::spawn(move || {
@@ -64,18 +60,12 @@ fn answer(
 ) {
     let mut lines = BufReader::new(connection.try_clone().unwrap()).lines();
     let request = lines.next().unwrap().unwrap();
-    let headers: Vec<String> = lines
-        .map_while(Result::ok)
-        .take_while(|line| !line.is_empty())
-        .collect();
+    let headers: Vec<String> =
+        lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
     let authorization = headers.iter().find_map(|line| {
-        line.to_ascii_lowercase()
-            .starts_with("authorization:")
-            .then(|| line[14..].trim())
+        line.to_ascii_lowercase().starts_with("authorization:").then(|| line[14..].trim())
     });
-    seen.lock()
-        .unwrap()
-        .push(format!("{request} [{}]", authorization.unwrap_or("")));
+    seen.lock().unwrap().push(format!("{request} [{}]", authorization.unwrap_or("")));
     let allowed = password.is_none_or(|password| authorization == Some(password));
     let (status, body) = if allowed {
         let repository = request
@@ -84,13 +74,7 @@ fn answer(
             .and_then(|rest| rest.split("%3Apull").next())
             .unwrap_or_default()
             .replace("%2F", "/");
-        (
-            "200 OK",
-            format!(
-                r#"{{"token":"{}"}}"#,
-                signed_token(&repository, key, certificate)
-            ),
-        )
+        ("200 OK", format!(r#"{{"token":"{}"}}"#, signed_token(&repository, key, certificate)))
     } else {
         ("401 Unauthorized", "{}".to_owned())
     };
@@ -101,26 +85,16 @@ fn answer(
 }
 
 fn signed_token(repository: &str, key: &Path, certificate: &Path) -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let pem = std::fs::read_to_string(certificate).unwrap();
-    let der: String = pem
-        .lines()
-        .filter(|line| !line.starts_with("-----"))
-        .collect();
+    let der: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
     let header = format!(r#"{{"typ":"JWT","alg":"RS256","x5c":["{der}"]}}"#);
     let claims = format!(
         r#"{{"iss":"{ISSUER}","sub":"","aud":"{SERVICE}","exp":{},"nbf":{},"iat":{now},"jti":"1","access":[{{"type":"repository","name":"{repository}","actions":["pull"]}}]}}"#,
         now + 60,
         now - 60,
     );
-    let signed = format!(
-        "{}.{}",
-        base64url(header.as_bytes()),
-        base64url(claims.as_bytes())
-    );
+    let signed = format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()));
     let mut openssl = Command::new(tool("openssl"))
         .args(["dgst", "-sha256", "-sign"])
         .arg(key)
@@ -128,12 +102,7 @@ fn signed_token(repository: &str, key: &Path, certificate: &Path) -> String {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    openssl
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(signed.as_bytes())
-        .unwrap();
+    openssl.stdin.take().unwrap().write_all(signed.as_bytes()).unwrap();
     let signature = openssl.wait_with_output().unwrap().stdout;
     format!("{signed}.{}", base64url(&signature))
 }
@@ -145,9 +114,7 @@ fn base64url(bytes: &[u8]) -> String {
         let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
         let group = byte(0) << 16 | byte(1) << 8 | byte(2);
         for position in 0..=chunk.len() {
-            text.push(char::from(
-                ALPHABET[((group >> (18 - 6 * position)) & 63) as usize],
-            ));
+            text.push(char::from(ALPHABET[((group >> (18 - 6 * position)) & 63) as usize]));
         }
     }
     text
@@ -156,9 +123,8 @@ fn base64url(bytes: &[u8]) -> String {
 /// Makes a key and a certificate that vouches for itself, with these extensions.
 pub(crate) fn self_signed(key: &Path, certificate: &Path, extensions: &[&str]) {
     let mut openssl = Command::new(tool("openssl"));
-    openssl.args([
-        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=test",
-    ]);
+    openssl
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=test"]);
     for extension in extensions {
         openssl.args(["-addext", extension]);
     }

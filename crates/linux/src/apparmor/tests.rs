@@ -21,14 +21,9 @@ impl Parser {
                 continue;
             };
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let version = text
-                .split_once("version ")
-                .and_then(|(_, rest)| rest.split_once('.'));
+            let version = text.split_once("version ").and_then(|(_, rest)| rest.split_once('.'));
             let major_version = version.unwrap().0.parse().unwrap();
-            return Some(Parser {
-                program,
-                major_version,
-            });
+            return Some(Parser { program, major_version });
         }
         println!("not tested here: apparmor_parser is not installed (Debian package apparmor)");
         None
@@ -37,18 +32,12 @@ impl Parser {
     /// Compiles a profile without a kernel and without a cache.
     fn check(&self, profile: &Path) -> Output {
         let options = ["--skip-kernel-load", "--skip-cache", "--quiet"];
-        Command::new(self.program)
-            .args(options)
-            .arg(profile)
-            .output()
-            .unwrap()
+        Command::new(self.program).args(options).arg(profile).output().unwrap()
     }
 }
 
 fn shipped(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../resources/apparmor")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../resources/apparmor").join(name)
 }
 
 #[test]
@@ -84,16 +73,9 @@ fn the_parser_notices_a_mistake_in_a_profile() {
 fn each_profile_is_in_the_file_of_its_name() {
     for name in ["ringwall-launcher", "ringwall-sandbox"] {
         let text = fs::read_to_string(shipped(name)).unwrap();
-        let profiles: Vec<_> = text
-            .lines()
-            .filter(|line| line.starts_with("profile "))
-            .collect();
+        let profiles: Vec<_> = text.lines().filter(|line| line.starts_with("profile ")).collect();
         assert_eq!(profiles.len(), 1, "{name}");
-        assert!(
-            profiles[0].starts_with(&format!("profile {name} ")),
-            "{}",
-            profiles[0]
-        );
+        assert!(profiles[0].starts_with(&format!("profile {name} ")), "{}", profiles[0]);
     }
 }
 
@@ -101,11 +83,7 @@ fn each_profile_is_in_the_file_of_its_name() {
 fn a_loaded_profile_is_found_in_the_list_by_its_whole_name() {
     let directory = tempfile::tempdir().unwrap();
     let list = directory.path().join("profiles");
-    fs::write(
-        &list,
-        "/usr/bin/man (enforce)\nringwall-sandbox (enforce)\n",
-    )
-    .unwrap();
+    fs::write(&list, "/usr/bin/man (enforce)\nringwall-sandbox (enforce)\n").unwrap();
     assert!(listed_in(&list, "ringwall-sandbox").unwrap());
     assert!(!listed_in(&list, "ringwall").unwrap());
     assert!(!listed_in(&list, "sandbox").unwrap());
@@ -115,11 +93,7 @@ fn a_loaded_profile_is_found_in_the_list_by_its_whole_name() {
 #[test]
 fn a_loaded_profile_is_found_in_the_tree_by_its_whole_name() {
     let directory = tempfile::tempdir().unwrap();
-    for entry in [
-        "ringwall-sandbox.42",
-        "usr.bin.man.7",
-        "ringwall-launcher.old.1",
-    ] {
+    for entry in ["ringwall-sandbox.42", "usr.bin.man.7", "ringwall-launcher.old.1"] {
         fs::create_dir(directory.path().join(entry)).unwrap();
     }
     assert!(entry_in(directory.path(), "ringwall-sandbox").unwrap());

@@ -33,22 +33,14 @@ pub(super) fn choose(mount: &Path, own: &Path) -> Result<V2, Errno> {
     };
     let mut best: Option<V2> = None;
     let mut offer = |candidate: V2| {
-        let better = best
-            .as_ref()
-            .is_none_or(|b| candidate.controllers.count() > b.controllers.count());
+        let better =
+            best.as_ref().is_none_or(|b| candidate.controllers.count() > b.controllers.count());
         if better && !candidate.controllers.is_empty() {
             best = Some(candidate);
         }
     };
-    let own = if own.ends_with(CALLERS) {
-        own.parent().unwrap_or(own)
-    } else {
-        own
-    };
-    let above = own
-        .ancestors()
-        .take(DEEPEST)
-        .take_while(|dir| dir.starts_with(mount));
+    let own = if own.ends_with(CALLERS) { own.parent().unwrap_or(own) } else { own };
+    let above = own.ancestors().take(DEEPEST).take_while(|dir| dir.starts_with(mount));
     for directory in above {
         // Whoever may not write here may not write further up either.
         if may_use(directory).is_err() {
@@ -58,44 +50,26 @@ pub(super) fn choose(mount: &Path, own: &Path) -> Result<V2, Errno> {
     }
     if may_use(own).is_ok() && own.starts_with(mount) {
         let controllers = listed(own, "cgroup.controllers");
-        offer(V2 {
-            base: own.to_owned(),
-            controllers,
-            residents: Residents::MoveAside,
-        });
+        offer(V2 { base: own.to_owned(), controllers, residents: Residents::MoveAside });
     }
     best.ok_or(denied.unwrap_or(Errno::ACCESS))
 }
 
 fn root(mount: &Path) -> V2 {
     let controllers = listed(mount, "cgroup.controllers");
-    V2 {
-        base: mount.to_owned(),
-        controllers,
-        residents: Residents::Stay,
-    }
+    V2 { base: mount.to_owned(), controllers, residents: Residents::Stay }
 }
 
 fn without_moving(directory: &Path) -> V2 {
     let list = inside(directory, "cgroup.procs");
     let empty = read_members(&list).is_ok_and(|members| members.is_empty());
-    let file = if empty {
-        "cgroup.controllers"
-    } else {
-        "cgroup.subtree_control"
-    };
+    let file = if empty { "cgroup.controllers" } else { "cgroup.subtree_control" };
     let controllers = listed(directory, file);
-    V2 {
-        base: directory.to_owned(),
-        controllers,
-        residents: Residents::Stay,
-    }
+    V2 { base: directory.to_owned(), controllers, residents: Residents::Stay }
 }
 
 fn listed(directory: &Path, file: &str) -> Controllers {
-    files::read(&inside(directory, file))
-        .map(|text| Controllers::parse(&text))
-        .unwrap_or_default()
+    files::read(&inside(directory, file)).map(|text| Controllers::parse(&text)).unwrap_or_default()
 }
 
 /// The root of the whole tree has no type; the root that a cgroup namespace shows has one.
@@ -106,10 +80,7 @@ fn is_true_root(mount: &Path) -> bool {
 fn may_use(directory: &Path) -> Result<(), Errno> {
     access(directory, Access::WRITE_OK)?;
     access(inside(directory, "cgroup.procs"), Access::WRITE_OK)?;
-    access(
-        inside(directory, "cgroup.subtree_control"),
-        Access::WRITE_OK,
-    )
+    access(inside(directory, "cgroup.subtree_control"), Access::WRITE_OK)
 }
 
 /// Makes our parent group in `base` and has both hand `controllers` down. Leaves no parent behind
@@ -152,11 +123,7 @@ fn enable(directory: &Path, wanted: &[&str]) -> Result<(), CgroupError> {
         .filter(|name| !enabled.split_whitespace().any(|word| word == **name))
         .map(|name| format!("+{name}"))
         .collect();
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        files::write(&control, &missing.join(" "))
-    }
+    if missing.is_empty() { Ok(()) } else { files::write(&control, &missing.join(" ")) }
 }
 
 /// Moves every process that lives directly in `base` into a leaf of its own.

@@ -70,10 +70,7 @@ fn from_mounts(mounts: Mounts) -> Hierarchy {
     }
     match (on_v1, &mounts.v2) {
         (0, _) => explain(&mounts, &refusals),
-        (_, Some(mount)) => Hierarchy::Hybrid {
-            v1,
-            unified: mount.point.clone(),
-        },
+        (_, Some(mount)) => Hierarchy::Hybrid { v1, unified: mount.point.clone() },
         (_, None) => Hierarchy::V1(v1),
     }
 }
@@ -89,11 +86,7 @@ fn usable_tree(mount: &Mount, own: &OwnGroups) -> Result<Tree, Errno> {
         }
         Err(why) => return Err(why),
     };
-    Ok(Tree {
-        base,
-        controllers,
-        counts_cpu,
-    })
+    Ok(Tree { base, controllers, counts_cpu })
 }
 
 /// Why there is no usable hierarchy, and what would give one.
@@ -101,18 +94,14 @@ fn explain(mounts: &Mounts, refusals: &[(&Mount, Errno)]) -> Hierarchy {
     let keeps_limits = |mount: &Mount| !mount.controllers.is_empty() || mount.is_v2();
     let Some((mount, why)) = refusals.iter().find(|(mount, _)| keeps_limits(mount)) else {
         let reason = match &mounts.v2 {
-            Some(mount) => format!(
-                "{} has no memory, pids or cpu controller",
-                mount.point.display()
-            ),
+            Some(mount) => {
+                format!("{} has no memory, pids or cpu controller", mount.point.display())
+            }
             None => "no cgroup hierarchy with memory, pids or cpu is mounted".to_owned(),
         };
         let fix = "mount it as root: mount -t cgroup2 cgroup2 /sys/fs/cgroup (and free the \
                    controllers from v1 by booting with cgroup_no_v1=all)";
-        return Hierarchy::None {
-            reason,
-            fix: fix.to_owned(),
-        };
+        return Hierarchy::None { reason, fix: fix.to_owned() };
     };
     let point = mount.point.display();
     if *why == Errno::ROFS {
@@ -131,10 +120,7 @@ fn explain(mounts: &Mounts, refusals: &[(&Mount, Errno)]) -> Hierarchy {
         "run it as root, or boot with systemd.unified_cgroup_hierarchy=1 and start it in a delegated scope: \
          systemd-run --user --scope -p Delegate=yes -- ringwall ..."
     };
-    Hierarchy::None {
-        reason,
-        fix: fix.to_owned(),
-    }
+    Hierarchy::None { reason, fix: fix.to_owned() }
 }
 
 /// This process's own group in each tree, read when first asked for: root rarely needs it.
@@ -153,11 +139,7 @@ impl OwnGroups {
         let path = own_group(table, controller).unwrap_or(Path::new("/"));
         // Outside what the mount shows there is no directory to write to; its top is the nearest.
         let below = path.strip_prefix(&mount.root).unwrap_or(Path::new(""));
-        if below.as_os_str().is_empty() {
-            mount.point.clone()
-        } else {
-            mount.point.join(below)
-        }
+        if below.as_os_str().is_empty() { mount.point.clone() } else { mount.point.join(below) }
     }
 }
 
@@ -167,9 +149,7 @@ fn own_group<'t>(table: &'t str, controller: &str) -> Option<&'t Path> {
         let mut fields = line.splitn(3, ':');
         let (_, names, path) = (fields.next()?, fields.next()?, fields.next()?);
         // A path with `..` is above the root of our cgroup namespace: out of reach.
-        let reachable = !Path::new(path)
-            .components()
-            .any(|part| part == Component::ParentDir);
+        let reachable = !Path::new(path).components().any(|part| part == Component::ParentDir);
         (reachable && names.split(',').any(|name| name == controller)).then(|| Path::new(path))
     })
 }
@@ -189,11 +169,7 @@ fn parse_mounts(table: &[u8]) -> Mounts {
         mounts.v2.take_if(|earlier| earlier.point == mount.point);
         if mount.is_v2() {
             mounts.v2.get_or_insert(mount);
-        } else if !mounts
-            .v1
-            .iter()
-            .any(|earlier| earlier.any_controller == mount.any_controller)
-        {
+        } else if !mounts.v1.iter().any(|earlier| earlier.any_controller == mount.any_controller) {
             mounts.v1.push(mount);
         }
     }
@@ -225,13 +201,7 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
             let counts_cpu = options.split(',').any(|option| option == "cpuacct");
             let name = controllers.iter().next().map(super::Controller::name);
             let any_controller = name.or(counts_cpu.then_some("cpuacct"))?.to_owned();
-            Some(Mount {
-                point,
-                root,
-                any_controller,
-                controllers,
-                counts_cpu,
-            })
+            Some(Mount { point, root, any_controller, controllers, counts_cpu })
         }
         _ => None,
     }
@@ -242,10 +212,7 @@ fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, after)) = rest.split_first() {
-        let code = (*first == b'\\')
-            .then(|| after.get(..3))
-            .flatten()
-            .and_then(octal);
+        let code = (*first == b'\\').then(|| after.get(..3)).flatten().and_then(octal);
         match code {
             Some(byte) => {
                 bytes.push(byte);
@@ -266,9 +233,7 @@ fn octal(digits: &[u8]) -> Option<u8> {
 
 fn read_bounded(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(16 * 1024);
-    fs::File::open(path)?
-        .take(LONGEST_TABLE)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(LONGEST_TABLE).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -287,11 +252,7 @@ mod tests {
 ";
 
     fn points(mounts: &Mounts) -> Vec<&str> {
-        mounts
-            .v1
-            .iter()
-            .filter_map(|mount| mount.point.to_str())
-            .collect()
+        mounts.v1.iter().filter_map(|mount| mount.point.to_str()).collect()
     }
 
     #[test]
@@ -299,17 +260,10 @@ mod tests {
         let mounts = parse_mounts(HYBRID.as_bytes());
         assert_eq!(
             points(&mounts),
-            [
-                "/sys/fs/cgroup/cpu,cpuacct",
-                "/sys/fs/cgroup/memory",
-                "/sys/fs/cgroup/pids"
-            ]
+            ["/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"]
         );
         assert!(mounts.v1[0].counts_cpu && mounts.v1[0].controllers.count() == 1);
-        assert_eq!(
-            mounts.v2.unwrap().point,
-            Path::new("/sys/fs/cgroup/unified")
-        );
+        assert_eq!(mounts.v2.unwrap().point, Path::new("/sys/fs/cgroup/unified"));
     }
 
     #[test]
@@ -364,9 +318,7 @@ mod tests {
         let mounts = parse_mounts(HYBRID.as_bytes());
         let refusals = [(&mounts.v1[1], Errno::ROFS)];
         let told = explain(&mounts, &refusals);
-        let Hierarchy::None { reason, fix } = told else {
-            panic!("{told:?}")
-        };
+        let Hierarchy::None { reason, fix } = told else { panic!("{told:?}") };
         assert_eq!(reason, "/sys/fs/cgroup/memory is mounted read-only");
         assert!(fix.contains("remount,rw /sys/fs/cgroup/memory"));
     }

@@ -19,11 +19,7 @@ pub enum CgroupError {
     #[error("the {controller} controller is not usable here; {fix}")]
     ControllerMissing { controller: Controller, fix: String },
     #[error("cannot {doing} {path:?}: {source}")]
-    Io {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("the kernel's {path:?} reads {text:?}, which is not a number that Ringwall knows")]
     Unreadable { path: PathBuf, text: String },
     #[error(
@@ -34,10 +30,6 @@ pub enum CgroupError {
 
 impl CgroupError {
     pub(super) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
-        CgroupError::Io {
-            doing,
-            path: path.to_owned(),
-            source: source.into(),
-        }
+        CgroupError::Io { doing, path: path.to_owned(), source: source.into() }
     }
 }

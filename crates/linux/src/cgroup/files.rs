@@ -90,21 +90,14 @@ fn parse_number(path: &Path, text: &str) -> Result<u64, CgroupError> {
 }
 
 pub(super) fn unreadable(path: &Path, text: &str) -> CgroupError {
-    CgroupError::Unreadable {
-        path: path.to_owned(),
-        text: text.chars().take(80).collect(),
-    }
+    CgroupError::Unreadable { path: path.to_owned(), text: text.chars().take(80).collect() }
 }
 
 /// The value of `key` in a file of `key value` lines.
 pub(super) fn keyed_number(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(' ')?;
-        if name == key {
-            value.trim().parse().ok()
-        } else {
-            None
-        }
+        if name == key { value.trim().parse().ok() } else { None }
     })
 }
 

@@ -142,9 +142,7 @@ impl Controllers {
     }
 
     pub fn iter(self) -> impl Iterator<Item = Controller> {
-        Controller::ALL
-            .into_iter()
-            .filter(move |controller| self.contains(*controller))
+        Controller::ALL.into_iter().filter(move |controller| self.contains(*controller))
     }
 
     pub fn count(self) -> usize {
@@ -166,9 +164,7 @@ impl Controllers {
     /// Reads names as the kernel lists them, separated by spaces or commas. Others are passed over.
     fn parse(text: &str) -> Self {
         let named = |name: &str| Controller::ALL.into_iter().find(|c| c.name() == name);
-        text.split(|c: char| c == ',' || c.is_whitespace())
-            .filter_map(named)
-            .collect()
+        text.split(|c: char| c == ',' || c.is_whitespace()).filter_map(named).collect()
     }
 }
 
@@ -198,8 +194,7 @@ impl Hierarchy {
 
     /// Which interface keeps the limit of this controller, if one does.
     pub fn means_of(&self, controller: Controller) -> Option<Means> {
-        self.means()
-            .filter(|_| self.controllers().contains(controller))
+        self.means().filter(|_| self.controllers().contains(controller))
     }
 
     /// How many descriptors [`Group::join_fds`] gives for a group with all limits of
@@ -235,10 +230,9 @@ impl Hierarchy {
     pub fn create(&self, name: &str, limits: &GroupLimits) -> Result<Group, CgroupError> {
         check_name(name)?;
         match self {
-            Hierarchy::None { reason, fix } => Err(CgroupError::NotUsable {
-                reason: reason.clone(),
-                fix: fix.clone(),
-            }),
+            Hierarchy::None { reason, fix } => {
+                Err(CgroupError::NotUsable { reason: reason.clone(), fix: fix.clone() })
+            }
             Hierarchy::V1(v1) | Hierarchy::Hybrid { v1, .. } => {
                 self.require(limits)?;
                 v1.create(name, limits)
@@ -252,11 +246,7 @@ impl Hierarchy {
 
     fn require(&self, limits: &GroupLimits) -> Result<(), CgroupError> {
         let usable = self.controllers();
-        match limits
-            .asked()
-            .iter()
-            .find(|controller| !usable.contains(*controller))
-        {
+        match limits.asked().iter().find(|controller| !usable.contains(*controller)) {
             None => Ok(()),
             Some(controller) => {
                 let fix = self.fix_for(controller);
@@ -332,13 +322,9 @@ impl Hierarchy {
 
 /// A group name becomes a directory: it must not be a path, hidden, or a control file's look-alike.
 fn check_name(name: &str) -> Result<(), CgroupError> {
-    let starts_well = name
-        .bytes()
-        .next()
-        .is_some_and(|b| b.is_ascii_alphanumeric());
-    let all_known = name
-        .bytes()
-        .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
+    let starts_well = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    let all_known =
+        name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
     if starts_well && all_known && name.len() <= 63 {
         Ok(())
     } else {
@@ -352,42 +338,19 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_the_parent_are_refused() {
-        let here = Hierarchy::None {
-            reason: "test".into(),
-            fix: "none".into(),
-        };
-        for bad in [
-            "",
-            ".",
-            "..",
-            "../x",
-            "a/b",
-            ".hidden",
-            "-x",
-            "A",
-            "a b",
-            &"a".repeat(64),
-        ] {
+        let here = Hierarchy::None { reason: "test".into(), fix: "none".into() };
+        for bad in ["", ".", "..", "../x", "a/b", ".hidden", "-x", "A", "a b", &"a".repeat(64)] {
             let refused = here.create(bad, &GroupLimits::default());
             assert!(matches!(refused, Err(CgroupError::BadName(_))), "{bad:?}");
-            assert!(
-                matches!(here.remove_by_name(bad), Err(CgroupError::BadName(_))),
-                "{bad:?}"
-            );
+            assert!(matches!(here.remove_by_name(bad), Err(CgroupError::BadName(_))), "{bad:?}");
         }
     }
 
     #[test]
     fn without_a_hierarchy_creation_says_why_and_what_to_do() {
-        let here = Hierarchy::None {
-            reason: "nothing is mounted".into(),
-            fix: "mount it".into(),
-        };
+        let here = Hierarchy::None { reason: "nothing is mounted".into(), fix: "mount it".into() };
         let error = here.create("abc", &GroupLimits::default()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no control group can be made: nothing is mounted; mount it"
-        );
+        assert_eq!(error.to_string(), "no control group can be made: nothing is mounted; mount it");
         assert_eq!(here.means(), None);
         assert!(here.list_ours().is_empty());
         assert!(here.remove_by_name("abc").is_ok());
@@ -398,9 +361,7 @@ mod tests {
         let all = Controllers::parse("cpuset cpu io memory hugetlb pids\n");
         assert_eq!(all.count(), 3);
         assert_eq!(
-            Controllers::parse("rw,cpu,cpuacct")
-                .iter()
-                .collect::<Vec<_>>(),
+            Controllers::parse("rw,cpu,cpuacct").iter().collect::<Vec<_>>(),
             [Controller::Cpu]
         );
         assert!(Controllers::parse("hugetlb").is_empty());

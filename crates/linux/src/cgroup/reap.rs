@@ -30,10 +30,7 @@ pub(super) fn remove_directory(directory: &Path) -> Result<(), CgroupError> {
             Err(Errno::BUSY) => {
                 if !waits.wait() {
                     let path = directory.to_owned();
-                    return Err(CgroupError::StillBusy {
-                        path,
-                        waited: REMOVE_PATIENCE,
-                    });
+                    return Err(CgroupError::StillBusy { path, waited: REMOVE_PATIENCE });
                 }
             }
             Err(why) => return Err(CgroupError::io("remove", directory, why)),
@@ -101,10 +98,7 @@ pub(super) fn read_members(list: &Path) -> Result<Vec<Pid>, CgroupError> {
         }
         Err(why) => return Err(CgroupError::io("read", list, why)),
     }
-    Ok(text
-        .lines()
-        .filter_map(|line| Pid::from_raw(line.parse().ok()?))
-        .collect())
+    Ok(text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect())
 }
 
 /// Pauses that grow from a yield to two milliseconds, until patience runs out.
@@ -115,10 +109,7 @@ struct Waits {
 
 impl Waits {
     fn new(patience: Duration) -> Self {
-        Waits {
-            until: Instant::now() + patience,
-            pause: Duration::ZERO,
-        }
+        Waits { until: Instant::now() + patience, pause: Duration::ZERO }
     }
 
     /// False when there is no patience left.

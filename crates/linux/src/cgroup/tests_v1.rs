@@ -27,18 +27,11 @@ impl Drop for TestGroup {
 
 pub(super) fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!(
-        "test-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    )
+    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-const SMALL: GroupLimits = GroupLimits {
-    memory_bytes: Some(64 << 20),
-    pids: Some(32),
-    cpu_milli: Some(1000),
-};
+const SMALL: GroupLimits =
+    GroupLimits { memory_bytes: Some(64 << 20), pids: Some(32), cpu_milli: Some(1000) };
 
 fn hierarchy() -> Option<Hierarchy> {
     let here = Hierarchy::detect();
@@ -59,11 +52,7 @@ fn test_group(limits: GroupLimits) -> Option<TestGroup> {
 pub(super) fn start_inside(group: &Group, script: &str) -> Child {
     let joins: Vec<OwnedFd> = group.join_fds().unwrap();
     let mut command = Command::new("sh");
-    command
-        .args(["-c", script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+    command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let join = move || {
         for fd in &joins {
             rustix::io::write(fd, b"0")?;
@@ -84,35 +73,23 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn members(group: &Group) -> usize {
-    let On::V1(_) = &group.on else {
-        panic!("not on v1")
-    };
+    let On::V1(_) = &group.on else { panic!("not on v1") };
     let pids = hierarchy_directory(group, "pids");
-    reap::read_members(&pids.join("cgroup.procs"))
-        .unwrap()
-        .len()
+    reap::read_members(&pids.join("cgroup.procs")).unwrap().len()
 }
 
 fn hierarchy_directory(group: &Group, controller: &str) -> PathBuf {
     let parents = Hierarchy::detect().parents();
     let parent = parents
         .iter()
-        .find(|parent| {
-            parent
-                .join(format!("{}/{controller}.max", group.name()))
-                .exists()
-        })
+        .find(|parent| parent.join(format!("{}/{controller}.max", group.name())).exists())
         .expect("a tree with that controller");
     parent.join(group.name())
 }
 
 #[test]
 fn the_kernel_reads_back_the_limits_that_were_asked_for() {
-    let asked = GroupLimits {
-        memory_bytes: Some(96 << 20),
-        pids: Some(17),
-        cpu_milli: Some(1250),
-    };
+    let asked = GroupLimits { memory_bytes: Some(96 << 20), pids: Some(17), cpu_milli: Some(1250) };
     let Some(test) = test_group(asked) else {
         return;
     };
@@ -127,10 +104,7 @@ fn the_kernel_reads_back_the_limits_that_were_asked_for() {
 
 #[test]
 fn limits_left_to_other_means_are_not_set() {
-    let asked = GroupLimits {
-        pids: Some(5),
-        ..GroupLimits::default()
-    };
+    let asked = GroupLimits { pids: Some(5), ..GroupLimits::default() };
     let Some(test) = test_group(asked) else {
         return;
     };
@@ -152,10 +126,7 @@ fn a_memory_eater_is_killed_and_counted() {
     let Some(test) = test_group(SMALL) else {
         return;
     };
-    let mut eater = start_inside(
-        &test.group,
-        "exec dd if=/dev/zero of=/dev/null bs=256M count=1",
-    );
+    let mut eater = start_inside(&test.group, "exec dd if=/dev/zero of=/dev/null bs=256M count=1");
     assert_eq!(eater.wait().unwrap().signal(), Some(9));
     let usage = test.group.usage().unwrap();
     assert_eq!(usage.oom_kills, 1);
@@ -165,18 +136,13 @@ fn a_memory_eater_is_killed_and_counted() {
 
 #[test]
 fn a_fork_bomb_is_bounded_and_its_refused_forks_are_counted() {
-    let limits = GroupLimits {
-        pids: Some(12),
-        ..SMALL
-    };
+    let limits = GroupLimits { pids: Some(12), ..SMALL };
     let Some(test) = test_group(limits) else {
         return;
     };
     let bomb = "i=0; while [ $i -lt 60 ]; do sleep 60 & i=$((i+1)); done; wait";
     let mut child = start_inside(&test.group, bomb);
-    wait_until("a fork is refused", || {
-        test.group.usage().unwrap().pids_refused > 0
-    });
+    wait_until("a fork is refused", || test.group.usage().unwrap().pids_refused > 0);
     assert!(members(&test.group) <= 12);
     test.group.kill().unwrap();
     child.wait().unwrap();
@@ -184,10 +150,7 @@ fn a_fork_bomb_is_bounded_and_its_refused_forks_are_counted() {
 
 #[test]
 fn a_busy_program_gets_no_more_cpu_than_its_quota() {
-    let limits = GroupLimits {
-        cpu_milli: Some(200),
-        ..SMALL
-    };
+    let limits = GroupLimits { cpu_milli: Some(200), ..SMALL };
     let Some(test) = test_group(limits) else {
         return;
     };
@@ -213,27 +176,19 @@ fn a_group_with_living_processes_is_not_removed_but_can_be_killed_and_removed_by
     };
     let mut child = start_inside(&test.group, "sleep 60 & setsid sleep 60 & wait");
     wait_until("three processes are inside", || members(&test.group) == 3);
-    assert!(matches!(
-        test.group.remove(),
-        Err(CgroupError::StillBusy { .. })
-    ));
+    assert!(matches!(test.group.remove(), Err(CgroupError::StillBusy { .. })));
     let name = test.group.name().to_owned();
     assert!(test.here.list_ours().contains(&name));
     test.here.remove_by_name(&name).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     assert!(!test.here.list_ours().contains(&name));
     assert!(test.here.find(&name).is_none());
-    test.here
-        .remove_by_name(&name)
-        .expect("removing what is gone is no error");
+    test.here.remove_by_name(&name).expect("removing what is gone is no error");
 }
 
 #[test]
 fn a_group_that_dies_while_it_forks_leaves_nothing_alive() {
-    let Some(test) = test_group(GroupLimits {
-        pids: Some(40),
-        ..SMALL
-    }) else {
+    let Some(test) = test_group(GroupLimits { pids: Some(40), ..SMALL }) else {
         return;
     };
     let forking = "f() { while :; do (sleep 0.01; f) & sleep 0.005; done; }; f";
@@ -260,14 +215,8 @@ fn a_limit_that_the_kernel_refuses_leaves_no_half_made_group() {
     let Some(here) = hierarchy() else { return };
     let name = unique_name();
     // The kernel takes no quota under a millisecond per period.
-    let refused = GroupLimits {
-        cpu_milli: Some(1),
-        ..SMALL
-    };
-    assert!(matches!(
-        here.create(&name, &refused),
-        Err(CgroupError::Io { .. })
-    ));
+    let refused = GroupLimits { cpu_milli: Some(1), ..SMALL };
+    assert!(matches!(here.create(&name, &refused), Err(CgroupError::Io { .. })));
     assert!(!here.list_ours().contains(&name));
 }
 
@@ -292,10 +241,7 @@ fn many_groups_made_and_removed_at_once_leave_none_behind() {
             name
         };
         let threads: Vec<_> = (0..16).map(|_| scope.spawn(make)).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let left = here.list_ours();
     assert!(names.iter().all(|name| !left.contains(name)));
@@ -327,20 +273,11 @@ fn finding_making_and_removing_groups_is_cheap_enough_for_every_start() {
         bare.create(&name, &SMALL).unwrap().remove().unwrap();
         samples[4].push(start.elapsed());
     }
-    let what = [
-        "detect",
-        "create",
-        "join_fds",
-        "remove",
-        "both, no accounting",
-    ];
+    let what = ["detect", "create", "join_fds", "remove", "both, no accounting"];
     for (what, times) in what.iter().zip(&mut samples) {
         times.sort();
         let median = times[times.len() / 2];
-        println!(
-            "{what:20} median {median:?}, 95 of 100 in {:?}",
-            times[times.len() * 95 / 100]
-        );
+        println!("{what:20} median {median:?}, 95 of 100 in {:?}", times[times.len() * 95 / 100]);
         // Tens of microseconds on a quiet host; the bound is for one under load.
         assert!(median < Duration::from_millis(5), "{what} takes {median:?}");
     }

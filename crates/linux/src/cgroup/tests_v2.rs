@@ -60,11 +60,7 @@ fn delegated() -> Option<Delegated> {
 
 fn place(base: &Path) -> V2 {
     let controllers = Controllers::default();
-    V2 {
-        base: base.to_owned(),
-        controllers,
-        residents: Residents::MoveAside,
-    }
+    V2 { base: base.to_owned(), controllers, residents: Residents::MoveAside }
 }
 
 #[test]
@@ -110,11 +106,7 @@ fn limits_are_kept_where_the_v2_side_has_the_controllers() {
         return;
     }
     let here = Hierarchy::detect();
-    let asked = GroupLimits {
-        memory_bytes: Some(64 << 20),
-        pids: Some(20),
-        cpu_milli: Some(500),
-    };
+    let asked = GroupLimits { memory_bytes: Some(64 << 20), pids: Some(20), cpu_milli: Some(500) };
     let name = unique_name();
     let group = here.create(&name, &asked).unwrap();
     let read = group.read_back();
@@ -131,15 +123,9 @@ fn limits_are_kept_where_the_v2_side_has_the_controllers() {
 fn a_missing_controller_is_refused_with_the_fix_and_leaves_nothing() {
     let Some(delegated) = delegated() else { return };
     let mut place = place(&delegated.directory);
-    let asked = GroupLimits {
-        memory_bytes: Some(64 << 20),
-        ..GroupLimits::default()
-    };
+    let asked = GroupLimits { memory_bytes: Some(64 << 20), ..GroupLimits::default() };
     let refused = Hierarchy::V2(place.clone()).create("one", &asked);
-    assert!(
-        matches!(refused, Err(CgroupError::ControllerMissing { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(CgroupError::ControllerMissing { .. })), "{refused:?}");
     // The same where detection believed in a controller that cannot be handed down after all.
     if delegated_has(&delegated.directory, "memory") {
         println!("not tested here: the v2 side has memory, so handing it down cannot fail");
@@ -171,14 +157,8 @@ fn processes_of_the_own_group_are_moved_aside_so_that_controllers_can_be_handed_
     assert_eq!(reap::read_members(&list).unwrap().len(), 1);
 
     let kept = delegate::hand_down(own, Residents::Stay, &[controller]);
-    assert!(
-        kept.is_err(),
-        "the kernel must refuse while a process lives in the group"
-    );
-    assert!(
-        !own.join(PARENT).exists(),
-        "a half-prepared parent must not stay"
-    );
+    assert!(kept.is_err(), "the kernel must refuse while a process lives in the group");
+    assert!(!own.join(PARENT).exists(), "a half-prepared parent must not stay");
 
     delegate::hand_down(own, Residents::MoveAside, &[controller]).unwrap();
     assert!(reap::read_members(&list).unwrap().is_empty());
@@ -214,10 +194,7 @@ impl Drop for HandedDown {
 }
 
 fn start_resident(directory: &Path) -> std::process::Child {
-    let child = std::process::Command::new("sleep")
-        .arg("60")
-        .spawn()
-        .unwrap();
+    let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     files::write(&directory.join("cgroup.procs"), &child.id().to_string()).unwrap();
     child
 }
@@ -240,11 +217,7 @@ fn an_ordinary_user_gets_the_delegated_group_and_nobody_elses() {
     for file in ["", "cgroup.procs", "cgroup.subtree_control"] {
         chown(own.join(file), Some(65534), Some(65534)).unwrap();
     }
-    assert_eq!(
-        delegate::choose(&mount, own).unwrap().base,
-        mount,
-        "root takes the root"
-    );
+    assert_eq!(delegate::choose(&mount, own).unwrap().base, mount, "root takes the root");
     // Permissions are per process: the rest runs in a copy of this program, as another user.
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -260,10 +233,7 @@ fn an_ordinary_user_gets_the_delegated_group_and_nobody_elses() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 /// Has its work when the test above starts it, as another user; alone it has none.
@@ -274,11 +244,7 @@ fn as_an_ordinary_user_in_a_delegated_group() {
     };
     let mount = own.parent().unwrap();
     let strangers = delegate::choose(mount, &mount.join("stranger"));
-    assert_eq!(
-        strangers,
-        Err(rustix::io::Errno::ACCESS),
-        "a group of root's is out of reach"
-    );
+    assert_eq!(strangers, Err(rustix::io::Errno::ACCESS), "a group of root's is out of reach");
     // A mount without memory, pids and cpu has nothing to delegate, and says so.
     let has = Controllers::parse(&files::read(&own.join("cgroup.controllers")).unwrap());
     let chosen = delegate::choose(mount, &own);
@@ -288,8 +254,6 @@ fn as_an_ordinary_user_in_a_delegated_group() {
     } else {
         assert_eq!(chosen.unwrap().base, own);
     }
-    let group = Hierarchy::V2(place(&own))
-        .create("mine", &GroupLimits::default())
-        .unwrap();
+    let group = Hierarchy::V2(place(&own)).create("mine", &GroupLimits::default()).unwrap();
     group.remove().unwrap();
 }

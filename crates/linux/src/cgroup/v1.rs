@@ -49,10 +49,7 @@ impl V1 {
     }
 
     pub(super) fn controllers(&self) -> Controllers {
-        self.trees
-            .iter()
-            .flat_map(|tree| tree.controllers.iter())
-            .collect()
+        self.trees.iter().flat_map(|tree| tree.controllers.iter()).collect()
     }
 
     pub(super) fn tree_count(&self) -> u16 {
@@ -64,17 +61,12 @@ impl V1 {
     }
 
     pub(super) fn parents(&self) -> Vec<PathBuf> {
-        self.trees
-            .iter()
-            .map(|tree| inside(&tree.base, PARENT))
-            .collect()
+        self.trees.iter().map(|tree| inside(&tree.base, PARENT)).collect()
     }
 
     pub(super) fn create(&self, name: &str, limits: &GroupLimits) -> Result<Group, CgroupError> {
         let asked = limits.asked();
-        let mut group = V1Group {
-            parts: Vec::with_capacity(self.trees.len()),
-        };
+        let mut group = V1Group { parts: Vec::with_capacity(self.trees.len()) };
         for tree in &self.trees {
             let needed = tree.counts_cpu || tree.controllers.iter().any(|c| asked.contains(c));
             if !needed {
@@ -90,10 +82,7 @@ impl V1 {
                 return Err(why);
             }
         }
-        Ok(Group {
-            name: name.to_owned(),
-            on: On::V1(group),
-        })
+        Ok(Group { name: name.to_owned(), on: On::V1(group) })
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Group> {
@@ -103,21 +92,14 @@ impl V1 {
             .map(|tree| tree.part(name))
             .filter(|part| part.directory.is_dir())
             .collect();
-        (!parts.is_empty()).then(|| Group {
-            name: name.to_owned(),
-            on: On::V1(V1Group { parts }),
-        })
+        (!parts.is_empty()).then(|| Group { name: name.to_owned(), on: On::V1(V1Group { parts }) })
     }
 }
 
 impl Tree {
     fn part(&self, name: &str) -> Part {
         let directory = self.base.join(PARENT).join(name);
-        Part {
-            directory,
-            controllers: self.controllers,
-            counts_cpu: self.counts_cpu,
-        }
+        Part { directory, controllers: self.controllers, counts_cpu: self.counts_cpu }
     }
 
     fn make(&self, name: &str) -> Result<Part, CgroupError> {
@@ -153,10 +135,7 @@ impl Part {
             write("pids.max", pids.into())?;
         }
         if let (true, Some(milli)) = (self.keeps(Controller::Cpu), limits.cpu_milli) {
-            write(
-                "cpu.cfs_quota_us",
-                u64::from(milli) * CPU_PERIOD_MICROS / 1000,
-            )?;
+            write("cpu.cfs_quota_us", u64::from(milli) * CPU_PERIOD_MICROS / 1000)?;
         }
         Ok(())
     }
@@ -232,17 +211,11 @@ impl V1Group {
 
     pub(super) fn kill(&self) -> Result<(), CgroupError> {
         // With no more forks allowed, each round of signals can only shrink the group.
-        for part in self
-            .parts
-            .iter()
-            .filter(|part| part.keeps(Controller::Pids))
-        {
+        for part in self.parts.iter().filter(|part| part.keeps(Controller::Pids)) {
             files::write_if_present(&part.file("pids.max"), "0")?;
         }
         // All trees have the same members, unless one died half-way through joining.
-        self.parts
-            .iter()
-            .try_for_each(|part| reap::kill_members(&part.directory))
+        self.parts.iter().try_for_each(|part| reap::kill_members(&part.directory))
     }
 
     /// Removes every part, also after one failed; the first failure is reported.
@@ -263,9 +236,7 @@ fn read_quota(part: &Part) -> Result<Option<u32>, CgroupError> {
         return Ok(None);
     }
     let period = files::read_number(&part.file("cpu.cfs_period_us"))?;
-    milli_of(quota, period)
-        .map(Some)
-        .ok_or_else(|| files::unreadable(&quota_file, quota))
+    milli_of(quota, period).map(Some).ok_or_else(|| files::unreadable(&quota_file, quota))
 }
 
 /// Thousandths of a CPU from a quota per period. Shared with v2, which writes both in one file.

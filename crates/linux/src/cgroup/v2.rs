@@ -78,10 +78,7 @@ impl V2 {
         }
         let group = V2Group { directory };
         match self.limit(&group, limits) {
-            Ok(()) => Ok(Group {
-                name: name.to_owned(),
-                on: On::V2(group),
-            }),
+            Ok(()) => Ok(Group { name: name.to_owned(), on: On::V2(group) }),
             Err(why) => {
                 // Nothing has joined yet, so removal cannot be refused for processes inside.
                 drop(group.remove());
@@ -114,10 +111,7 @@ impl V2 {
     pub(super) fn find(&self, name: &str) -> Option<Group> {
         let directory = self.parent().join(name);
         let there = directory.is_dir();
-        there.then(|| Group {
-            name: name.to_owned(),
-            on: On::V2(V2Group { directory }),
-        })
+        there.then(|| Group { name: name.to_owned(), on: On::V2(V2Group { directory }) })
     }
 }
 

@@ -129,14 +129,8 @@ impl HostFacts {
 
 impl Kernel {
     fn read() -> Kernel {
-        let release = rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned();
-        Kernel {
-            version: parse_version(&release).unwrap_or_default(),
-            release,
-        }
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        Kernel { version: parse_version(&release).unwrap_or_default(), release }
     }
 
     pub fn at_least(&self, major: u32, minor: u32) -> bool {
@@ -168,10 +162,7 @@ impl UserNamespaces {
 
     fn obstacle(&self, root: bool) -> Option<Obstacle> {
         let told = |reason: &str, fix: &str| {
-            Some(Obstacle {
-                reason: reason.to_owned(),
-                fix: fix.to_owned(),
-            })
+            Some(Obstacle { reason: reason.to_owned(), fix: fix.to_owned() })
         };
         if self.max.is_none() {
             return told(
@@ -211,18 +202,13 @@ fn parse_version(release: &str) -> Option<(u32, u32)> {
 }
 
 fn overlay_listed(file_systems: &str) -> bool {
-    file_systems
-        .lines()
-        .any(|line| line.split_whitespace().next_back() == Some("overlay"))
+    file_systems.lines().any(|line| line.split_whitespace().next_back() == Some("overlay"))
 }
 
 fn memory() -> (u64, u64) {
     let info = rustix::system::sysinfo();
     let unit = u64::from(info.mem_unit);
-    (
-        info.totalram.saturating_mul(unit),
-        info.totalswap.saturating_mul(unit),
-    )
+    (info.totalram.saturating_mul(unit), info.totalswap.saturating_mul(unit))
 }
 
 fn cpus() -> u32 {
@@ -232,11 +218,7 @@ fn cpus() -> u32 {
 
 fn read_text(path: &str) -> Option<String> {
     let mut bytes = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(LONGEST_FILE)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    fs::File::open(path).ok()?.take(LONGEST_FILE).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -280,36 +262,17 @@ mod tests {
 
     #[test]
     fn every_setting_against_user_namespaces_is_named_with_its_fix() {
-        let free = UserNamespaces {
-            max: Some(9),
-            ..UserNamespaces::default()
-        };
+        let free = UserNamespaces { max: Some(9), ..UserNamespaces::default() };
         assert_eq!(free.obstacle(false), None);
         let check = |settings: UserNamespaces, root: bool, word: &str| {
             let obstacle = settings.obstacle(root).unwrap();
-            assert!(
-                obstacle.reason.contains(word) && !obstacle.fix.is_empty(),
-                "{obstacle:?}"
-            );
+            assert!(obstacle.reason.contains(word) && !obstacle.fix.is_empty(), "{obstacle:?}");
         };
         check(UserNamespaces::default(), true, "no user namespaces");
-        check(
-            UserNamespaces {
-                max: Some(0),
-                ..free
-            },
-            true,
-            "max_user_namespaces",
-        );
-        let clone = UserNamespaces {
-            unprivileged_clone: Some(false),
-            ..free
-        };
+        check(UserNamespaces { max: Some(0), ..free }, true, "max_user_namespaces");
+        let clone = UserNamespaces { unprivileged_clone: Some(false), ..free };
         check(clone, false, "unprivileged_userns_clone");
-        let apparmor = UserNamespaces {
-            apparmor_restricted: Some(true),
-            ..free
-        };
+        let apparmor = UserNamespaces { apparmor_restricted: Some(true), ..free };
         check(apparmor, false, "apparmor_restrict");
         assert_eq!(apparmor.obstacle(true), None, "root is not restricted");
     }

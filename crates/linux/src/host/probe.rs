@@ -94,10 +94,7 @@ pub struct Probe {
 
 impl Probe {
     pub fn result(&self, trial: Trial) -> Tried {
-        self.results
-            .get(trial.index())
-            .copied()
-            .unwrap_or(Tried::NotTried)
+        self.results.get(trial.index()).copied().unwrap_or(Tried::NotTried)
     }
 
     pub fn works(&self, trial: Trial) -> bool {
@@ -122,9 +119,7 @@ pub fn probe(layers: &Path) -> Result<Probe, ProbeError> {
     match fork().map_err(ProbeError::Start)? {
         None => {
             drop(reader);
-            let mut report = Report {
-                to: File::from(OwnedFd::from(writer)),
-            };
+            let mut report = Report { to: File::from(OwnedFd::from(writer)) };
             report.try_all(layers);
             process::exit_now(0)
         }
@@ -146,18 +141,12 @@ fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: the child only runs code of this file, which takes no lock of ours, and leaves by
     // `_exit`.
     let pid = unsafe { libc::fork() };
-    if pid < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(Pid::from_raw(pid))
-    }
+    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
 }
 
 /// Reads two bytes per trial, its number and the error number or 0, until the child is done.
 fn collect(mut from: File) -> Result<Probe, ProbeError> {
-    let mut probe = Probe {
-        results: [Tried::NotTried; Trial::ALL.len()],
-    };
+    let mut probe = Probe { results: [Tried::NotTried; Trial::ALL.len()] };
     let until = Instant::now() + PATIENCE;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -213,10 +202,7 @@ impl Report {
     }
 
     fn enter_user_namespace(&mut self, layers: &Path) -> Option<()> {
-        let (uid, gid) = (
-            rustix::process::getuid().as_raw(),
-            rustix::process::getgid().as_raw(),
-        );
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         if uid == 0 {
             let maps = maps(FIRST_PRIVATE_ID, FIRST_PRIVATE_ID, 1 << 16);
             let made = process::make_user_namespace(&maps);
@@ -307,25 +293,13 @@ fn in_a_child(flags: libc::c_int, action: impl FnOnce() -> io::Result<()>) -> io
 }
 
 fn maps(first_uid: u32, first_gid: u32, count: u32) -> IdMaps {
-    let from = |outside| {
-        vec![IdRange {
-            inside: 0,
-            outside,
-            count,
-        }]
-    };
-    IdMaps {
-        uids: from(first_uid),
-        gids: from(first_gid),
-    }
+    let from = |outside| vec![IdRange { inside: 0, outside, count }];
+    IdMaps { uids: from(first_uid), gids: from(first_gid) }
 }
 
 /// Linux's error numbers fit in a byte; an error without one counts as "invalid".
 fn error_number(error: &io::Error) -> u8 {
-    error
-        .raw_os_error()
-        .and_then(|errno| u8::try_from(errno).ok())
-        .unwrap_or(22)
+    error.raw_os_error().and_then(|errno| u8::try_from(errno).ok()).unwrap_or(22)
 }
 
 #[cfg(test)]
@@ -334,20 +308,14 @@ mod tests {
 
     fn namespaces() -> Vec<std::path::PathBuf> {
         let link = |name: &&str| std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
-        ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
-            .iter()
-            .map(link)
-            .collect()
+        ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"].iter().map(link).collect()
     }
 
     #[test]
     fn probing_answers_every_trial_and_leaves_this_process_as_it_was() {
         let before = (namespaces(), std::fs::read("/proc/self/mountinfo").unwrap());
         let probe = probe(Path::new("/")).unwrap();
-        assert_eq!(
-            before,
-            (namespaces(), std::fs::read("/proc/self/mountinfo").unwrap())
-        );
+        assert_eq!(before, (namespaces(), std::fs::read("/proc/self/mountinfo").unwrap()));
         if !probe.works(Trial::UserNamespace) {
             println!("not tested here: {}", probe.result(Trial::UserNamespace));
             return;
@@ -355,10 +323,7 @@ mod tests {
         for trial in Trial::ALL {
             let needed = trial != Trial::IdMappedMount || rustix::process::getuid().is_root();
             let tried = probe.result(trial) != Tried::NotTried;
-            assert!(
-                tried || !needed || !probe.works(Trial::MountNamespace),
-                "{trial:?}"
-            );
+            assert!(tried || !needed || !probe.works(Trial::MountNamespace), "{trial:?}");
         }
     }
 
@@ -373,10 +338,7 @@ mod tests {
     fn a_layer_directory_that_is_not_there_fails_only_the_trial_that_needs_it() {
         let probe = probe(Path::new("/no/such/place")).unwrap();
         if rustix::process::getuid().is_root() && probe.works(Trial::UserNamespace) {
-            assert_eq!(
-                probe.result(Trial::IdMappedMount),
-                Tried::Fails(Errno::NOENT)
-            );
+            assert_eq!(probe.result(Trial::IdMappedMount), Tried::Fails(Errno::NOENT));
         }
     }
 }

@@ -36,10 +36,7 @@ fn ranges_in(table: &str, uid: u32, name: Option<&str>) -> Vec<IdRangeGiven> {
         if Some(owner) != name && owner.parse() != Ok(uid) {
             return None;
         }
-        let (first, count) = (
-            fields.next()?.parse().ok()?,
-            fields.next()?.trim().parse().ok()?,
-        );
+        let (first, count) = (fields.next()?.parse().ok()?, fields.next()?.trim().parse().ok()?);
         (count > 0).then_some(IdRangeGiven { first, count })
     };
     table.lines().filter_map(range).collect()
@@ -56,14 +53,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                IdRangeGiven {
-                    first: 100_000,
-                    count: 65_536
-                },
-                IdRangeGiven {
-                    first: 300_000,
-                    count: 1000
-                }
+                IdRangeGiven { first: 100_000, count: 65_536 },
+                IdRangeGiven { first: 300_000, count: 1000 }
             ]
         );
         assert!(ranges_in(table, 1001, None).is_empty());

@@ -80,9 +80,6 @@ mod tests {
     fn asking_changes_nothing() {
         let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         assert_eq!(Syscalls::read(), Syscalls::read());
-        assert!(
-            open_files() >= 3,
-            "close_range must not have closed anything"
-        );
+        assert!(open_files() >= 3, "close_range must not have closed anything");
     }
 }

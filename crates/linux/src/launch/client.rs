@@ -62,24 +62,12 @@ impl Spawner {
         parking: Parking,
     ) -> Result<Spawner, LaunchError> {
         let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
-        let child = spawn_program(program, &theirs).map_err(|source| LaunchError::Start {
-            path: program.display().to_string(),
-            source,
-        })?;
+        let child = spawn_program(program, &theirs)
+            .map_err(|source| LaunchError::Start { path: program.display().to_string(), source })?;
         drop(theirs);
-        let spawner = Spawner {
-            socket: ours,
-            child,
-            template_checked: false,
-        };
+        let spawner = Spawner { socket: ours, child, template_checked: false };
         let parked = parking == Parking::ForMore;
-        spawner.order(
-            &Order::Template {
-                steps: template,
-                parked,
-            },
-            &[],
-        )?;
+        spawner.order(&Order::Template { steps: template, parked }, &[])?;
         Ok(spawner)
     }
 

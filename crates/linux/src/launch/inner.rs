@@ -56,10 +56,7 @@ pub fn raise_inner(steps: &[u8]) -> Result<InnerRing, LaunchError> {
                     postcard::from_bytes(bytes).map_err(|error| talk(io::Error::other(error)))?;
                 return Err(failure.into());
             }
-            Ok(InnerRing {
-                stream: ours,
-                pidfd,
-            })
+            Ok(InnerRing { stream: ours, pidfd })
         }
     }
 }

@@ -40,10 +40,7 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
         };
         let order: Order = postcard::from_bytes(bytes).map_err(io::Error::other)?;
         match order {
-            Order::Template {
-                steps,
-                parked: more,
-            } => {
+            Order::Template { steps, parked: more } => {
                 parked = more;
                 put_all(&mut machine, descriptors);
                 if let Err(failure) = machine.apply_all(&steps) {

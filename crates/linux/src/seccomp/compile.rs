@@ -59,10 +59,7 @@ pub(crate) struct Program {
 /// Compiles twice: first with empty answers to hash what the filter does, then with the hash.
 pub(crate) fn compile(rules: &Rules, table: &SyscallTable) -> Program {
     let fingerprint = hash(&assemble(rules, table, 0));
-    Program {
-        instructions: assemble(rules, table, fingerprint),
-        fingerprint,
-    }
+    Program { instructions: assemble(rules, table, fingerprint), fingerprint }
 }
 
 /// Neighbouring numbers with one outcome.
@@ -123,11 +120,7 @@ fn ranges(outcomes: BTreeMap<u32, Outcome>) -> Vec<Range> {
                 if let Some(previous) = previous {
                     previous.last = first - 1;
                 }
-                ranges.push(Range {
-                    first,
-                    last: u32::MAX,
-                    outcome,
-                });
+                ranges.push(Range { first, last: u32::MAX, outcome });
             }
         }
     }
@@ -156,16 +149,8 @@ fn hash(program: &[Instruction]) -> u64 {
     let mut hash = START;
     for instruction in program {
         let [code_low, code_high] = instruction.code.to_le_bytes();
-        let jumps = [
-            code_low,
-            code_high,
-            instruction.when_true,
-            instruction.when_false,
-        ];
-        hash = jumps
-            .into_iter()
-            .chain(instruction.operand.to_le_bytes())
-            .fold(hash, add);
+        let jumps = [code_low, code_high, instruction.when_true, instruction.when_false];
+        hash = jumps.into_iter().chain(instruction.operand.to_le_bytes()).fold(hash, add);
     }
     loop {
         let folded = (hash ^ (hash >> BITS)) & ((1 << BITS) - 1);
@@ -198,12 +183,7 @@ impl Assembler {
     }
 
     fn push(&mut self, code: u16, operand: u32, when_true: u8, when_false: u8) -> Label {
-        self.reversed.push(Instruction {
-            code,
-            when_true,
-            when_false,
-            operand,
-        });
+        self.reversed.push(Instruction { code, when_true, when_false, operand });
         Label(self.reversed.len() - 1)
     }
 
@@ -227,11 +207,7 @@ impl Assembler {
     /// `label` itself, or a jump to it if it is too far for a conditional jump.
     fn within_reach(&mut self, label: Label) -> Label {
         let distance = self.distance(label);
-        if distance <= Self::REACH {
-            label
-        } else {
-            self.push(JUMP, distance as u32, 0, 0)
-        }
+        if distance <= Self::REACH { label } else { self.push(JUMP, distance as u32, 0, 0) }
     }
 
     fn branch(&mut self, code: u16, operand: u32, when_true: Label, when_false: Label) -> Label {
@@ -270,23 +246,13 @@ impl Assembler {
             Test::NotIn { mask, values } => self.one_of(values, *mask, failed, held),
         };
         // x86 stores the low half of an argument first.
-        self.before(
-            LOAD,
-            ARGUMENTS_OFFSET + 8 * u32::from(condition.argument),
-            tested,
-        )
+        self.before(LOAD, ARGUMENTS_OFFSET + 8 * u32::from(condition.argument), tested)
     }
 
     fn one_of(&mut self, values: &[u32], mask: u32, yes: Label, no: Label) -> Label {
-        let tested = values
-            .iter()
-            .rev()
-            .fold(no, |no, value| self.branch(JUMP_EQUAL, *value, yes, no));
-        if mask == u32::MAX {
-            tested
-        } else {
-            self.before(AND, mask, tested)
-        }
+        let tested =
+            values.iter().rev().fold(no, |no, value| self.branch(JUMP_EQUAL, *value, yes, no));
+        if mask == u32::MAX { tested } else { self.before(AND, mask, tested) }
     }
 
     /// Finds the range of a number by halving.
@@ -318,11 +284,8 @@ impl Assembler {
 fn single_exceptions(ranges: &[Range]) -> Option<(Outcome, Vec<Range>)> {
     const MOST: usize = 3;
     let widest = ranges.iter().max_by_key(|range| range.last - range.first)?;
-    let exceptions: Vec<Range> = ranges
-        .iter()
-        .filter(|range| range.outcome != widest.outcome)
-        .copied()
-        .collect();
+    let exceptions: Vec<Range> =
+        ranges.iter().filter(|range| range.outcome != widest.outcome).copied().collect();
     let single = exceptions.iter().all(|range| range.first == range.last);
     (single && exceptions.len() <= MOST).then_some((widest.outcome, exceptions))
 }

@@ -11,25 +11,14 @@ use super::{JOB_FILTER, fingerprint};
 /// between fork and exec.
 pub fn install_job_filter() -> io::Result<()> {
     const { assert!(JOB_FILTER.len() <= libc::BPF_MAXINSNS as usize) };
-    let program = libc::sock_fprog {
-        len: JOB_FILTER.len() as u16,
-        filter: JOB_FILTER.as_ptr().cast_mut(),
-    };
+    let program =
+        libc::sock_fprog { len: JOB_FILTER.len() as u16, filter: JOB_FILTER.as_ptr().cast_mut() };
     // SAFETY: `program` is alive during the call and its length is that of the array it points to.
     // The kernel copies the instructions and writes to neither.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            0,
-            &raw const program,
-        )
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The fingerprint of the filter in force, or 0 if it is not one of ours.
@@ -50,7 +39,5 @@ pub fn read_fingerprint() -> u64 {
     if !fingerprint::is_unmistakable(chunks) {
         return 0;
     }
-    chunks.iter().rev().fold(0, |read, chunk| {
-        (read << fingerprint::CHUNK_BITS) | u64::from(*chunk)
-    })
+    chunks.iter().rev().fold(0, |read, chunk| (read << fingerprint::CHUNK_BITS) | u64::from(*chunk))
 }

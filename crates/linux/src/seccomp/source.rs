@@ -88,19 +88,13 @@ impl SyscallTable {
     pub(crate) fn parse(text: &str) -> Result<SyscallTable, SourceError> {
         let mut table = SyscallTable::default();
         for (index, line) in text.lines().enumerate() {
-            let at = |problem| SourceError {
-                line: index + 1,
-                problem,
-            };
+            let at = |problem| SourceError { line: index + 1, problem };
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (name, number) = line
-                .split_once(' ')
-                .ok_or(at(Problem::Incomplete("name number")))?;
-            let number = number
-                .parse()
-                .map_err(|_| at(Problem::NotANumber(number.to_owned())))?;
+            let (name, number) =
+                line.split_once(' ').ok_or(at(Problem::Incomplete("name number")))?;
+            let number = number.parse().map_err(|_| at(Problem::NotANumber(number.to_owned())))?;
             if table.numbers.values().any(|known| *known == number) {
                 return Err(at(Problem::DefinedTwice(number.to_string())));
             }
@@ -112,9 +106,7 @@ impl SyscallTable {
     }
 
     pub(crate) fn calls(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.numbers
-            .iter()
-            .map(|(name, number)| (name.as_str(), *number))
+        self.numbers.iter().map(|(name, number)| (name.as_str(), *number))
     }
 }
 
@@ -126,10 +118,7 @@ impl Rules {
         let mut rules = Rules::default();
         let mut explained = false;
         for (number, statement) in statements(text) {
-            let at = |problem| SourceError {
-                line: number,
-                problem,
-            };
+            let at = |problem| SourceError { line: number, problem };
             let mut words = statement.split_whitespace();
             match words.next() {
                 None => explained = false,
@@ -144,9 +133,7 @@ impl Rules {
                 }
                 Some("refuse") => {
                     explained = false;
-                    rules
-                        .refuse(table, &words.collect::<Vec<_>>())
-                        .map_err(at)?;
+                    rules.refuse(table, &words.collect::<Vec<_>>()).map_err(at)?;
                 }
                 Some(other) => return Err(at(Problem::UnknownKeyword(other.to_owned()))),
             }
@@ -187,11 +174,7 @@ impl Rules {
             .split(|word| *word == "and")
             .map(|test| self.condition(test))
             .collect::<Result<_, _>>()?;
-        self.decide(
-            table,
-            call,
-            Decision::Check(vec![Check { errno, conditions }]),
-        )
+        self.decide(table, call, Decision::Check(vec![Check { errno, conditions }]))
     }
 
     /// Records a decision. Only checks may add up; anything else about a decided call is a mistake.
@@ -201,10 +184,7 @@ impl Rules {
         call: &str,
         decision: Decision,
     ) -> Result<(), Problem> {
-        let number = table
-            .numbers
-            .get(call)
-            .ok_or(Problem::UnknownCall(call.to_owned()))?;
+        let number = table.numbers.get(call).ok_or(Problem::UnknownCall(call.to_owned()))?;
         match (self.decisions.get_mut(number), decision) {
             (None, decision) => {
                 self.decisions.insert(*number, decision);
@@ -230,10 +210,8 @@ impl Rules {
             Some(Ok(index @ 0..=5)) => index,
             _ => return Err(Problem::NotAnArgument(argument.to_owned())),
         };
-        let values = operand
-            .split(',')
-            .map(|value| self.value(value))
-            .collect::<Result<Vec<_>, _>>()?;
+        let values =
+            operand.split(',').map(|value| self.value(value)).collect::<Result<Vec<_>, _>>()?;
         let test = match (operator, values.as_slice(), mask) {
             ("in", _, mask) => Test::In { mask, values },
             ("not-in", _, mask) => Test::NotIn { mask, values },
@@ -292,10 +270,7 @@ impl fmt::Display for SourceError {
             Problem::DecidedTwice(call) => write!(out, "{call:?} was decided by an earlier rule"),
             Problem::DefinedTwice(name) => write!(out, "{name:?} was defined before"),
             Problem::NotANumber(word) => {
-                write!(
-                    out,
-                    "{word:?} is neither a number of 32 bits nor a defined name"
-                )
+                write!(out, "{word:?} is neither a number of 32 bits nor a defined name")
             }
             Problem::NotAnErrno(number) => write!(out, "{number} is not an error number"),
             Problem::NotAnArgument(word) => write!(out, "{word:?} is not one of arg0 to arg5"),

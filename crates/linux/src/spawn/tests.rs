@@ -28,11 +28,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 /// Runs to the end; standard output and error together.
 fn run(program: &Program) -> Result<(WaitStatus, String), SpawnError> {
     let (read, write) = pipe();
-    let streams = Streams::Pipes {
-        stdin: None,
-        stdout: write.as_fd(),
-        stderr: write.as_fd(),
-    };
+    let streams = Streams::Pipes { stdin: None, stdout: write.as_fd(), stderr: write.as_fd() };
     let pid = spawn(program, streams)?;
     drop(write);
     let mut output = String::new();
@@ -47,12 +43,8 @@ fn shell(script: &str) -> String {
 
 #[test]
 fn the_exit_code_and_the_output_come_back() {
-    let (status, output) = run(&program(&[
-        "/bin/sh",
-        "-c",
-        "echo out; echo err >&2; exit 7",
-    ]))
-    .unwrap();
+    let (status, output) =
+        run(&program(&["/bin/sh", "-c", "echo out; echo err >&2; exit 7"])).unwrap();
     assert_eq!(status.exit_status(), Some(7));
     assert_eq!(output, "out\nerr\n");
 }
@@ -64,12 +56,7 @@ fn a_child_leads_its_own_session_with_clean_signals_and_umask() {
     assert_eq!(ids[0], ids[1]);
     assert_eq!(ids[0], ids[2]);
     let signals = shell("grep -E 'Sig(Blk|Ign)' /proc/self/status");
-    assert!(
-        signals
-            .lines()
-            .all(|line| line.ends_with("\t0000000000000000")),
-        "{signals}"
-    );
+    assert!(signals.lines().all(|line| line.ends_with("\t0000000000000000")), "{signals}");
     assert_eq!(shell("umask"), "0022\n");
 }
 
@@ -88,18 +75,9 @@ fn what_stopped_the_child_is_told_apart() {
     let not_there = program(&["/nonexistent"]);
     assert_eq!(failure(&not_there), child(SpawnStep::Execute, Errno::NOENT));
     let not_executable = program(&["/etc/passwd"]);
-    assert_eq!(
-        failure(&not_executable),
-        child(SpawnStep::Execute, Errno::ACCESS)
-    );
-    let no_directory = Program {
-        cwd: c"/nonexistent".to_owned(),
-        ..program(&["/bin/true"])
-    };
-    assert_eq!(
-        failure(&no_directory),
-        child(SpawnStep::WorkingDirectory, Errno::NOENT)
-    );
+    assert_eq!(failure(&not_executable), child(SpawnStep::Execute, Errno::ACCESS));
+    let no_directory = Program { cwd: c"/nonexistent".to_owned(), ..program(&["/bin/true"]) };
+    assert_eq!(failure(&no_directory), child(SpawnStep::WorkingDirectory, Errno::NOENT));
 }
 
 #[test]
@@ -110,22 +88,13 @@ fn candidates_are_tried_in_order_and_a_refusal_is_remembered() {
     };
     assert!(run(&with(&[c"/nonexistent", c"/etc/passwd", c"/bin/true"])).is_ok());
     let refused = run(&with(&[c"/etc/passwd", c"/nonexistent"])).unwrap_err();
-    assert_eq!(
-        refused,
-        SpawnError::Child {
-            step: SpawnStep::Execute,
-            errno: Errno::ACCESS
-        }
-    );
+    assert_eq!(refused, SpawnError::Child { step: SpawnStep::Execute, errno: Errno::ACCESS });
 }
 
 #[test]
 fn limits_hold_in_the_child_only() {
     let before = rustix::process::getrlimit(Resource::Nofile);
-    let limit = Rlimit {
-        current: Some(17),
-        maximum: Some(17),
-    };
+    let limit = Rlimit { current: Some(17), maximum: Some(17) };
     let limited = Program {
         limits: vec![(Resource::Nofile, limit)],
         ..program(&["/bin/sh", "-c", "ulimit -n; ulimit -Hn"])
@@ -136,11 +105,7 @@ fn limits_hold_in_the_child_only() {
 
 #[test]
 fn a_terminal_becomes_the_controlling_one() {
-    let terminal = terminal::open(terminal::Size {
-        rows: 24,
-        columns: 80,
-    })
-    .unwrap();
+    let terminal = terminal::open(terminal::Size { rows: 24, columns: 80 }).unwrap();
     let program = program(&["/bin/sh", "-c", "test -t 0 && echo hello >/dev/tty"]);
     let pid = spawn(&program, Streams::Terminal(terminal.inner.as_fd())).unwrap();
     let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
@@ -153,16 +118,8 @@ fn a_terminal_becomes_the_controlling_one() {
 #[test]
 fn a_signal_reaches_the_whole_group() {
     let (read, write) = pipe();
-    let streams = Streams::Pipes {
-        stdin: None,
-        stdout: write.as_fd(),
-        stderr: write.as_fd(),
-    };
-    let pid = spawn(
-        &program(&["/bin/sh", "-c", "sleep 1000 & echo up; wait"]),
-        streams,
-    )
-    .unwrap();
+    let streams = Streams::Pipes { stdin: None, stdout: write.as_fd(), stderr: write.as_fd() };
+    let pid = spawn(&program(&["/bin/sh", "-c", "sleep 1000 & echo up; wait"]), streams).unwrap();
     drop(write);
     let mut ready = [0; 3];
     rustix::io::read(&read, &mut ready).unwrap();

@@ -7,10 +7,7 @@ use ringwall_ring::{Identity, PlanError, Ring};
 use super::ContainerRing;
 
 const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
-const USER: Identity = Identity::User {
-    uid: 1234,
-    gid: 1234,
-};
+const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 #[test]
 fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
@@ -26,9 +23,7 @@ fn layers_get_their_owners_from_the_ring_only_where_root_can_do_that() {
     let admitted = admitted("container").unwrap();
     let mapped = |identity| {
         let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
-        plan.template
-            .iter()
-            .any(|step| matches!(step, Step::IdMapTree { .. }))
+        plan.template.iter().any(|step| matches!(step, Step::IdMapTree { .. }))
     };
     assert!(mapped(ROOT));
     assert!(!mapped(USER));

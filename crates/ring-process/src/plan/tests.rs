@@ -10,10 +10,7 @@ use ringwall_spec::WorkspaceMode;
 use super::ProcessRing;
 
 const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
-const USER: Identity = Identity::User {
-    uid: 1234,
-    gid: 1234,
-};
+const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 fn workspace(path: &str) -> WorkspaceInput {
     WorkspaceInput {
@@ -86,14 +83,8 @@ fn a_path_that_would_cover_the_ring_itself_is_refused() {
     let admitted = admitted("process").unwrap();
     for path in ["/", "/proc/sys", "/dev", "/tmp"] {
         let mut input = input(&admitted, USER);
-        input.shown = vec![ShownPath {
-            path: PathBuf::from(path),
-            is_dir: true,
-        }];
-        assert!(
-            matches!(ProcessRing.plan(&input), Err(PlanError::Path(..))),
-            "{path}"
-        );
+        input.shown = vec![ShownPath { path: PathBuf::from(path), is_dir: true }];
+        assert!(matches!(ProcessRing.plan(&input), Err(PlanError::Path(..))), "{path}");
     }
 }
 
@@ -102,15 +93,10 @@ fn masked(host_dirs: &[&str]) -> Vec<PathBuf> {
     let admitted = admitted("process").unwrap();
     let mut input = input(&admitted, USER);
     input.host_dirs = host_dirs.iter().map(ToString::to_string).collect();
-    let places = ProcessRing
-        .plan(&input)
-        .unwrap()
-        .run
-        .into_iter()
-        .filter_map(|step| match step {
-            Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
-            _ => None,
-        });
+    let places = ProcessRing.plan(&input).unwrap().run.into_iter().filter_map(|step| match step {
+        Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
+        _ => None,
+    });
     places.collect()
 }
 

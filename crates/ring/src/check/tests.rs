@@ -12,16 +12,9 @@ use super::{Expected, HostNamespaces, check};
 const FIRST_ID: u32 = 1 << 30;
 
 fn expected() -> Expected {
-    let range = IdRange {
-        inside: 0,
-        outside: FIRST_ID,
-        count: 65_536,
-    };
+    let range = IdRange { inside: 0, outside: FIRST_ID, count: 65_536 };
     Expected {
-        maps: IdMaps {
-            uids: vec![range],
-            gids: vec![range],
-        },
+        maps: IdMaps { uids: vec![range], gids: vec![range] },
         user: (1000, 1000),
         root_read_only: true,
         open_files: 1024,
@@ -32,10 +25,7 @@ fn expected() -> Expected {
 }
 
 fn namespaces(first: u64) -> Vec<Namespace> {
-    (first..)
-        .zip(NamespaceKind::ALL)
-        .map(|(id, kind)| Namespace { kind, id })
-        .collect()
+    (first..).zip(NamespaceKind::ALL).map(|(id, kind)| Namespace { kind, id }).collect()
 }
 
 fn host() -> HostNamespaces {
@@ -44,11 +34,7 @@ fn host() -> HostNamespaces {
 
 /// What an honest warden tells of the ring that `expected` describes.
 fn honest() -> RingFacts {
-    let line = IdMapLine {
-        inside: 0,
-        outside: FIRST_ID,
-        count: 65_536,
-    };
+    let line = IdMapLine { inside: 0, outside: FIRST_ID, count: 65_536 };
     RingFacts {
         kernel_release: "6.12.0".to_owned(),
         pid: 1,
@@ -65,10 +51,7 @@ fn honest() -> RingFacts {
             refuses_io_uring: true,
             refuses_user_namespace: true,
         },
-        landlock: LandlockFacts {
-            abi: 6,
-            denied_open: DeniedOpen::Denied,
-        },
+        landlock: LandlockFacts { abi: 6, denied_open: DeniedOpen::Denied },
         network_devices: vec!["lo".to_owned()],
         root_read_only: true,
         open_files: (1024, 1024),
@@ -89,18 +72,8 @@ fn stopped_by(change: impl FnOnce(&mut RingFacts)) -> String {
 #[test]
 fn an_honest_ring_passes_with_every_layer_named() {
     let evidence = check(RingKind::Process, &expected(), &host(), honest()).unwrap();
-    let layers: Vec<&str> = evidence
-        .checks
-        .iter()
-        .map(|check| check.layer.as_str())
-        .collect();
-    for layer in [
-        "user namespace",
-        "uid map",
-        "capabilities",
-        "seccomp filter",
-        "Landlock",
-    ] {
+    let layers: Vec<&str> = evidence.checks.iter().map(|check| check.layer.as_str()).collect();
+    for layer in ["user namespace", "uid map", "capabilities", "seccomp filter", "Landlock"] {
         assert!(layers.contains(&layer), "{layer} is not in {layers:?}");
     }
 }
@@ -110,36 +83,23 @@ fn a_namespace_shared_with_the_host_is_noticed() {
     for (number, kind) in NamespaceKind::ALL.into_iter().enumerate() {
         let layer = format!("{} namespace", kind.proc_name());
         let shared = host().0[number].id;
-        assert_eq!(
-            stopped_by(|facts| facts.namespaces[number].id = shared),
-            layer
-        );
+        assert_eq!(stopped_by(|facts| facts.namespaces[number].id = shared), layer);
         let forget = |facts: &mut RingFacts| facts.namespaces.retain(|told| told.kind != kind);
         assert_eq!(stopped_by(forget), layer);
     }
-    assert_eq!(
-        stopped_by(|facts| facts.namespaces.clear()),
-        "user namespace"
-    );
+    assert_eq!(stopped_by(|facts| facts.namespaces.clear()), "user namespace");
     assert_eq!(stopped_by(|facts| facts.pid = 2), "process numbering");
 }
 
 #[test]
 fn a_namespace_told_twice_counts_as_the_first() {
     let shared = host().0[0];
-    assert_eq!(
-        stopped_by(|facts| facts.namespaces.insert(0, shared)),
-        "user namespace"
-    );
+    assert_eq!(stopped_by(|facts| facts.namespaces.insert(0, shared)), "user namespace");
 }
 
 #[test]
 fn another_user_map_is_noticed() {
-    let root = IdMapLine {
-        inside: 5,
-        outside: 0,
-        count: 1,
-    };
+    let root = IdMapLine { inside: 5, outside: 0, count: 1 };
     assert_eq!(stopped_by(|facts| facts.uid_map.push(root)), "uid map");
     assert_eq!(stopped_by(|facts| facts.uid_map[0].outside = 0), "uid map");
     assert_eq!(stopped_by(|facts| facts.uid_map[0].count += 1), "uid map");
@@ -151,31 +111,11 @@ fn another_user_map_is_noticed() {
 
 #[test]
 fn host_root_is_refused_even_if_it_was_planned() {
-    let range = IdRange {
-        inside: 0,
-        outside: 0,
-        count: 1,
-    };
-    let maps = IdMaps {
-        uids: vec![range],
-        gids: vec![range],
-    };
-    let line = IdMapLine {
-        inside: 0,
-        outside: 0,
-        count: 1,
-    };
-    let facts = RingFacts {
-        uid_map: vec![line],
-        gid_map: vec![line],
-        ..honest()
-    };
-    let error = check(
-        RingKind::Process,
-        &Expected { maps, ..expected() },
-        &host(),
-        facts,
-    );
+    let range = IdRange { inside: 0, outside: 0, count: 1 };
+    let maps = IdMaps { uids: vec![range], gids: vec![range] };
+    let line = IdMapLine { inside: 0, outside: 0, count: 1 };
+    let facts = RingFacts { uid_map: vec![line], gid_map: vec![line], ..honest() };
+    let error = check(RingKind::Process, &Expected { maps, ..expected() }, &host(), facts);
     assert_eq!(error.unwrap_err().layer, "uid map");
 }
 
@@ -190,10 +130,7 @@ fn a_capability_left_in_any_set_is_noticed() {
     ] {
         assert_eq!(stopped_by(change), "capabilities");
     }
-    assert_eq!(
-        stopped_by(|facts| facts.no_new_privs = false),
-        "no-new-privileges"
-    );
+    assert_eq!(stopped_by(|facts| facts.no_new_privs = false), "no-new-privileges");
 }
 
 #[test]
@@ -207,10 +144,7 @@ fn a_missing_or_another_filter_is_noticed() {
     ] {
         assert_eq!(stopped_by(change), "seccomp filter");
     }
-    assert_eq!(
-        stopped_by(|facts| facts.seccomp.refuses_io_uring = false),
-        "refused syscalls"
-    );
+    assert_eq!(stopped_by(|facts| facts.seccomp.refuses_io_uring = false), "refused syscalls");
     assert_eq!(
         stopped_by(|facts| facts.seccomp.refuses_user_namespace = false),
         "refused syscalls"
@@ -221,41 +155,23 @@ fn a_missing_or_another_filter_is_noticed() {
 fn landlock_that_forbids_nothing_is_noticed() {
     assert_eq!(stopped_by(|facts| facts.landlock.abi = 0), "Landlock");
     for seen in [DeniedOpen::Allowed, DeniedOpen::NotTried] {
-        assert_eq!(
-            stopped_by(|facts| facts.landlock.denied_open = seen),
-            "Landlock"
-        );
+        assert_eq!(stopped_by(|facts| facts.landlock.denied_open = seen), "Landlock");
     }
 }
 
 #[test]
 fn a_view_other_than_planned_is_noticed() {
-    assert_eq!(
-        stopped_by(|facts| facts.network_devices.push("eth0".into())),
-        "network devices"
-    );
-    assert_eq!(
-        stopped_by(|facts| facts.root_read_only = false),
-        "root file system"
-    );
-    assert_eq!(
-        stopped_by(|facts| facts.open_files.1 = 1 << 20),
-        "open files limit"
-    );
-    assert_eq!(
-        stopped_by(|facts| facts.open_files.0 = 1 << 20),
-        "open files limit"
-    );
+    assert_eq!(stopped_by(|facts| facts.network_devices.push("eth0".into())), "network devices");
+    assert_eq!(stopped_by(|facts| facts.root_read_only = false), "root file system");
+    assert_eq!(stopped_by(|facts| facts.open_files.1 = 1 << 20), "open files limit");
+    assert_eq!(stopped_by(|facts| facts.open_files.0 = 1 << 20), "open files limit");
     assert_eq!(stopped_by(|facts| facts.kernel_release.clear()), "kernel");
 }
 
 #[test]
 fn another_apparmor_profile_is_noticed() {
     assert_eq!(stopped_by(|facts| facts.apparmor = None), "AppArmor");
-    assert_eq!(
-        stopped_by(|facts| facts.apparmor = Some("unconfined".into())),
-        "AppArmor"
-    );
+    assert_eq!(stopped_by(|facts| facts.apparmor = Some("unconfined".into())), "AppArmor");
     let complain = Some("ringwall-sandbox (complain)".into());
     assert_eq!(stopped_by(|facts| facts.apparmor = complain), "AppArmor");
     let other = Some("ringwall-sandbox-of-others (enforce)".into());
@@ -264,16 +180,8 @@ fn another_apparmor_profile_is_noticed() {
 
 #[test]
 fn facts_that_are_all_missing_stop_the_run() {
-    let error = check(
-        RingKind::Process,
-        &expected(),
-        &host(),
-        RingFacts::default(),
-    );
+    let error = check(RingKind::Process, &expected(), &host(), RingFacts::default());
     assert!(error.is_err());
-    let inner = Expected {
-        own_namespaces: false,
-        ..expected()
-    };
+    let inner = Expected { own_namespaces: false, ..expected() };
     assert!(check(RingKind::Process, &inner, &host(), RingFacts::default()).is_err());
 }

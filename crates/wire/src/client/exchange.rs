@@ -57,17 +57,11 @@ impl Exchange {
             }
             opened => opened,
         }?;
-        Ok(Exchange {
-            link: Arc::clone(link),
-            stream,
-        })
+        Ok(Exchange { link: Arc::clone(link), stream })
     }
 
     pub(crate) fn outlet(&self) -> Outlet {
-        Outlet {
-            link: Arc::clone(&self.link),
-            stream: self.stream,
-        }
+        Outlet { link: Arc::clone(&self.link), stream: self.stream }
     }
 
     /// The next reply, whatever data came before it.
@@ -96,16 +90,9 @@ impl Exchange {
         deadline: Option<Instant>,
     ) -> Result<Vec<u8>, ClientError> {
         let bytes = self.wait(deadline, |slot, connection| {
-            let data = self
-                .take_data(most, slot, connection)
-                .map(|(_, bytes)| Ok(bytes));
-            let reply = || {
-                slot.replies
-                    .pop_front()
-                    .map(|r| refuse_error(r).map(|_| Vec::new()))
-            };
-            data.or_else(reply)
-                .or_else(|| slot.ended.then(|| Ok(Vec::new())))
+            let data = self.take_data(most, slot, connection).map(|(_, bytes)| Ok(bytes));
+            let reply = || slot.replies.pop_front().map(|r| refuse_error(r).map(|_| Vec::new()));
+            data.or_else(reply).or_else(|| slot.ended.then(|| Ok(Vec::new())))
         })?;
         bytes.unwrap_or_else(|| Ok(Vec::new()))
     }
@@ -129,15 +116,14 @@ impl Exchange {
         deadline: Option<Instant>,
         take: impl Fn(&mut Slot, &mut Connection) -> Option<T>,
     ) -> Result<Option<T>, ClientError> {
-        self.link
-            .wait(self.stream, WaitFor::News, deadline, |state| {
-                let (slot, connection) = state.slot(self.stream)?;
-                match (take(slot, connection), slot.broken) {
-                    (Some(taken), _) => Some(Ok(Some(taken))),
-                    (None, Some(error)) => Some(Err(ClientError::Stream(error))),
-                    (None, None) => (!connection.is_open(self.stream)).then_some(Ok(None)),
-                }
-            })?
+        self.link.wait(self.stream, WaitFor::News, deadline, |state| {
+            let (slot, connection) = state.slot(self.stream)?;
+            match (take(slot, connection), slot.broken) {
+                (Some(taken), _) => Some(Ok(Some(taken))),
+                (None, Some(error)) => Some(Err(ClientError::Stream(error))),
+                (None, None) => (!connection.is_open(self.stream)).then_some(Ok(None)),
+            }
+        })?
     }
 }
 
@@ -155,9 +141,7 @@ impl Drop for Exchange {
         }
         // The socket is full. A warden that lives will read on in a moment; one that does not must
         // not hold us, and the cancelling then goes out with the next wait, if there is one.
-        let _ = self
-            .outlet()
-            .drain(Instant::now().checked_add(CANCEL_PATIENCE));
+        let _ = self.outlet().drain(Instant::now().checked_add(CANCEL_PATIENCE));
     }
 }
 
@@ -185,24 +169,22 @@ impl Outlet {
         deadline: Option<Instant>,
     ) -> Result<usize, ClientError> {
         let piece = bytes.get(..MAX_DATA_BYTES).unwrap_or(bytes);
-        self.link
-            .wait(self.stream, WaitFor::Room, deadline, |state| {
-                if !state.connection.accepts_data(self.stream) {
-                    return Some(Err(ClientError::InputClosed));
-                }
-                let n = state.connection.send(self.stream, Channel::Bytes, piece);
-                (n > 0).then_some(Ok(n))
-            })?
+        self.link.wait(self.stream, WaitFor::Room, deadline, |state| {
+            if !state.connection.accepts_data(self.stream) {
+                return Some(Err(ClientError::InputClosed));
+            }
+            let n = state.connection.send(self.stream, Channel::Bytes, piece);
+            (n > 0).then_some(Ok(n))
+        })?
     }
 
     /// Waits until the socket has taken what is queued: nobody else might be there to see to it.
     pub(crate) fn drain(&self, deadline: Option<Instant>) -> Result<(), ClientError> {
         let mut queued = None;
-        self.link
-            .wait(self.stream, WaitFor::Room, deadline, |state| {
-                let queued = *queued.get_or_insert_with(|| state.queued());
-                state.has_sent(queued).then_some(())
-            })
+        self.link.wait(self.stream, WaitFor::Room, deadline, |state| {
+            let queued = *queued.get_or_insert_with(|| state.queued());
+            state.has_sent(queued).then_some(())
+        })
     }
 
     pub(crate) fn end(&self) {

@@ -62,11 +62,7 @@ impl Client {
         how: WriteHow,
         source: &mut dyn Read,
     ) -> Result<u64, ClientError> {
-        let request = Request::WriteFile {
-            path: path.to_vec(),
-            mode,
-            how,
-        };
+        let request = Request::WriteFile { path: path.to_vec(), mode, how };
         let exchange = self.open(&request)?;
         let outlet = exchange.outlet();
         let mut buffer = vec![0; MAX_DATA_BYTES];
@@ -98,9 +94,7 @@ impl Client {
 
     /// The entries of a directory, in the warden's order. Their names are checked to be names.
     pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>, ClientError> {
-        let exchange = self.open(&Request::List {
-            path: path.to_vec(),
-        })?;
+        let exchange = self.open(&Request::List { path: path.to_vec() })?;
         let mut all = Vec::new();
         while let Reply::Entries(entries) = exchange.reply(self.deadline)? {
             all.extend(entries);
@@ -110,9 +104,7 @@ impl Client {
 
     /// Does not follow a symbolic link at the end of the path.
     pub fn stat(&self, path: &[u8]) -> Result<FileStat, ClientError> {
-        match self.ask(&Request::Stat {
-            path: path.to_vec(),
-        })? {
+        match self.ask(&Request::Stat { path: path.to_vec() })? {
             Reply::Stat(stat) => Ok(stat),
             _ => Err(unexpected_reply()),
         }
@@ -120,28 +112,15 @@ impl Client {
 
     pub fn make_dir(&self, path: &[u8], mode: u32, parents: Parents) -> Result<(), ClientError> {
         let parents = parents == Parents::Create;
-        self.ask(&Request::MakeDir {
-            path: path.to_vec(),
-            mode,
-            parents,
-        })
-        .map(drop)
+        self.ask(&Request::MakeDir { path: path.to_vec(), mode, parents }).map(drop)
     }
 
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), ClientError> {
-        self.ask(&Request::Rename {
-            from: from.to_vec(),
-            to: to.to_vec(),
-        })
-        .map(drop)
+        self.ask(&Request::Rename { from: from.to_vec(), to: to.to_vec() }).map(drop)
     }
 
     pub fn remove(&self, path: &[u8], what: RemoveWhat) -> Result<(), ClientError> {
         let recursive = what == RemoveWhat::WholeTree;
-        self.ask(&Request::Remove {
-            path: path.to_vec(),
-            recursive,
-        })
-        .map(drop)
+        self.ask(&Request::Remove { path: path.to_vec(), recursive }).map(drop)
     }
 }

@@ -108,11 +108,7 @@ impl Link {
             writable: true,
             buffer: Vec::new(),
         });
-        Ok(Link {
-            socket,
-            wake,
-            state,
-        })
+        Ok(Link { socket, wake, state })
     }
 
     /// Changes the state and sends what that queued, as far as the socket takes it at once.
@@ -135,11 +131,7 @@ impl Link {
         state.connection.cancel(stream);
         state.slots.remove(&stream);
         self.flush(&mut state);
-        for follower in state
-            .followers
-            .iter()
-            .filter(|follower| follower.stream == stream)
-        {
+        for follower in state.followers.iter().filter(|follower| follower.stream == stream) {
             follower.condvar.notify_one();
         }
         if state.lead != Lead::Free {
@@ -234,10 +226,7 @@ impl Link {
     ) -> Result<usize, Errno> {
         // A wait too long for the kernel's type is as good as forever.
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds = [
-            PollFd::new(&self.socket, interest),
-            PollFd::new(&self.wake, PollFlags::IN),
-        ];
+        let mut fds = [PollFd::new(&self.socket, interest), PollFd::new(&self.wake, PollFlags::IN)];
         poll(&mut fds, timeout.as_ref())?;
         let [socket, wake] = fds;
         if !wake.revents().is_empty() {
@@ -299,23 +288,12 @@ fn follow<'a>(
     left: Option<Duration>,
 ) -> MutexGuard<'a, State> {
     let condvar = Arc::new(Condvar::new());
-    state.followers.push(Follower {
-        stream,
-        waits_for,
-        condvar: Arc::clone(&condvar),
-    });
+    state.followers.push(Follower { stream, waits_for, condvar: Arc::clone(&condvar) });
     let mut state = match left {
         None => condvar.wait(state).unwrap_or_else(PoisonError::into_inner),
-        Some(left) => {
-            condvar
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0
-        }
+        Some(left) => condvar.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
     };
-    state
-        .followers
-        .retain(|follower| !Arc::ptr_eq(&follower.condvar, &condvar));
+    state.followers.retain(|follower| !Arc::ptr_eq(&follower.condvar, &condvar));
     state
 }
 
@@ -351,11 +329,7 @@ impl State {
     /// Events of streams that nobody holds any more are dropped.
     fn hand_out(&mut self, event: Event) {
         match event {
-            Event::Data {
-                stream,
-                channel,
-                bytes,
-            } => {
+            Event::Data { stream, channel, bytes } => {
                 self.tell(stream, |slot| slot.inbox.push(channel, &bytes));
             }
             Event::Reply { stream, reply } => {
@@ -384,10 +358,7 @@ impl State {
 
     fn notify_followers(&mut self) {
         for follower in &self.followers {
-            let news = self
-                .slots
-                .get(&follower.stream)
-                .is_none_or(|slot| slot.has_news);
+            let news = self.slots.get(&follower.stream).is_none_or(|slot| slot.has_news);
             if news || follower.waits_for == WaitFor::Room || self.failure.is_some() {
                 follower.condvar.notify_one();
             }

@@ -14,20 +14,16 @@ pub(super) fn to_socket(
 ) -> io::Result<UnixStream> {
     let (ours, mut inner) = UnixStream::pair()?;
     let mut outer = inner.try_clone()?;
-    thread::Builder::new()
-        .name("wire-relay-in".into())
-        .spawn(move || {
-            // Either kind of end looks the same to the client: its peer is gone.
-            let _ = copy(&mut reader, &mut inner);
-            let _ = inner.shutdown(Shutdown::Both);
-        })?;
-    thread::Builder::new()
-        .name("wire-relay-out".into())
-        .spawn(move || {
-            if copy(&mut outer, &mut writer).is_err() {
-                let _ = outer.shutdown(Shutdown::Both);
-            }
-        })?;
+    thread::Builder::new().name("wire-relay-in".into()).spawn(move || {
+        // Either kind of end looks the same to the client: its peer is gone.
+        let _ = copy(&mut reader, &mut inner);
+        let _ = inner.shutdown(Shutdown::Both);
+    })?;
+    thread::Builder::new().name("wire-relay-out".into()).spawn(move || {
+        if copy(&mut outer, &mut writer).is_err() {
+            let _ = outer.shutdown(Shutdown::Both);
+        }
+    })?;
     Ok(ours)
 }
 

@@ -57,9 +57,7 @@ impl Connection {
     /// Adds no more than the current frame lacks, and gives back the rest. Memory grows with what
     /// has come, never with what a header promises.
     fn complete_partial<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], ProtocolError> {
-        let whole = self
-            .header(&self.partial)?
-            .map_or(HEADER_BYTES, |h| h.frame_bytes());
+        let whole = self.header(&self.partial)?.map_or(HEADER_BYTES, |h| h.frame_bytes());
         let lacking = whole.saturating_sub(self.partial.len()).min(bytes.len());
         let (piece, rest) = bytes.split_at(lacking);
         self.partial.extend_from_slice(piece);
@@ -109,10 +107,7 @@ impl Connection {
 
     fn break_stream(&mut self, id: StreamId, violation: Violation) -> Result<(), ProtocolError> {
         self.streams.remove(&id);
-        self.events.push_back(Event::Broken {
-            stream: id,
-            error: StreamError::ByPeer(violation),
-        });
+        self.events.push_back(Event::Broken { stream: id, error: StreamError::ByPeer(violation) });
         self.violations += 1;
         if self.violations > MAX_VIOLATIONS {
             return Err(ProtocolError::TooManyViolations);
@@ -145,10 +140,7 @@ impl Connection {
         }
         let request: Request = decode(payload)?;
         self.streams.insert(id, Stream::new(&request, self.side));
-        self.events.push_back(Event::Opened {
-            stream: id,
-            request,
-        });
+        self.events.push_back(Event::Opened { stream: id, request });
         Ok(())
     }
 
@@ -180,8 +172,7 @@ impl Connection {
             FrameKind::End => self.take_end(id, payload),
             FrameKind::Credit => {
                 let credit = usize::try_from(u32::from_le_bytes(exactly(payload)?));
-                self.stream(id)?
-                    .credit_received(credit.unwrap_or(usize::MAX))
+                self.stream(id)?.credit_received(credit.unwrap_or(usize::MAX))
             }
             FrameKind::Signal => {
                 let signal = i32::from_le_bytes(exactly(payload)?);
@@ -218,13 +209,8 @@ impl Connection {
             return Err(Violation::BadDataSize);
         }
         let from = self.side.other();
-        self.stream(id)?
-            .data_received(from, channel, payload.len())?;
-        self.events.push_back(Event::Data {
-            stream: id,
-            channel,
-            bytes: payload.to_vec(),
-        });
+        self.stream(id)?.data_received(from, channel, payload.len())?;
+        self.events.push_back(Event::Data { stream: id, channel, bytes: payload.to_vec() });
         Ok(())
     }
 

@@ -54,9 +54,7 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn new(request: &Request, side: Side) -> Self {
         let shape = match request {
-            Request::Start(process) => Shape::Process {
-                stdin: process.stdin,
-            },
+            Request::Start(process) => Shape::Process { stdin: process.stdin },
             Request::ReadFile { .. } => Shape::ReadFile,
             Request::WriteFile { .. } => Shape::WriteFile,
             Request::List { .. } => Shape::List,
@@ -85,11 +83,7 @@ impl Stream {
     // --- what we send ---
 
     pub(super) fn sendable(&self, side: Side) -> usize {
-        if self.we_ended || !self.carries_data_from(side) {
-            0
-        } else {
-            self.send_credit
-        }
+        if self.we_ended || !self.carries_data_from(side) { 0 } else { self.send_credit }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -132,10 +126,7 @@ impl Stream {
         if !self.may_carry(from, channel) {
             return Err(Violation::WrongChannel);
         }
-        self.receive_credit = self
-            .receive_credit
-            .checked_sub(n)
-            .ok_or(Violation::PastCredit)?;
+        self.receive_credit = self.receive_credit.checked_sub(n).ok_or(Violation::PastCredit)?;
         self.unused += n;
         Ok(())
     }
@@ -148,10 +139,7 @@ impl Stream {
     }
 
     pub(super) fn credit_received(&mut self, n: usize) -> Result<(), Violation> {
-        let total = self
-            .send_credit
-            .checked_add(n)
-            .filter(|total| n > 0 && *total <= WINDOW);
+        let total = self.send_credit.checked_add(n).filter(|total| n > 0 && *total <= WINDOW);
         self.send_credit = total.ok_or(Violation::BadCredit)?;
         Ok(())
     }
@@ -173,11 +161,7 @@ impl Stream {
     /// Counts the bytes of a listing.
     pub(super) fn list_grows(&mut self, bytes: usize) -> Result<(), Violation> {
         self.list_bytes += bytes;
-        if self.list_bytes > MAX_LIST_BYTES {
-            Err(Violation::ListTooLong)
-        } else {
-            Ok(())
-        }
+        if self.list_bytes > MAX_LIST_BYTES { Err(Violation::ListTooLong) } else { Ok(()) }
     }
 
     /// Whether the reply may come now, and what it does to the stream.

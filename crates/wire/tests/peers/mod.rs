@@ -6,10 +6,7 @@ use ringwall_wire::{
 };
 
 pub(crate) fn start() -> Request {
-    Request::Start(StartProcess {
-        stdin: true,
-        ..StartProcess::default()
-    })
+    Request::Start(StartProcess { stdin: true, ..StartProcess::default() })
 }
 
 pub(crate) fn tunnel() -> Request {
@@ -17,11 +14,7 @@ pub(crate) fn tunnel() -> Request {
 }
 
 pub(crate) fn exited() -> Reply {
-    Reply::Exited(ExitReport {
-        how: ExitHow::Code(0),
-        cpu_micros: 0,
-        peak_rss_bytes: 0,
-    })
+    Reply::Exited(ExitReport { how: ExitHow::Code(0), cpu_micros: 0, peak_rss_bytes: 0 })
 }
 
 pub(crate) fn events(connection: &mut Connection) -> Vec<Event> {
@@ -38,14 +31,8 @@ pub(crate) fn pass(from: &mut Connection, to: &mut Connection) -> Vec<Event> {
 
 pub(crate) fn pair() -> (Connection, Connection) {
     let (mut engine, mut warden) = (Connection::new(Side::Engine), Connection::new(Side::Warden));
-    assert_eq!(
-        pass(&mut engine, &mut warden),
-        [Event::Hello { version: VERSION }]
-    );
-    assert_eq!(
-        pass(&mut warden, &mut engine),
-        [Event::Hello { version: VERSION }]
-    );
+    assert_eq!(pass(&mut engine, &mut warden), [Event::Hello { version: VERSION }]);
+    assert_eq!(pass(&mut warden, &mut engine), [Event::Hello { version: VERSION }]);
     (engine, warden)
 }
 
@@ -60,8 +47,5 @@ pub(crate) fn started() -> (Connection, Connection, StreamId) {
 
 pub(crate) fn broken(stream: u32, violation: Violation) -> Vec<Event> {
     let error = StreamError::ByPeer(violation);
-    vec![Event::Broken {
-        stream: StreamId::from_raw(stream),
-        error,
-    }]
+    vec![Event::Broken { stream: StreamId::from_raw(stream), error }]
 }

@@ -14,11 +14,7 @@ use ringwall_wire::{
 use rustix::event::{PollFd, PollFlags, poll};
 
 pub(crate) fn exit(how: ExitHow) -> ExitReport {
-    ExitReport {
-        how,
-        cpu_micros: 1,
-        peak_rss_bytes: 2,
-    }
+    ExitReport { how, cpu_micros: 1, peak_rss_bytes: 2 }
 }
 
 pub(crate) fn program(argv: &[&str]) -> StartProcess {
@@ -150,11 +146,7 @@ impl TinyWarden {
     fn open(&mut self, stream: StreamId, request: Request) {
         let reply = match request {
             Request::Start(process) => return self.start(stream, &process),
-            Request::ReadFile {
-                path,
-                offset,
-                max_bytes,
-            } => match self.files.get(&path) {
+            Request::ReadFile { path, offset, max_bytes } => match self.files.get(&path) {
                 Some(data) => {
                     let rest = data[offset as usize..].iter();
                     let data = rest.copied().take(max_bytes as usize).collect();
@@ -163,40 +155,26 @@ impl TinyWarden {
                 }
                 None => not_found(),
             },
-            Request::WriteFile {
-                path,
-                how: WriteHow::CreateNew,
-                ..
-            } if self.files.contains_key(&path) => not_found(),
+            Request::WriteFile { path, how: WriteHow::CreateNew, .. }
+                if self.files.contains_key(&path) =>
+            {
+                not_found()
+            }
             Request::WriteFile { path, .. } => {
-                self.jobs.insert(
-                    stream,
-                    Job::Write {
-                        path,
-                        data: Vec::new(),
-                    },
-                );
+                self.jobs.insert(stream, Job::Write { path, data: Vec::new() });
                 return;
             }
             Request::List { .. } => {
                 for (name, data) in &self.files {
-                    let entry = DirEntry {
-                        name: name.clone(),
-                        stat: stat_of(data),
-                    };
+                    let entry = DirEntry { name: name.clone(), stat: stat_of(data) };
                     self.connection.reply(stream, &Reply::Entries(vec![entry]));
                 }
                 Reply::Done
             }
-            Request::Stat { path } => self
-                .files
-                .get(&path)
-                .map_or_else(not_found, |data| Reply::Stat(stat_of(data))),
-            Request::MakeDir {
-                path,
-                mode,
-                parents,
-            } => {
+            Request::Stat { path } => {
+                self.files.get(&path).map_or_else(not_found, |data| Reply::Stat(stat_of(data)))
+            }
+            Request::MakeDir { path, mode, parents } => {
                 self.seen.push(format!("mkdir {path:?} {mode:o} {parents}"));
                 Reply::Done
             }
@@ -207,19 +185,14 @@ impl TinyWarden {
                 }
                 None => not_found(),
             },
-            Request::Remove { path, .. } => self
-                .files
-                .remove(&path)
-                .map_or_else(not_found, |_| Reply::Done),
+            Request::Remove { path, .. } => {
+                self.files.remove(&path).map_or_else(not_found, |_| Reply::Done)
+            }
             Request::Raise(_) => {
-                self.jobs
-                    .insert(stream, Job::Tunnel(Box::new(TinyWarden::new())));
+                self.jobs.insert(stream, Job::Tunnel(Box::new(TinyWarden::new())));
                 Reply::Raised
             }
-            Request::Facts => Reply::Facts(Box::new(RingFacts {
-                pid: 1,
-                ..RingFacts::default()
-            })),
+            Request::Facts => Reply::Facts(Box::new(RingFacts { pid: 1, ..RingFacts::default() })),
             Request::Shutdown => Reply::Done,
         };
         self.connection.reply(stream, &reply);
@@ -230,25 +203,16 @@ impl TinyWarden {
         let job = match argument(0).as_str() {
             "echo" => {
                 self.connection.reply(stream, &Reply::Started { pid: 7 });
-                self.connection
-                    .send(stream, Channel::Stdout, argument(1).as_bytes());
-                return self
-                    .connection
-                    .reply(stream, &Reply::Exited(exit(ExitHow::Code(3))));
+                self.connection.send(stream, Channel::Stdout, argument(1).as_bytes());
+                return self.connection.reply(stream, &Reply::Exited(exit(ExitHow::Code(3))));
             }
             "die" => {
                 self.stops = true;
                 return;
             }
             "mute" => return,
-            "cat" => Job::Cat {
-                held: Vec::new(),
-                ended: !process.stdin,
-            },
-            "flood" => Job::Flood {
-                written: 0,
-                total: argument(1).parse().unwrap(),
-            },
+            "cat" => Job::Cat { held: Vec::new(), ended: !process.stdin },
+            "flood" => Job::Flood { written: 0, total: argument(1).parse().unwrap() },
             "sleep" => Job::Sleep,
             "swallow" => Job::Swallow,
             _ => return self.connection.reply(stream, &not_found()),
@@ -315,11 +279,7 @@ impl Job {
                     let end = (*total).min(*written + 999);
                     let piece: Vec<u8> = (*written..end).map(flood_byte).collect();
                     let odd = *written / 999 % 2 == 1;
-                    let channel = if odd {
-                        Channel::Stderr
-                    } else {
-                        Channel::Stdout
-                    };
+                    let channel = if odd { Channel::Stderr } else { Channel::Stdout };
                     *written += connection.send(stream, channel, &piece);
                 }
                 (written == total).then(|| Reply::Exited(exit(ExitHow::Code(0))))
@@ -341,14 +301,7 @@ impl Job {
 
 fn stat_of(data: &[u8]) -> FileStat {
     let size = data.len() as u64;
-    FileStat {
-        kind: FileKind::File,
-        size,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        modified_seconds: -1,
-    }
+    FileStat { kind: FileKind::File, size, mode: 0o644, uid: 0, gid: 0, modified_seconds: -1 }
 }
 
 fn not_found() -> Reply {

@@ -23,7 +23,10 @@ const MAX_BYTES: u64 = 256 << 20;
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Step {
     /// The host's file or link goes into an empty slot.
-    Take { path: RelPath, slot: String },
+    Take {
+        path: RelPath,
+        slot: String,
+    },
     /// What is staged goes to where nothing is.
     Place {
         path: RelPath,
@@ -97,10 +100,7 @@ impl Journal {
             committed: false,
             steps: Vec::new(),
         };
-        let journal = Journal {
-            dir: dir.to_owned(),
-            record,
-        };
+        let journal = Journal { dir: dir.to_owned(), record };
         journal.write()?;
         Ok(journal)
     }

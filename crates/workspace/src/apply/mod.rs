@@ -92,11 +92,7 @@ pub enum ApplyError {
     #[error(
         "{path} could not be written, and {left} could not be put back; the former files are in {staging}"
     )]
-    HalfDone {
-        path: String,
-        left: PathList,
-        staging: String,
-    },
+    HalfDone { path: String, left: PathList, staging: String },
     #[error("an earlier apply was interrupted and cannot be undone")]
     Recover(#[from] RecoverError),
 }
@@ -109,19 +105,14 @@ pub fn apply(
     options: &ApplyOptions,
 ) -> Result<Applied, ApplyError> {
     recover(&changes.dir)?;
-    let root = open_workspace(workspace).map_err(|error| ApplyError::Workspace {
-        path: quoted(workspace),
-        source: error.into(),
-    })?;
+    let root = open_workspace(workspace)
+        .map_err(|error| ApplyError::Workspace { path: quoted(workspace), source: error.into() })?;
     lock(&root, workspace)?;
     let selected = select::select(changes, workspace, only, &options.except)?;
     refuse(&selected, &root, workspace, options)?;
     let verified = verify::verify(&root, &selected, options.force)?;
     if verified.work.is_empty() {
-        return Ok(Applied {
-            applied: Vec::new(),
-            already: verified.already,
-        });
+        return Ok(Applied { applied: Vec::new(), already: verified.already });
     }
     let stage = Stage::create(&root)?;
     let journal = Journal::begin(&changes.dir, workspace, &root, &stage);
@@ -129,10 +120,7 @@ pub fn apply(
         Ok(journal) => journal,
         Err(source) => {
             stage.remove(&root);
-            return Err(ApplyError::Stage {
-                path: changes.dir.display().to_string(),
-                source,
-            });
+            return Err(ApplyError::Stage { path: changes.dir.display().to_string(), source });
         }
     };
     let written = steps::plan(changes, &root, &stage, &verified)
@@ -150,15 +138,8 @@ pub fn apply(
             journal.remove();
         }
     }
-    let applied = verified
-        .work
-        .iter()
-        .map(|work| work.change.path.clone())
-        .collect();
-    Ok(Applied {
-        applied,
-        already: verified.already,
-    })
+    let applied = verified.work.iter().map(|work| work.change.path.clone()).collect();
+    Ok(Applied { applied, already: verified.already })
 }
 
 fn refuse(
@@ -188,12 +169,7 @@ fn open_workspace(path: &Path) -> rustix::io::Result<OwnedFd> {
 fn lock(root: impl AsFd, workspace: &Path) -> Result<(), ApplyError> {
     match rustix::fs::flock(root, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(ApplyError::Busy {
-            path: quoted(workspace),
-        }),
-        Err(error) => Err(ApplyError::Workspace {
-            path: quoted(workspace),
-            source: error.into(),
-        }),
+        Err(Errno::WOULDBLOCK) => Err(ApplyError::Busy { path: quoted(workspace) }),
+        Err(error) => Err(ApplyError::Workspace { path: quoted(workspace), source: error.into() }),
     }
 }

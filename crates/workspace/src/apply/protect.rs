@@ -16,9 +16,7 @@ use crate::path::RelPath;
 use crate::pattern::{Folded, Pattern, fold, rule_lines};
 
 static RULES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
-    rule_lines(include_str!("../rules/protected.rules"))
-        .map(Pattern::parse)
-        .collect()
+    rule_lines(include_str!("../rules/protected.rules")).map(Pattern::parse).collect()
 });
 static HIDDEN: LazyLock<HideRules> = LazyLock::new(HideRules::default);
 
@@ -39,18 +37,10 @@ pub(super) fn protected(changes: &[&Change], root: &OwnedFd, allowed: &[RelPath]
             continue;
         }
         let mut is_protected_directory = |above: &&Path| {
-            *judged
-                .entry((*above).to_owned())
-                .or_insert_with(|| is_protected_name(above))
+            *judged.entry((*above).to_owned()).or_insert_with(|| is_protected_name(above))
         };
-        let top = path
-            .ancestors()
-            .filter(|above| is_protected_directory(above))
-            .last();
-        found.insert(
-            top.and_then(|top| RelPath::new(top).ok())
-                .unwrap_or_else(|| path.clone()),
-        );
+        let top = path.ancestors().filter(|above| is_protected_directory(above)).last();
+        found.insert(top.and_then(|top| RelPath::new(top).ok()).unwrap_or_else(|| path.clone()));
     }
     found.into_iter().collect()
 }
@@ -96,14 +86,7 @@ impl BareRepositories {
 
     /// Whether this path is a telling part of a directory that will look like a repository.
     fn gets_part(&self, path: &RelPath, root: &OwnedFd) -> bool {
-        const PARTS: [&[u8]; 6] = [
-            b"head",
-            b"config",
-            b"commondir",
-            b"objects",
-            b"refs",
-            b"hooks",
-        ];
+        const PARTS: [&[u8]; 6] = [b"head", b"config", b"commondir", b"objects", b"refs", b"hooks"];
         let is_part = |part: &Path, names: &[&[u8]]| {
             let directory = part.parent().unwrap_or(Path::new(""));
             // A repository's own `.git` has rules of its own.
@@ -129,10 +112,7 @@ fn folded_name(path: &Path) -> Vec<u8> {
 }
 
 fn directory(path: &RelPath) -> PathBuf {
-    path.as_path()
-        .parent()
-        .map(Path::to_owned)
-        .unwrap_or_default()
+    path.as_path().parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// The links among `changes` that lead, or could lead, out of the workspace.
@@ -144,11 +124,7 @@ pub(super) fn links_outside(changes: &[&Change], root: &OwnedFd) -> Vec<RelPath>
         }
         _ => false,
     };
-    changes
-        .iter()
-        .filter(outside)
-        .map(|change| change.path.clone())
-        .collect()
+    changes.iter().filter(outside).map(|change| change.path.clone()).collect()
 }
 
 /// By the text alone: relative, and `..` only at the beginning and no more often than there are
@@ -257,16 +233,8 @@ mod tests {
     #[test]
     fn a_link_target_stays_inside_only_by_plain_steps() {
         let link = |path: &str| RelPath::new(path).unwrap();
-        for (path, target) in [
-            ("a", "b"),
-            ("a/b", "../c"),
-            ("a/b/c", "../../d/e"),
-            ("a", "./b"),
-        ] {
-            assert!(
-                stays_inside(&link(path), Path::new(target)),
-                "{path} -> {target}"
-            );
+        for (path, target) in [("a", "b"), ("a/b", "../c"), ("a/b/c", "../../d/e"), ("a", "./b")] {
+            assert!(stays_inside(&link(path), Path::new(target)), "{path} -> {target}");
         }
         for (path, target) in [
             ("a", "/etc/passwd"),
@@ -276,10 +244,7 @@ mod tests {
             ("a/b/c", "x/../y"),
             ("a", ".."),
         ] {
-            assert!(
-                !stays_inside(&link(path), Path::new(target)),
-                "{path} -> {target}"
-            );
+            assert!(!stays_inside(&link(path), Path::new(target)), "{path} -> {target}");
         }
     }
 

@@ -44,10 +44,8 @@ pub enum RecoverError {
 
 /// Undoes, or finishes, an apply of the changes in `dir` that was interrupted. Cheap if none was.
 pub fn recover(dir: &Path) -> Result<Recovered, RecoverError> {
-    let record = journal::read(dir).map_err(|source| RecoverError::Journal {
-        dir: dir.display().to_string(),
-        source,
-    })?;
+    let record = journal::read(dir)
+        .map_err(|source| RecoverError::Journal { dir: dir.display().to_string(), source })?;
     let Some(record) = record else {
         return Ok(Recovered::Nothing);
     };
@@ -60,11 +58,8 @@ pub fn recover(dir: &Path) -> Result<Recovered, RecoverError> {
     if fs::fstat(&root).map_err(|_| gone())?.st_ino != record.inode {
         return Err(gone());
     }
-    fs::flock(&root, fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        RecoverError::Busy {
-            path: quoted(&workspace),
-        }
-    })?;
+    fs::flock(&root, fs::FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| RecoverError::Busy { path: quoted(&workspace) })?;
     // Between the look and the lock the apply may have ended on its own.
     if !matches!(journal::read(dir), Ok(Some(now)) if now == record) {
         return Ok(Recovered::Nothing);
@@ -76,30 +71,18 @@ pub fn recover(dir: &Path) -> Result<Recovered, RecoverError> {
     if !record.committed {
         let left = undo(&record.steps, &root, &stage);
         if !left.is_empty() {
-            return Err(RecoverError::Left {
-                left: PathList(left),
-                staging: record.staging,
-            });
+            return Err(RecoverError::Left { left: PathList(left), staging: record.staging });
         }
     }
     stage.remove(&root);
     journal::remove(dir);
-    Ok(if record.committed {
-        Recovered::Finished
-    } else {
-        Recovered::Undone
-    })
+    Ok(if record.committed { Recovered::Finished } else { Recovered::Undone })
 }
 
 /// Undoes whichever of the steps were done, last first; the paths where that failed.
 pub(super) fn undo(steps: &[Step], root: &OwnedFd, stage: &Stage) -> Vec<RelPath> {
     let failed = |step: &&Step| undo_step(step, root, stage).is_err();
-    steps
-        .iter()
-        .rev()
-        .filter(failed)
-        .map(|step| step.path().clone())
-        .collect()
+    steps.iter().rev().filter(failed).map(|step| step.path().clone()).collect()
 }
 
 fn undo_step(step: &Step, root: &OwnedFd, stage: &Stage) -> rustix::io::Result<()> {
@@ -107,20 +90,13 @@ fn undo_step(step: &Step, root: &OwnedFd, stage: &Stage) -> rustix::io::Result<(
         Ok(beneath::stat(root, path.as_path())?.is_some_and(|stat| stat.st_ino == inode))
     };
     match step {
-        Step::ChangeMode {
-            path, inode, from, ..
-        } => {
+        Step::ChangeMode { path, inode, from, .. } => {
             if !is_at(path, *inode)? {
                 return Ok(());
             }
             beneath::chmod_handle(beneath::open_handle(root, path.as_path())?, *from)
         }
-        Step::Place {
-            path,
-            inode,
-            directory,
-            slot,
-        } => {
+        Step::Place { path, inode, directory, slot } => {
             if stage.look(slot)?.is_some() || !is_at(path, *inode)? {
                 return Ok(());
             }
@@ -147,12 +123,7 @@ fn undo_step(step: &Step, root: &OwnedFd, stage: &Stage) -> rustix::io::Result<(
             let (parent, name) = parent_of(root, path)?;
             fs::renameat_with(stage, slot.as_str(), parent, &name, RenameFlags::NOREPLACE)
         }
-        Step::RemoveDirectory {
-            path,
-            mode,
-            uid,
-            gid,
-        } => {
+        Step::RemoveDirectory { path, mode, uid, gid } => {
             if beneath::stat(root, path.as_path())?.is_some() {
                 return Ok(());
             }

@@ -19,20 +19,12 @@ pub(super) fn select<'a>(
     let only_inside = inside(workspace, only)?;
     let except = inside(workspace, except)?;
     for wanted in &only_inside {
-        if !changes
-            .entries()
-            .iter()
-            .any(|change| change.path.is_within(wanted.as_path()))
-        {
-            return Err(ApplyError::NotChanged {
-                path: quoted(wanted.as_path()),
-            });
+        if !changes.entries().iter().any(|change| change.path.is_within(wanted.as_path())) {
+            return Err(ApplyError::NotChanged { path: quoted(wanted.as_path()) });
         }
     }
     let within = |change: &Change, paths: &[RelPath]| {
-        paths
-            .iter()
-            .any(|path| change.path.is_within(path.as_path()))
+        paths.iter().any(|path| change.path.is_within(path.as_path()))
     };
     // Naming the workspace itself means all of it.
     let all = only.len() > only_inside.len() || only.is_empty();
@@ -64,10 +56,7 @@ pub(super) fn inside(workspace: &Path, paths: &[PathBuf]) -> Result<Vec<RelPath>
     for path in paths {
         let relative = path.strip_prefix(workspace).unwrap_or(path);
         // Also takes `./a` and `a/`, which a shell completes to.
-        let tidy: PathBuf = relative
-            .components()
-            .filter(|part| part.as_os_str() != ".")
-            .collect();
+        let tidy: PathBuf = relative.components().filter(|part| part.as_os_str() != ".").collect();
         if tidy.as_os_str().is_empty() && !path.as_os_str().is_empty() {
             continue;
         }

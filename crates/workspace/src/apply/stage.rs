@@ -34,10 +34,7 @@ impl Stage {
             path: "the staging directory".to_owned(),
             source: errno.into(),
         };
-        let name = format!(
-            "{STAGING_PREFIX}{}",
-            beneath::random_suffix().map_err(error)?
-        );
+        let name = format!("{STAGING_PREFIX}{}", beneath::random_suffix().map_err(error)?);
         fs::mkdirat(root, &name, Mode::RWXU).map_err(error)?;
         Self::open(root, &name).map_err(|errno| {
             // Just made and still empty.
@@ -49,10 +46,7 @@ impl Stage {
     pub(super) fn open(root: &OwnedFd, name: &str) -> rustix::io::Result<Self> {
         let path = RelPath::new(name).map_err(|_| Errno::INVAL)?;
         let dir = beneath::open_dir(root, Some(&path))?;
-        Ok(Stage {
-            name: name.to_owned(),
-            dir,
-        })
+        Ok(Stage { name: name.to_owned(), dir })
     }
 
     /// Copies content into a new slot and gives it owner and mode. `None` if the content is
@@ -105,11 +99,7 @@ impl Stage {
     /// Removes the directory and whatever is left in it.
     pub(super) fn remove(&self, root: &OwnedFd) {
         // Slots are files, links and empty directories. A failure leaves rubbish, no damage.
-        for entry in beneath::list(&self.dir, u64::MAX)
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-        {
+        for entry in beneath::list(&self.dir, u64::MAX).ok().flatten().unwrap_or_default() {
             let flags = match fs::unlinkat(&self.dir, &entry.name, AtFlags::empty()) {
                 Err(Errno::ISDIR) => AtFlags::REMOVEDIR,
                 _ => continue,
@@ -172,10 +162,7 @@ fn nearest_directory(root: &OwnedFd, path: &RelPath) -> io::Result<Stat> {
 }
 
 pub(super) fn stage_error(path: &RelPath, source: io::Error) -> ApplyError {
-    ApplyError::Stage {
-        path: quoted(path.as_path()),
-        source,
-    }
+    ApplyError::Stage { path: quoted(path.as_path()), source }
 }
 
 /// The parent of `path`, opened for `*at` calls, and the last name.

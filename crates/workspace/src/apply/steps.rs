@@ -32,13 +32,7 @@ pub(super) fn plan(
     stage: &Stage,
     verified: &Verified<'_>,
 ) -> Result<Plan, ApplyError> {
-    let mut planner = Planner {
-        changes,
-        root,
-        stage,
-        slots: 0,
-        modes: Vec::new(),
-    };
+    let mut planner = Planner { changes, root, stage, slots: 0, modes: Vec::new() };
     let mut plan = Plan::default();
     for work in verified.work.iter().rev() {
         plan.steps.extend(planner.going(work));
@@ -58,10 +52,7 @@ pub(super) fn commit(
     stage: &Stage,
     journal: &mut Journal,
 ) -> Result<(), ApplyError> {
-    let unwritten = |source| ApplyError::Stage {
-        path: "the journal".to_owned(),
-        source,
-    };
+    let unwritten = |source| ApplyError::Stage { path: "the journal".to_owned(), source };
     stage.sync().map_err(|error| unwritten(error.into()))?;
     let steps: Vec<Step> = plan.steps.iter().map(|(step, _)| step.clone()).collect();
     journal.arm(steps.clone()).map_err(unwritten)?;
@@ -79,10 +70,7 @@ pub(super) fn commit(
         }
     }
     // Without this mark a later recovery would undo what was done; better now than then.
-    let committed = stage
-        .sync()
-        .map_err(io::Error::from)
-        .and_then(|()| journal.commit());
+    let committed = stage.sync().map_err(io::Error::from).and_then(|()| journal.commit());
     if let Err(source) = committed {
         let left = undo(&steps, root, stage);
         if left.is_empty() {
@@ -116,9 +104,7 @@ impl Plan {
         stage: &Stage,
     ) -> rustix::io::Result<()> {
         let first = self.steps.iter().take(count);
-        first
-            .into_iter()
-            .try_for_each(|(step, expected)| step.run(root, stage, expected.as_ref()))
+        first.into_iter().try_for_each(|(step, expected)| step.run(root, stage, expected.as_ref()))
     }
 }
 
@@ -129,10 +115,7 @@ fn write_error(path: &RelPath, error: Errno) -> ApplyError {
             ApplyError::Conflicts(PathList(vec![path.clone()]))
         }
         Errno::INVAL | Errno::NOSYS => ApplyError::NoExchange,
-        error => ApplyError::Write {
-            path: quoted(path.as_path()),
-            source: error.into(),
-        },
+        error => ApplyError::Write { path: quoted(path.as_path()), source: error.into() },
     }
 }
 
@@ -204,24 +187,10 @@ impl Planner<'_> {
         match &work.current {
             Current::Directory(stat) if !becomes_directory => {
                 let (mode, uid, gid) = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid);
-                Some((
-                    Step::RemoveDirectory {
-                        path,
-                        mode,
-                        uid,
-                        gid,
-                    },
-                    None,
-                ))
+                Some((Step::RemoveDirectory { path, mode, uid, gid }, None))
             }
             Current::File(stat) | Current::Symlink(stat, _) if is_deleted || becomes_directory => {
-                Some((
-                    Step::Take {
-                        path,
-                        slot: self.slot(),
-                    },
-                    Some(*stat),
-                ))
+                Some((Step::Take { path, slot: self.slot() }, Some(*stat)))
             }
             _ => None,
         }
@@ -237,15 +206,7 @@ impl Planner<'_> {
                 Ok(None)
             }
             (Some(After::Directory { mode }), _) => self.new_directory(path, *mode).map(Some),
-            (
-                Some(After::File {
-                    mode,
-                    blob: None,
-                    size,
-                    ..
-                }),
-                Current::File(stat),
-            ) => {
+            (Some(After::File { mode, blob: None, size, .. }), Current::File(stat)) => {
                 // Another name of the same file may be outside the workspace.
                 if stat.st_nlink == 1 {
                     self.change_mode(path, stat, *mode);
@@ -280,20 +241,13 @@ impl Planner<'_> {
         owner: NewOwner,
     ) -> Result<(), ApplyError> {
         let path = &work.change.path;
-        let damaged = || ApplyError::Damaged {
-            path: quoted(path.as_path()),
-        };
+        let damaged = || ApplyError::Damaged { path: quoted(path.as_path()) };
         match &work.change.after {
             Some(After::Symlink { target }) => self
                 .stage
                 .add_symlink(slot, &target.0, owner)
                 .map_err(|source| stage_error(path, source)),
-            Some(After::File {
-                mode,
-                size,
-                sha256,
-                blob: Some(blob),
-            }) => {
+            Some(After::File { mode, size, sha256, blob: Some(blob) }) => {
                 let mut kept = File::open(self.changes.blob_path(*blob)).map_err(|_| damaged())?;
                 let copied = self
                     .stage
@@ -319,15 +273,9 @@ impl Planner<'_> {
             Current::File(stat) | Current::Symlink(stat, _) => {
                 (Step::Swap { path, slot, inode }, Some(*stat))
             }
-            Current::Nothing | Current::Directory(_) => (
-                Step::Place {
-                    path,
-                    slot,
-                    inode,
-                    directory: false,
-                },
-                None,
-            ),
+            Current::Nothing | Current::Directory(_) => {
+                (Step::Place { path, slot, inode, directory: false }, None)
+            }
         })
     }
 
@@ -338,39 +286,19 @@ impl Planner<'_> {
     ) -> Result<(Step, Option<Stat>), ApplyError> {
         let slot = self.slot();
         let owner = self.owner(path, None)?;
-        self.stage
-            .add_directory(&slot, mode, owner)
-            .map_err(|source| stage_error(path, source))?;
+        self.stage.add_directory(&slot, mode, owner).map_err(|source| stage_error(path, source))?;
         let inode = self.staged_inode(path, &slot)?;
         let from = mode | 0o700;
         if from != mode {
-            let step = Step::ChangeMode {
-                path: path.clone(),
-                inode,
-                from,
-                to: mode,
-            };
+            let step = Step::ChangeMode { path: path.clone(), inode, from, to: mode };
             self.modes.push((step, None));
         }
-        Ok((
-            Step::Place {
-                path: path.clone(),
-                slot,
-                inode,
-                directory: true,
-            },
-            None,
-        ))
+        Ok((Step::Place { path: path.clone(), slot, inode, directory: true }, None))
     }
 
     fn change_mode(&mut self, path: &RelPath, stat: &Stat, to: u32) {
         let from = stat.st_mode & 0o7777;
-        let step = Step::ChangeMode {
-            path: path.clone(),
-            inode: stat.st_ino,
-            from,
-            to,
-        };
+        let step = Step::ChangeMode { path: path.clone(), inode: stat.st_ino, from, to };
         self.modes.push((step, None));
     }
 

@@ -20,14 +20,7 @@ impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (workspace, upper) = (dir.path().join("workspace"), dir.path().join("upper"));
-        for path in [
-            "gone/deep/file",
-            "kind-file",
-            "kind-dir/file",
-            "edit",
-            "mode",
-            "stay",
-        ] {
+        for path in ["gone/deep/file", "kind-file", "kind-dir/file", "edit", "mode", "stay"] {
             let path = workspace.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "before").unwrap();
@@ -63,11 +56,7 @@ impl Fixture {
                 if meta.is_dir() {
                     pending.push(path.clone());
                 }
-                let content = if meta.is_file() {
-                    fs::read(&path).unwrap()
-                } else {
-                    Vec::new()
-                };
+                let content = if meta.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
                 tree.insert(path, (meta.mode(), content));
             }
         }
@@ -82,13 +71,7 @@ impl Fixture {
         let stage = Stage::create(&root).unwrap();
         let journal = Journal::begin(&self.changes.dir, &self.workspace(), &root, &stage).unwrap();
         let plan = steps::plan(&self.changes, &root, &stage, &verified).unwrap();
-        Prepared {
-            root,
-            verified,
-            stage,
-            journal,
-            plan,
-        }
+        Prepared { root, verified, stage, journal, plan }
     }
 }
 
@@ -96,20 +79,13 @@ impl Drop for Fixture {
     /// An ordinary user could not remove what is in the directory without write permission.
     fn drop(&mut self) {
         let dir = self.dir.path();
-        let _ = std::process::Command::new("chmod")
-            .arg("-R")
-            .arg("u+rwX")
-            .arg(dir)
-            .output();
+        let _ = std::process::Command::new("chmod").arg("-R").arg("u+rwX").arg(dir).output();
     }
 }
 
 struct Prepared<'a> {
     root: OwnedFd,
-    #[expect(
-        dead_code,
-        reason = "keeps the borrow that a real apply holds at this point"
-    )]
+    #[expect(dead_code, reason = "keeps the borrow that a real apply holds at this point")]
     verified: Verified<'a>,
     stage: Stage,
     journal: Journal,
@@ -125,17 +101,10 @@ fn an_interruption_after_any_number_of_steps_is_undone() {
         let before = fixture.tree();
         let mut prepared = fixture.prepare();
         prepared.journal.arm(prepared.plan.steps()).unwrap();
-        prepared
-            .plan
-            .run_first(done, &prepared.root, &prepared.stage)
-            .unwrap();
+        prepared.plan.run_first(done, &prepared.root, &prepared.stage).unwrap();
         drop(prepared);
         assert_ne!(fixture.tree(), before);
-        assert_eq!(
-            recover(&fixture.changes.dir).unwrap(),
-            Recovered::Undone,
-            "{done} steps"
-        );
+        assert_eq!(recover(&fixture.changes.dir).unwrap(), Recovered::Undone, "{done} steps");
         assert_eq!(fixture.tree(), before, "{done} steps");
         assert_eq!(recover(&fixture.changes.dir).unwrap(), Recovered::Nothing);
     }
@@ -155,24 +124,12 @@ fn an_interruption_while_staging_leaves_nothing_after_recovery() {
 fn an_interruption_after_the_last_step_is_finished() {
     let fixture = Fixture::new();
     let mut prepared = fixture.prepare();
-    steps::commit(
-        prepared.plan,
-        &prepared.root,
-        &prepared.stage,
-        &mut prepared.journal,
-    )
-    .unwrap();
+    steps::commit(prepared.plan, &prepared.root, &prepared.stage, &mut prepared.journal).unwrap();
     drop(prepared.root);
     assert_eq!(recover(&fixture.changes.dir).unwrap(), Recovered::Finished);
     let finished = fixture.tree();
     let whole = Fixture::new();
-    apply(
-        &whole.changes,
-        &whole.workspace(),
-        &[],
-        &ApplyOptions::default(),
-    )
-    .unwrap();
+    apply(&whole.changes, &whole.workspace(), &[], &ApplyOptions::default()).unwrap();
     let names = |fixture: &Fixture, tree: BTreeMap<PathBuf, (u32, Vec<u8>)>| -> Vec<_> {
         let root = fixture.workspace();
         tree.into_iter()
@@ -187,48 +144,24 @@ fn the_next_apply_recovers_by_itself() {
     let fixture = Fixture::new();
     let mut prepared = fixture.prepare();
     prepared.journal.arm(prepared.plan.steps()).unwrap();
-    prepared
-        .plan
-        .run_first(5, &prepared.root, &prepared.stage)
-        .unwrap();
+    prepared.plan.run_first(5, &prepared.root, &prepared.stage).unwrap();
     drop(prepared);
-    let applied = apply(
-        &fixture.changes,
-        &fixture.workspace(),
-        &[],
-        &ApplyOptions::default(),
-    );
-    assert_eq!(
-        applied.unwrap().applied.len(),
-        fixture.changes.entries().len()
-    );
-    assert!(
-        !fixture
-            .tree()
-            .keys()
-            .any(|path| path.to_string_lossy().contains("ringwall-apply"))
-    );
+    let applied = apply(&fixture.changes, &fixture.workspace(), &[], &ApplyOptions::default());
+    assert_eq!(applied.unwrap().applied.len(), fixture.changes.entries().len());
+    assert!(!fixture.tree().keys().any(|path| path.to_string_lossy().contains("ringwall-apply")));
 }
 
 #[test]
 fn an_edit_between_the_look_and_the_write_wins() {
-    for (path, content) in [
-        ("edit", "edited"),
-        ("gone/deep/file", "edited"),
-        ("new", "made"),
-    ] {
+    for (path, content) in [("edit", "edited"), ("gone/deep/file", "edited"), ("new", "made")] {
         let fixture = Fixture::new();
         let mut prepared = fixture.prepare();
         let staging = prepared.stage.name.clone();
         fs::write(fixture.workspace().join(path), content).unwrap();
         let edited = fixture.tree();
-        let error = steps::commit(
-            prepared.plan,
-            &prepared.root,
-            &prepared.stage,
-            &mut prepared.journal,
-        )
-        .unwrap_err();
+        let error =
+            steps::commit(prepared.plan, &prepared.root, &prepared.stage, &mut prepared.journal)
+                .unwrap_err();
         assert!(matches!(error, ApplyError::Conflicts(_)), "{path}: {error}");
         prepared.stage.remove(&prepared.root);
         let mut expected = edited;
@@ -243,21 +176,12 @@ fn a_file_put_into_a_new_directory_meanwhile_is_not_lost() {
     let mut prepared = fixture.prepare();
     prepared.journal.arm(prepared.plan.steps()).unwrap();
     let all = prepared.plan.len();
-    prepared
-        .plan
-        .run_first(all, &prepared.root, &prepared.stage)
-        .unwrap();
+    prepared.plan.run_first(all, &prepared.root, &prepared.stage).unwrap();
     drop(prepared);
     fs::write(fixture.workspace().join("new/theirs"), "kept").unwrap();
     let error = recover(&fixture.changes.dir).unwrap_err();
-    assert!(
-        matches!(&error, RecoverError::Left { left, .. } if left.0.len() == 1),
-        "{error}"
-    );
-    assert_eq!(
-        fs::read(fixture.workspace().join("new/theirs")).unwrap(),
-        b"kept"
-    );
+    assert!(matches!(&error, RecoverError::Left { left, .. } if left.0.len() == 1), "{error}");
+    assert_eq!(fs::read(fixture.workspace().join("new/theirs")).unwrap(), b"kept");
     fs::remove_file(fixture.workspace().join("new/theirs")).unwrap();
     assert_eq!(recover(&fixture.changes.dir).unwrap(), Recovered::Undone);
 }
@@ -267,13 +191,7 @@ fn a_journal_for_another_directory_is_not_obeyed() {
     let fixture = Fixture::new();
     drop(fixture.prepare());
     fs::rename(fixture.workspace(), fixture.dir.path().join("moved")).unwrap();
-    assert!(matches!(
-        recover(&fixture.changes.dir),
-        Err(RecoverError::WorkspaceGone { .. })
-    ));
+    assert!(matches!(recover(&fixture.changes.dir), Err(RecoverError::WorkspaceGone { .. })));
     fs::create_dir(fixture.workspace()).unwrap();
-    assert!(matches!(
-        recover(&fixture.changes.dir),
-        Err(RecoverError::WorkspaceGone { .. })
-    ));
+    assert!(matches!(recover(&fixture.changes.dir), Err(RecoverError::WorkspaceGone { .. })));
 }

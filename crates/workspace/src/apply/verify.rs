@@ -43,10 +43,7 @@ pub(super) fn verify<'a>(
     force: bool,
 ) -> Result<Verified<'a>, ApplyError> {
     let mut conflicts = Vec::new();
-    let mut verified = Verified {
-        work: Vec::new(),
-        already: Vec::new(),
-    };
+    let mut verified = Verified { work: Vec::new(), already: Vec::new() };
     let new_directories: BTreeSet<&Path> = selected
         .iter()
         .filter(|change| matches!(change.after, Some(After::Directory { .. })))
@@ -114,15 +111,7 @@ fn is_before(root: &OwnedFd, change: &Change, current: &Current) -> bool {
         (Some(Before::Directory { mode }), Current::Directory(now)) => {
             change.kind() != ChangeKind::ModeChanged || now.st_mode & 0o777 == mode & 0o777
         }
-        (
-            Some(Before::File {
-                mode,
-                size,
-                modified,
-                sha256,
-            }),
-            Current::File(now),
-        ) => {
+        (Some(Before::File { mode, size, modified, sha256 }), Current::File(now)) => {
             let same_looks =
                 now.st_mode & 0o777 == mode & 0o777 && u64::try_from(now.st_size) == Ok(*size);
             same_looks
@@ -140,12 +129,7 @@ fn is_after(root: &OwnedFd, change: &Change, current: &Current) -> bool {
         (None, Current::Nothing) => true,
         (Some(After::Symlink { target }), Current::Symlink(_, now)) => target.0 == *now,
         (Some(After::Directory { mode }), Current::Directory(now)) => now.st_mode & 0o777 == *mode,
-        (
-            Some(After::File {
-                mode, size, sha256, ..
-            }),
-            Current::File(now),
-        ) => {
+        (Some(After::File { mode, size, sha256, .. }), Current::File(now)) => {
             now.st_mode & 0o777 == *mode
                 && u64::try_from(now.st_size) == Ok(*size)
                 && digest_is(root, change, now, *size, sha256)
@@ -202,12 +186,8 @@ fn has_parent(root: &OwnedFd, change: &Change, new: &BTreeSet<&Path>) -> bool {
 fn directories_with_more(root: &OwnedFd, verified: &Verified<'_>) -> Vec<RelPath> {
     let no_directory =
         |work: &&Work<'_>| !matches!(work.change.after, Some(After::Directory { .. }));
-    let going: BTreeSet<&Path> = verified
-        .work
-        .iter()
-        .filter(no_directory)
-        .map(|work| work.change.path.as_path())
-        .collect();
+    let going: BTreeSet<&Path> =
+        verified.work.iter().filter(no_directory).map(|work| work.change.path.as_path()).collect();
     let mut with_more = Vec::new();
     for work in verified.work.iter().filter(no_directory) {
         if !matches!(work.current, Current::Directory(_)) {

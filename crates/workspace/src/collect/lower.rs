@@ -44,9 +44,7 @@ impl Collector<'_> {
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Host::Known(Before::Directory { mode }),
             FileType::Symlink => match beneath::read_link(&self.lower, path.as_path()) {
-                Ok(target) => Host::Known(Before::Symlink {
-                    target: EscapedBytes(target),
-                }),
+                Ok(target) => Host::Known(Before::Symlink { target: EscapedBytes(target) }),
                 Err(_) => Host::Other,
             },
             FileType::RegularFile => Host::Known(self.host_file(path, &stat)?),
@@ -63,21 +61,13 @@ impl Collector<'_> {
             self.hash_left -= size;
             match beneath::open_file(&self.lower, path.as_path()) {
                 Ok((mut file, _)) => content::hash(&mut file, size)
-                    .map_err(|source| CollectError::Lower {
-                        path: quoted(path.as_path()),
-                        source,
-                    })?
+                    .map_err(|source| CollectError::Lower { path: quoted(path.as_path()), source })?
                     .map(|content| content.sha256),
                 Err(_) => None,
             }
         };
         let modified = modified(stat);
-        Ok(Before::File {
-            mode: stat.st_mode & 0o7777,
-            size,
-            modified,
-            sha256,
-        })
+        Ok(Before::File { mode: stat.st_mode & 0o7777, size, modified, sha256 })
     }
 
     /// The sandbox removed `path`, or put something else there.
@@ -115,9 +105,7 @@ impl Collector<'_> {
             let entries = match listed {
                 Ok(Some(entries)) => entries,
                 Ok(None) => {
-                    return Err(CollectError::TooManyEntries {
-                        max: self.bounds.max_entries,
-                    });
+                    return Err(CollectError::TooManyEntries { max: self.bounds.max_entries });
                 }
                 Err(_) => {
                     self.refuse(directory.clone(), RefusedWhy::UnknownOnHost);
@@ -158,10 +146,7 @@ impl Collector<'_> {
             }
         }
         inside.retain(|change| !staying.contains(&change.path));
-        Ok(Expanded {
-            inside,
-            kept: staying.contains(top),
-        })
+        Ok(Expanded { inside, kept: staying.contains(top) })
     }
 
     /// Deletes what the host has in an opaque directory beyond the names that the upper one has.
@@ -171,22 +156,15 @@ impl Collector<'_> {
         listed: &[beneath::Entry],
     ) -> Result<(), CollectError> {
         let shown = directory.map_or(Path::new("."), RelPath::as_path);
-        let error = |error: Errno| CollectError::Lower {
-            path: quoted(shown),
-            source: error.into(),
-        };
+        let error =
+            |error: Errno| CollectError::Lower { path: quoted(shown), source: error.into() };
         let dir = beneath::open_dir(&self.lower, directory).map_err(error)?;
         let entries = beneath::list(dir, self.entries_left)
             .map_err(error)?
-            .ok_or(CollectError::TooManyEntries {
-                max: self.bounds.max_entries,
-            })?;
+            .ok_or(CollectError::TooManyEntries { max: self.bounds.max_entries })?;
         self.count(entries.len())?;
         for entry in entries {
-            if listed
-                .binary_search_by(|known| known.name.cmp(&entry.name))
-                .is_ok()
-            {
+            if listed.binary_search_by(|known| known.name.cmp(&entry.name)).is_ok() {
                 continue;
             }
             if let Ok(path) = RelPath::in_dir(directory, &entry.name) {
@@ -212,8 +190,5 @@ pub(crate) fn modified(stat: &Stat) -> (i64, u64) {
 }
 
 fn lower_error(path: &RelPath, error: Errno) -> CollectError {
-    CollectError::Lower {
-        path: quoted(path.as_path()),
-        source: error.into(),
-    }
+    CollectError::Lower { path: quoted(path.as_path()), source: error.into() }
 }

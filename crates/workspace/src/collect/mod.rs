@@ -84,10 +84,7 @@ pub fn collect(
 ) -> Result<Changes, CollectError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let lower = rustix::fs::openat(CWD, workspace, flags, Mode::empty()).map_err(|error| {
-        CollectError::Workspace {
-            path: quoted(workspace),
-            source: error.into(),
-        }
+        CollectError::Workspace { path: quoted(workspace), source: error.into() }
     })?;
     let store = Store::create(into, bounds)?;
     let mut collector = Collector {
@@ -103,17 +100,10 @@ pub fn collect(
     };
     let walked = collector.walk();
     collector.lock_again();
-    let Collector {
-        store,
-        mut manifest,
-        ..
-    } = collector;
+    let Collector { store, mut manifest, .. } = collector;
     manifest.sort();
     let kept = walked.and_then(|()| {
-        let changes = Changes {
-            dir: into.to_owned(),
-            manifest,
-        };
+        let changes = Changes { dir: into.to_owned(), manifest };
         changes.save().map_err(|source| store.error(source))?;
         Ok(changes)
     });
@@ -138,19 +128,12 @@ struct Collector<'a> {
 
 impl Collector<'_> {
     fn is_hidden(&self, path: &RelPath) -> bool {
-        path.as_path()
-            .ancestors()
-            .any(|above| self.hidden.contains(above))
+        path.as_path().ancestors().any(|above| self.hidden.contains(above))
     }
 
     fn record(&mut self, path: RelPath, before: Option<Before>, after: Option<After>) {
         let hidden = self.is_hidden(&path);
-        self.manifest.changes.push(Change {
-            path,
-            before,
-            after,
-            hidden,
-        });
+        self.manifest.changes.push(Change { path, before, after, hidden });
     }
 
     fn refuse(&mut self, path: RelPath, why: RefusedWhy) {
@@ -158,10 +141,7 @@ impl Collector<'_> {
     }
 
     fn note(&mut self, path: &RelPath, kind: NoteKind) {
-        self.manifest.notes.push(Note {
-            path: path.clone(),
-            kind,
-        });
+        self.manifest.notes.push(Note { path: path.clone(), kind });
     }
 
     /// A long path or link target counts as several entries, so that the bound on entries is one
@@ -172,9 +152,8 @@ impl Collector<'_> {
 
     fn count(&mut self, entries: usize) -> Result<(), CollectError> {
         let left = self.entries_left.checked_sub(entries as u64);
-        self.entries_left = left.ok_or(CollectError::TooManyEntries {
-            max: self.bounds.max_entries,
-        })?;
+        self.entries_left =
+            left.ok_or(CollectError::TooManyEntries { max: self.bounds.max_entries })?;
         Ok(())
     }
 }

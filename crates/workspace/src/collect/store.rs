@@ -33,25 +33,17 @@ pub(super) enum Kept {
 
 impl Store {
     pub(super) fn create(dir: &Path, bounds: &Bounds) -> Result<Self, CollectError> {
-        let error = |source| CollectError::Store {
-            dir: dir.display().to_string(),
-            source,
-        };
+        let error = |source| CollectError::Store { dir: dir.display().to_string(), source };
         match DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => {}
             Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => {
                 if fs::read_dir(dir).map_err(error)?.next().is_some() {
-                    return Err(CollectError::StoreNotEmpty {
-                        dir: dir.display().to_string(),
-                    });
+                    return Err(CollectError::StoreNotEmpty { dir: dir.display().to_string() });
                 }
             }
             Err(source) => return Err(error(source)),
         }
-        DirBuilder::new()
-            .mode(0o700)
-            .create(dir.join(BLOBS))
-            .map_err(error)?;
+        DirBuilder::new().mode(0o700).create(dir.join(BLOBS)).map_err(error)?;
         Ok(Store {
             dir: dir.to_owned(),
             next: 0,
@@ -66,10 +58,7 @@ impl Store {
     pub(super) fn add(&mut self, mut file: File, stat: &Stat) -> Result<Kept, CollectError> {
         let inode = (stat.st_dev, stat.st_ino);
         if let Some((number, content)) = self.shared.get(&inode) {
-            return Ok(Kept::Blob {
-                number: *number,
-                content: *content,
-            });
+            return Ok(Kept::Blob { number: *number, content: *content });
         }
         if u64::try_from(stat.st_size).is_ok_and(|size| size > self.max_file_bytes) {
             return Ok(Kept::TooLarge);
@@ -92,9 +81,9 @@ impl Store {
                 return match other {
                     Err(CopyError::Write(source)) => Err(self.error(source)),
                     Err(CopyError::Read(_)) => Ok(Kept::Unreadable),
-                    _ if max_bytes < self.max_file_bytes => Err(CollectError::TooManyBytes {
-                        max: self.max_total_bytes,
-                    }),
+                    _ if max_bytes < self.max_file_bytes => {
+                        Err(CollectError::TooManyBytes { max: self.max_total_bytes })
+                    }
                     _ => Ok(Kept::TooLarge),
                 };
             }
@@ -124,10 +113,7 @@ impl Store {
     }
 
     pub(super) fn error(&self, source: io::Error) -> CollectError {
-        CollectError::Store {
-            dir: self.dir.display().to_string(),
-            source,
-        }
+        CollectError::Store { dir: self.dir.display().to_string(), source }
     }
 
     fn blob(&self, number: u64) -> PathBuf {

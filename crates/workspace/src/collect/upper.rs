@@ -47,11 +47,8 @@ struct HostSide {
 
 /// Attributes that make overlayfs take content or names from elsewhere. With `userxattr` mounts
 /// the kernel never writes them; a forged one must not be believed.
-const REDIRECTING: [&str; 3] = [
-    "user.overlay.redirect",
-    "user.overlay.metacopy",
-    "trusted.overlay.redirect",
-];
+const REDIRECTING: [&str; 3] =
+    ["user.overlay.redirect", "user.overlay.metacopy", "trusted.overlay.redirect"];
 const OPAQUE: &str = "user.overlay.opaque";
 const WHITEOUT: &str = "user.overlay.whiteout";
 
@@ -80,9 +77,7 @@ impl Collector<'_> {
         let (entries, dir) = match (listed, &at.path) {
             (Ok((Some(entries), dir)), _) => (entries, dir),
             (Ok((None, _)), _) => {
-                return Err(CollectError::TooManyEntries {
-                    max: self.bounds.max_entries,
-                });
+                return Err(CollectError::TooManyEntries { max: self.bounds.max_entries });
             }
             (Err(error), None) => return Err(upper_error(error)),
             (Err(_), Some(path)) => {
@@ -99,9 +94,7 @@ impl Collector<'_> {
                 Ok(path) => self.entry(at, &dir, path, pending)?,
                 Err(_) => {
                     let parent = at.path.clone();
-                    parent
-                        .into_iter()
-                        .for_each(|path| self.refuse(path, RefusedWhy::TooDeep));
+                    parent.into_iter().for_each(|path| self.refuse(path, RefusedWhy::TooDeep));
                 }
             }
         }
@@ -133,11 +126,7 @@ impl Collector<'_> {
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::CharacterDevice && stat.st_rdev == 0 {
-            return if at.on_host {
-                self.delete(path)
-            } else {
-                Ok(())
-            };
+            return if at.on_host { self.delete(path) } else { Ok(()) };
         }
         if pattern::fold(path.file_name().as_encoded_bytes()).starts_with(STAGING_PREFIX.as_bytes())
         {
@@ -208,11 +197,7 @@ impl Collector<'_> {
         match file_meaning(&file, stat, at.attribute_whiteouts) {
             FileMeaning::Content => {}
             FileMeaning::Whiteout => {
-                return if at.on_host {
-                    self.delete(path)
-                } else {
-                    Ok(())
-                };
+                return if at.on_host { self.delete(path) } else { Ok(()) };
             }
             FileMeaning::Refused => {
                 self.refuse(path, RefusedWhy::OverlayAttribute);
@@ -235,11 +220,7 @@ impl Collector<'_> {
         };
         let mode = stat.st_mode & 0o777;
         let mut blob = Some(number);
-        if let Some(Before::File {
-            mode: host_mode,
-            sha256: Some(sha256),
-            ..
-        }) = &host.before
+        if let Some(Before::File { mode: host_mode, sha256: Some(sha256), .. }) = &host.before
             && *sha256 == content.sha256
         {
             self.store.forget(number, content.size, stat);
@@ -252,12 +233,7 @@ impl Collector<'_> {
         if stat.st_nlink > 1 {
             self.note(&path, NoteKind::HardLinkSplit);
         }
-        let after = After::File {
-            mode,
-            size: content.size,
-            sha256: content.sha256,
-            blob,
-        };
+        let after = After::File { mode, size: content.size, sha256: content.sha256, blob };
         self.record_against(path, host, after);
         Ok(())
     }
@@ -307,10 +283,7 @@ impl Collector<'_> {
             }
             gone = expanded.inside;
         }
-        Ok(Some(HostSide {
-            before: Some(before),
-            gone,
-        }))
+        Ok(Some(HostSide { before: Some(before), gone }))
     }
 
     fn record_against(&mut self, path: RelPath, host: HostSide, after: After) {
@@ -402,9 +375,7 @@ fn dir_meaning(dir: impl AsFd) -> DirMeaning {
 }
 
 fn redirects(file: impl AsFd) -> bool {
-    REDIRECTING
-        .iter()
-        .any(|name| !matches!(beneath::xattr(&file, name), Ok(None)))
+    REDIRECTING.iter().any(|name| !matches!(beneath::xattr(&file, name), Ok(None)))
 }
 
 fn refused_kind(kind: FileType) -> RefusedWhy {
@@ -416,7 +387,5 @@ fn refused_kind(kind: FileType) -> RefusedWhy {
 }
 
 fn upper_error(error: Errno) -> CollectError {
-    CollectError::Upper {
-        source: error.into(),
-    }
+    CollectError::Upper { source: error.into() }
 }

@@ -102,12 +102,7 @@ impl Changes {
             }
         }
         for refused in self.refused() {
-            writeln!(
-                out,
-                "!  {} ({})",
-                quoted(refused.path.as_path()),
-                refused.why.words()
-            )?;
+            writeln!(out, "!  {} ({})", quoted(refused.path.as_path()), refused.why.words())?;
         }
         Ok(())
     }
@@ -121,10 +116,7 @@ impl Changes {
     ) -> Result<(), DiffError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, workspace, flags, Mode::empty()).map_err(|error| {
-            DiffError::Workspace {
-                path: quoted(workspace),
-                source: error.into(),
-            }
+            DiffError::Workspace { path: quoted(workspace), source: error.into() }
         })?;
         let wanted = |path: &RelPath| {
             options.only.is_empty() || options.only.iter().any(|only| path.is_within(only))
@@ -151,10 +143,7 @@ impl Changes {
             return Ok(());
         }
         let path = change.path.as_path();
-        let (a, b) = (
-            quoted_with_prefix("a/", path),
-            quoted_with_prefix("b/", path),
-        );
+        let (a, b) = (quoted_with_prefix("a/", path), quoted_with_prefix("b/", path));
         writeln!(out, "diff --git {a} {b}")?;
         write_modes(change, out)?;
         if change.kind() == ChangeKind::ModeChanged {
@@ -170,34 +159,21 @@ impl Changes {
         };
         let new = self.kept_side(change, options.max_file_bytes)?;
         let names = (
-            if change.before.is_none() {
-                "/dev/null".to_owned()
-            } else {
-                a
-            },
-            if change.after.is_none() {
-                "/dev/null".to_owned()
-            } else {
-                b
-            },
+            if change.before.is_none() { "/dev/null".to_owned() } else { a },
+            if change.after.is_none() { "/dev/null".to_owned() } else { b },
         );
         write_sides(&names, &old, &new, options, out)
     }
 
     fn kept_side(&self, change: &Change, max_bytes: u64) -> Result<Side, DiffError> {
-        let kept = |source| DiffError::Kept {
-            path: quoted(change.path.as_path()),
-            source,
-        };
+        let kept = |source| DiffError::Kept { path: quoted(change.path.as_path()), source };
         Ok(match &change.after {
             None => Side::Absent,
             Some(After::Directory { .. }) => Side::NoFile,
             Some(After::Symlink { target }) => Side::Bytes(target.0.clone()),
             Some(After::File { size, .. }) if *size > max_bytes => Side::TooLarge,
             Some(After::File { blob: None, .. }) => Side::NoFile,
-            Some(After::File {
-                blob: Some(blob), ..
-            }) => {
+            Some(After::File { blob: Some(blob), .. }) => {
                 let file = File::open(self.blob_path(*blob)).map_err(kept)?;
                 let bytes = content::read_bounded(file, max_bytes).map_err(kept)?;
                 bytes.map_or(Side::TooLarge, Side::Bytes)
@@ -214,35 +190,19 @@ fn one_kind_each(change: &Change) -> Vec<Change> {
             | (_, None)
             | (Some(Before::File { .. }), Some(After::File { .. }))
             | (Some(Before::Symlink { .. }), Some(After::Symlink { .. }))
-            | (
-                Some(Before::Directory { .. }),
-                Some(After::Directory { .. })
-            )
+            | (Some(Before::Directory { .. }), Some(After::Directory { .. }))
     );
     if same_kind {
         return vec![change.clone()];
     }
-    vec![
-        Change {
-            after: None,
-            ..change.clone()
-        },
-        Change {
-            before: None,
-            ..change.clone()
-        },
-    ]
+    vec![Change { after: None, ..change.clone() }, Change { before: None, ..change.clone() }]
 }
 
 fn shown_name(change: &Change) -> String {
     let is_dir = matches!(change.after, Some(After::Directory { .. }))
         || (change.after.is_none() && matches!(change.before, Some(Before::Directory { .. })));
     let name = change.path.as_path();
-    if is_dir {
-        quoted(&name.join(""))
-    } else {
-        quoted(name)
-    }
+    if is_dir { quoted(&name.join("")) } else { quoted(name) }
 }
 
 fn modes(change: &Change) -> (u32, u32) {
@@ -274,10 +234,7 @@ fn write_modes(change: &Change, out: &mut dyn Write) -> io::Result<()> {
 
 /// The host's file as it is now; the run may be long past.
 fn host_side(root: &OwnedFd, path: &RelPath, max_bytes: u64) -> Result<Side, DiffError> {
-    let error = |source: io::Error| DiffError::Host {
-        path: quoted(path.as_path()),
-        source,
-    };
+    let error = |source: io::Error| DiffError::Host { path: quoted(path.as_path()), source };
     let stat = match beneath::stat(root, path.as_path()) {
         Ok(Some(stat)) => stat,
         // A link on the way there now: nothing of ours is behind it.

@@ -52,16 +52,10 @@ fn write_op(
 ) -> io::Result<()> {
     let (tag, old_range, new_range) = op.as_tag_tuple();
     if tag == DiffTag::Equal {
-        return old[old_range]
-            .iter()
-            .try_for_each(|line| write_line(b' ', line, options, out));
+        return old[old_range].iter().try_for_each(|line| write_line(b' ', line, options, out));
     }
-    old[old_range]
-        .iter()
-        .try_for_each(|line| write_line(b'-', line, options, out))?;
-    new[new_range]
-        .iter()
-        .try_for_each(|line| write_line(b'+', line, options, out))
+    old[old_range].iter().try_for_each(|line| write_line(b'-', line, options, out))?;
+    new[new_range].iter().try_for_each(|line| write_line(b'+', line, options, out))
 }
 
 fn write_line(mark: u8, line: &[u8], options: &DiffOptions, out: &mut dyn Write) -> io::Result<()> {
@@ -74,11 +68,7 @@ fn write_line(mark: u8, line: &[u8], options: &DiffOptions, out: &mut dyn Write)
         Contents::Plain => out.write_all(text)?,
         Contents::Terminal => write_escaped_line(out, text, options.max_line_bytes)?,
     }
-    out.write_all(if ended {
-        b"\n"
-    } else {
-        b"\n\\ No newline at end of file\n"
-    })
+    out.write_all(if ended { b"\n" } else { b"\n\\ No newline at end of file\n" })
 }
 
 /// `start,count` as diff(1) writes it: counted from one, and from the line before if empty.

@@ -22,10 +22,7 @@ fn hidden(dir: &tempfile::TempDir) -> Vec<String> {
 fn hidden_by(dir: &tempfile::TempDir, rules: &HideRules) -> Result<Vec<String>, HideError> {
     let root = File::open(dir.path()).unwrap();
     let found = find_hidden(root.as_fd(), rules)?;
-    Ok(found
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect())
+    Ok(found.iter().map(|path| path.display().to_string()).collect())
 }
 
 #[test]
@@ -40,10 +37,7 @@ fn environment_files_are_hidden_and_their_templates_are_not() {
         ("deep/down/.env", "A=1"),
         ("environment.ts", "x"),
     ]);
-    assert_eq!(
-        hidden(&dir),
-        [".ENV.Production", ".env", ".env.local", "deep/down/.env"]
-    );
+    assert_eq!(hidden(&dir), [".ENV.Production", ".env", ".env.local", "deep/down/.env"]);
 }
 
 #[test]
@@ -62,11 +56,7 @@ fn keys_are_told_from_certificates_by_content() {
 
 #[test]
 fn directories_of_keys_are_hidden_whole() {
-    let dir = workspace(&[
-        (".ssh/config", "x"),
-        ("home/.aws/credentials", "x"),
-        ("a/x", ""),
-    ]);
+    let dir = workspace(&[(".ssh/config", "x"), ("home/.aws/credentials", "x"), ("a/x", "")]);
     assert_eq!(hidden(&dir), [".ssh", "home/.aws"]);
 }
 
@@ -81,10 +71,7 @@ fn registry_settings_are_hidden_only_with_a_credential() {
 #[test]
 fn a_token_in_the_git_configuration_is_hidden() {
     let dir = workspace(&[
-        (
-            ".git/config",
-            "[http]\n\textraheader = AUTHORIZATION: basic eA==",
-        ),
+        (".git/config", "[http]\n\textraheader = AUTHORIZATION: basic eA=="),
         ("other/.git/config", "[core]\n\tbare = false"),
     ]);
     assert_eq!(hidden(&dir), [".git/config"]);
@@ -130,26 +117,17 @@ fn links_are_hidden_by_name_and_never_followed() {
 #[test]
 fn too_many_files_refuse_the_workspace() {
     let dir = workspace(&[("a/1", ""), ("a/2", ""), ("a/3", "")]);
-    let rules = HideRules {
-        max_entries: 3,
-        ..HideRules::default()
-    };
+    let rules = HideRules { max_entries: 3, ..HideRules::default() };
     let error = hidden_by(&dir, &rules).unwrap_err();
     assert!(matches!(error, HideError::TooMany { max: 3 }));
-    let rules = HideRules {
-        max_entries: 4,
-        ..HideRules::default()
-    };
+    let rules = HideRules { max_entries: 4, ..HideRules::default() };
     assert!(hidden_by(&dir, &rules).is_ok());
 }
 
 #[test]
 fn what_lies_too_deep_to_be_searched_is_hidden() {
     let dir = workspace(&[("a/b/c/.env", "")]);
-    let rules = HideRules {
-        max_depth: 1,
-        ..HideRules::default()
-    };
+    let rules = HideRules { max_depth: 1, ..HideRules::default() };
     assert_eq!(hidden_by(&dir, &rules).unwrap(), ["a/b"]);
 }
 
@@ -161,34 +139,17 @@ fn a_directory_that_cannot_be_read_is_hidden() {
     let found = hidden(&dir);
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o700)).unwrap();
     // Root reads it all the same.
-    let expected = if rustix::process::geteuid().is_root() {
-        "locked/.env"
-    } else {
-        "locked"
-    };
+    let expected = if rustix::process::geteuid().is_root() { "locked/.env" } else { "locked" };
     assert_eq!(found, [expected]);
 }
 
 #[test]
 fn a_name_alone_is_enough_for_what_does_not_exist_yet() {
     let rules = HideRules::default();
-    for path in [
-        ".env",
-        "x/.env.prod",
-        ".ssh/config",
-        ".ssh",
-        "x.p12",
-        "a/.AWS/x",
-    ] {
+    for path in [".env", "x/.env.prod", ".ssh/config", ".ssh", "x.p12", "a/.AWS/x"] {
         assert!(rules.hides_name(Path::new(path)), "{path}");
     }
-    for path in [
-        ".env.example",
-        "src/main.rs",
-        "server.pem",
-        "id_rsa.pub",
-        ".sshx/config",
-    ] {
+    for path in [".env.example", "src/main.rs", "server.pem", "id_rsa.pub", ".sshx/config"] {
         assert!(!rules.hides_name(Path::new(path)), "{path}");
     }
 }

@@ -2,10 +2,7 @@
 //! overlay mount, and trees as comparable values.
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -36,12 +33,7 @@ impl Sandbox {
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
-        let sandbox = Sandbox {
-            dir,
-            scratch,
-            hidden: Vec::new(),
-            collected: 0,
-        };
+        let sandbox = Sandbox { dir, scratch, hidden: Vec::new(), collected: 0 };
         fs::create_dir(sandbox.workspace()).unwrap();
         fs::create_dir(sandbox.upper()).unwrap();
         fs::create_dir(sandbox.scratch.path().join("work")).unwrap();
@@ -106,19 +98,9 @@ impl Sandbox {
         self.collected += 1;
         let into = self.beside(&format!("changes-{}", self.collected));
         let upper = File::open(self.upper()).unwrap();
-        let changes = collect(
-            upper.as_fd(),
-            &self.workspace(),
-            &self.hidden,
-            &into,
-            bounds,
-        );
+        let changes = collect(upper.as_fd(), &self.workspace(), &self.hidden, &into, bounds);
         if let Ok(changes) = &changes {
-            assert_eq!(
-                *changes,
-                Changes::load(&into).unwrap(),
-                "changes read back as written"
-            );
+            assert_eq!(*changes, Changes::load(&into).unwrap(), "changes read back as written");
         } else {
             assert!(!into.exists(), "a failed collect leaves nothing behind");
         }
@@ -140,10 +122,7 @@ impl Sandbox {
         let result = apply(changes, &self.workspace(), &only, options);
         for entry in fs::read_dir(self.workspace()).unwrap() {
             let name = entry.unwrap().file_name();
-            assert!(
-                !name.as_bytes().starts_with(b".ringwall-apply"),
-                "{name:?} was left"
-            );
+            assert!(!name.as_bytes().starts_with(b".ringwall-apply"), "{name:?} was left");
         }
         result
     }
@@ -158,10 +137,7 @@ impl Drop for Sandbox {
     /// user could not remove them.
     fn drop(&mut self) {
         let dirs = [self.dir.path(), self.scratch.path()];
-        let _ = Command::new("chmod")
-            .args(["-R", "u+rwX"])
-            .args(dirs)
-            .output();
+        let _ = Command::new("chmod").args(["-R", "u+rwX"]).args(dirs).output();
     }
 }
 
@@ -182,10 +158,7 @@ pub(crate) fn tree(root: &Path) -> Tree {
                 pending.push(path.clone());
                 format!("directory {mode:o}")
             } else if meta.is_file() {
-                format!(
-                    "file {mode:o} {:?}",
-                    OsStr::from_bytes(&fs::read(&path).unwrap())
-                )
+                format!("file {mode:o} {:?}", OsStr::from_bytes(&fs::read(&path).unwrap()))
             } else {
                 "something else".to_owned()
             };
@@ -215,11 +188,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 pub(crate) fn status(changes: &Changes) -> Vec<String> {
     let mut out = Vec::new();
     changes.write_status(&mut out).unwrap();
-    String::from_utf8(out)
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
 }
 
 pub(crate) fn is_root() -> bool {

@@ -17,12 +17,7 @@ pub(crate) struct Finished {
 
 impl Finished {
     pub(crate) fn new(line: String, output: Output) -> Finished {
-        Finished {
-            line,
-            code: code(output.status),
-            stdout: output.stdout,
-            stderr: output.stderr,
-        }
+        Finished { line, code: code(output.status), stdout: output.stdout, stderr: output.stderr }
     }
 
     #[track_caller]
@@ -57,10 +52,7 @@ impl Finished {
     pub(crate) fn is_refused(&self) -> &Self {
         self.exits(125).prints("");
         let line = self.err();
-        assert!(
-            line.starts_with("ringwall: ") && line.ends_with('\n'),
-            "{self:?}"
-        );
+        assert!(line.starts_with("ringwall: ") && line.ends_with('\n'), "{self:?}");
         assert_eq!(line.lines().count(), 1, "more than one line\n{self:?}");
         assert!(!line.trim_end().contains(char::is_control), "{self:?}");
         self
@@ -90,9 +82,7 @@ impl Finished {
 
 /// As a shell reports it.
 pub(crate) fn code(status: ExitStatus) -> i32 {
-    status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
 impl fmt::Debug for Finished {

@@ -17,14 +17,9 @@ pub(crate) fn busybox_layout(place: &Path) -> PathBuf {
     for directory in ["bin", "etc", "tmp", "usr/share"] {
         fs::create_dir_all(root.join(directory)).expect("a directory");
     }
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"]
-        .into_iter()
-        .find(|p| Path::new(p).exists());
-    fs::copy(
-        busybox.expect("busybox-static is installed"),
-        root.join("bin/busybox"),
-    )
-    .expect("a copy");
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|p| Path::new(p).exists());
+    fs::copy(busybox.expect("busybox-static is installed"), root.join("bin/busybox"))
+        .expect("a copy");
     for applet in APPLETS {
         symlink("busybox", root.join("bin").join(applet)).expect("a link");
     }
@@ -33,20 +28,13 @@ pub(crate) fn busybox_layout(place: &Path) -> PathBuf {
     umoci(&["init", "--layout", &layout.display().to_string()]);
     umoci(&["new", "--image", &image]);
     let root_path = root.display().to_string();
-    let rootless: &[&str] = if super::is_root() {
-        &[]
-    } else {
-        &["--rootless"]
-    };
+    let rootless: &[&str] = if super::is_root() { &[] } else { &["--rootless"] };
     umoci(&[&["insert"], rootless, &["--image", &image, &root_path, "/"]].concat());
     layout
 }
 
 fn umoci(arguments: &[&str]) {
-    let output = Command::new("umoci")
-        .args(arguments)
-        .output()
-        .expect("umoci is installed");
+    let output = Command::new("umoci").args(arguments).output().expect("umoci is installed");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "umoci {arguments:?}: {errors}");
 }

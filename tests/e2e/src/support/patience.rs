@@ -18,10 +18,7 @@ pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>)
         if let Some(answer) = question() {
             return answer;
         }
-        assert!(
-            Instant::now() < give_up,
-            "did not happen in {PATIENCE:?}: {what}"
-        );
+        assert!(Instant::now() < give_up, "did not happen in {PATIENCE:?}: {what}");
         sleep(PAUSE);
     }
 }
@@ -29,7 +26,5 @@ pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>)
 /// The exit code of a child that is about to end.
 #[track_caller]
 pub(crate) fn wait_for_end(child: &mut Child) -> i32 {
-    eventually("the end of the program", || {
-        child.try_wait().ok().flatten().map(code)
-    })
+    eventually("the end of the program", || child.try_wait().ok().flatten().map(code))
 }

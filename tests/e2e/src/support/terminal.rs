@@ -47,19 +47,11 @@ impl Terminal {
                 }
             }
         });
-        Terminal {
-            keyboard: File::from(person),
-            screen,
-            seen: Vec::new(),
-            child,
-            device,
-        }
+        Terminal { keyboard: File::from(person), screen, seen: Vec::new(), child, device }
     }
 
     pub(crate) fn type_in(&mut self, text: &str) {
-        self.keyboard
-            .write_all(text.as_bytes())
-            .expect("the terminal takes keys");
+        self.keyboard.write_all(text.as_bytes()).expect("the terminal takes keys");
     }
 
     /// Waits until `text` has been shown since the start.
@@ -84,10 +76,7 @@ impl Terminal {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .expect("a process");
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(id, signal).expect("the program runs");
     }
 
@@ -111,11 +100,6 @@ impl Drop for Terminal {
 }
 
 fn resize(device: &OwnedFd, rows: u16, columns: u16) {
-    let size = Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(device, size).expect("a terminal");
 }

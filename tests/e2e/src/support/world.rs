@@ -39,15 +39,9 @@ impl World {
     }
 
     pub(crate) fn of(user: User) -> World {
-        let place = tempfile::Builder::new()
-            .prefix("ringwall-e2e-")
-            .tempdir()
-            .expect("a directory");
-        let mut world = World {
-            place,
-            programs: built_programs(),
-            user,
-        };
+        let place =
+            tempfile::Builder::new().prefix("ringwall-e2e-").tempdir().expect("a directory");
+        let mut world = World { place, programs: built_programs(), user };
         if user == User::Ordinary {
             assert!(is_root(), "only root can become somebody else");
             world.programs = world.copy_programs();
@@ -77,11 +71,8 @@ impl World {
     /// Writes a file below the project, with the directories above it.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.project().join(name);
-        let mut missing: Vec<&Path> = path
-            .ancestors()
-            .skip(1)
-            .take_while(|p| !p.exists())
-            .collect();
+        let mut missing: Vec<&Path> =
+            path.ancestors().skip(1).take_while(|p| !p.exists()).collect();
         missing.reverse();
         for directory in missing {
             fs::create_dir(directory).expect("a directory");
@@ -121,14 +112,9 @@ impl World {
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Finished {
-        let arguments: Vec<OsString> = arguments
-            .into_iter()
-            .map(|a| a.as_ref().to_owned())
-            .collect();
-        let output = self
-            .command(&arguments)
-            .output()
-            .expect("ringwall can be started");
+        let arguments: Vec<OsString> =
+            arguments.into_iter().map(|a| a.as_ref().to_owned()).collect();
+        let output = self.command(&arguments).output().expect("ringwall can be started");
         Finished::new(format!("ringwall {arguments:?}"), output)
     }
 
@@ -142,10 +128,7 @@ impl World {
     #[track_caller]
     pub(crate) fn ringwall_with_input(&self, arguments: &[&str], input: &[u8]) -> Finished {
         let mut command = self.command(arguments);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("ringwall can be started");
         let mut stdin = child.stdin.take().expect("a pipe");
         let input = input.to_owned();
@@ -223,9 +206,7 @@ fn built_programs() -> PathBuf {
         PathBuf::from,
     );
     assert!(
-        PROGRAMS
-            .iter()
-            .all(|program| directory.join(program).exists()),
+        PROGRAMS.iter().all(|program| directory.join(program).exists()),
         "the programs are not in {}: run `make build` or set RINGWALL_BIN_DIR",
         directory.display()
     );

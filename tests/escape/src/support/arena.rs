@@ -86,17 +86,10 @@ impl Arena {
 
     pub(crate) fn without_image(wall: Wall) -> Arena {
         let mut builder = tempfile::Builder::new();
-        let place = builder
-            .prefix("ringwall-escape-")
-            .tempdir()
-            .expect("a directory");
+        let place = builder.prefix("ringwall-escape-").tempdir().expect("a directory");
         open_to_all(place.path());
         let programs = built_programs();
-        let mut arena = Arena {
-            wall,
-            place,
-            programs,
-        };
+        let mut arena = Arena { wall, place, programs };
         if arena.is_ordinary() && !is_open_to_all(&arena.programs) {
             arena.programs = arena.copy_programs();
         }
@@ -109,8 +102,7 @@ impl Arena {
     /// Imports an OCI layout as `test:latest`.
     pub(crate) fn import(&self, layout: &Path) {
         let layout = layout.to_str().expect("a plain path");
-        self.ringwall(["image", "import", layout, "--name", "test:latest"])
-            .exits(0);
+        self.ringwall(["image", "import", layout, "--name", "test:latest"]).exits(0);
     }
 
     /// A path of this test outside.
@@ -126,11 +118,8 @@ impl Arena {
     /// Writes a file below the project, with the directories above it.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.project().join(name);
-        let mut missing: Vec<&Path> = path
-            .ancestors()
-            .skip(1)
-            .take_while(|p| !p.exists())
-            .collect();
+        let mut missing: Vec<&Path> =
+            path.ancestors().skip(1).take_while(|p| !p.exists()).collect();
         missing.reverse();
         for directory in missing {
             self.make_dir(directory);
@@ -203,9 +192,7 @@ impl Arena {
     #[track_caller]
     pub(crate) fn attack_in(&self, sandbox: &str, script: &str) -> Outcome {
         let script = format!("{PRELUDE}{script}");
-        self.ringwall([
-            "exec", "-e", "LC_ALL=C", sandbox, "--", "perl", "-e", &script,
-        ])
+        self.ringwall(["exec", "-e", "LC_ALL=C", sandbox, "--", "perl", "-e", &script])
     }
 
     /// As the caller of this arena: in the project, with a plain environment.
@@ -279,18 +266,14 @@ fn is_open_to_all(directory: &Path) -> bool {
 }
 
 fn build_directory() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-        PathBuf::from,
-    )
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from)
 }
 
 /// Where `make build` puts the programs, or `$RINGWALL_BIN_DIR`.
 pub(crate) fn built_programs() -> PathBuf {
-    let directory = std::env::var_os("RINGWALL_BIN_DIR").map_or_else(
-        || build_directory().join("x86_64-unknown-linux-musl/release"),
-        PathBuf::from,
-    );
+    let directory = std::env::var_os("RINGWALL_BIN_DIR")
+        .map_or_else(|| build_directory().join("x86_64-unknown-linux-musl/release"), PathBuf::from);
     assert!(
         PROGRAMS.iter().all(|name| directory.join(name).exists()),
         "the programs are not in {}: run `make build` or set RINGWALL_BIN_DIR",

@@ -66,10 +66,7 @@ pub(crate) fn fill(root: &Path) {
 }
 
 pub(crate) fn umoci(arguments: &[&str]) {
-    let output = Command::new("umoci")
-        .args(arguments)
-        .output()
-        .expect("umoci is installed");
+    let output = Command::new("umoci").args(arguments).output().expect("umoci is installed");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "umoci {arguments:?}: {errors}");
 }

@@ -73,9 +73,7 @@ impl Outcome {
     #[track_caller]
     pub(crate) fn answer(&self, name: &str) -> i32 {
         let answers = self.answers();
-        *answers
-            .get(name)
-            .unwrap_or_else(|| panic!("no answer for {name:?}\n{self:?}"))
+        *answers.get(name).unwrap_or_else(|| panic!("no answer for {name:?}\n{self:?}"))
     }
 
     /// The number on the line `NAME NUMBER`.

@@ -75,10 +75,7 @@ pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>)
         if let Some(answer) = question() {
             return answer;
         }
-        assert!(
-            Instant::now() < give_up,
-            "did not happen in {PATIENCE:?}: {what}"
-        );
+        assert!(Instant::now() < give_up, "did not happen in {PATIENCE:?}: {what}");
         sleep(Duration::from_millis(10));
     }
 }

@@ -14,10 +14,7 @@ impl Budget {
     pub(super) const MOST_DEPTH: usize = 64;
 
     pub(super) fn new() -> Budget {
-        Budget {
-            entries: Self::MOST_ENTRIES,
-            bytes: Self::MOST_BYTES,
-        }
+        Budget { entries: Self::MOST_ENTRIES, bytes: Self::MOST_BYTES }
     }
 
     pub(super) fn entry(&mut self, depth: usize) -> anyhow::Result<()> {
@@ -27,20 +24,14 @@ impl Budget {
             Self::MOST_DEPTH
         );
         self.entries = self.entries.checked_sub(1).ok_or_else(|| {
-            anyhow::anyhow!(
-                "more than {} files; copy a part of them",
-                Self::MOST_ENTRIES
-            )
+            anyhow::anyhow!("more than {} files; copy a part of them", Self::MOST_ENTRIES)
         })?;
         Ok(())
     }
 
     pub(super) fn spend(&mut self, bytes: u64) -> anyhow::Result<()> {
         self.bytes = self.bytes.checked_sub(bytes).ok_or_else(|| {
-            anyhow::anyhow!(
-                "more than {} GiB; copy a part of it",
-                Self::MOST_BYTES >> 30
-            )
+            anyhow::anyhow!("more than {} GiB; copy a part of it", Self::MOST_BYTES >> 30)
         })?;
         Ok(())
     }
@@ -56,10 +47,7 @@ mod tests {
 
     #[test]
     fn a_copy_ends_at_its_bounds() {
-        let mut budget = Budget {
-            entries: 1,
-            bytes: 10,
-        };
+        let mut budget = Budget { entries: 1, bytes: 10 };
         assert!(budget.entry(Budget::MOST_DEPTH + 1).is_err());
         assert!(budget.entry(0).is_ok());
         assert!(budget.entry(0).is_err());

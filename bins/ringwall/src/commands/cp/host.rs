@@ -28,10 +28,7 @@ impl Name {
         let usable = !bytes.is_empty() && !bytes.contains(&b'/') && bytes != b"." && bytes != b"..";
         let name = usable.then(|| CString::new(bytes).ok()).flatten();
         let name = name.with_context(|| {
-            format!(
-                "the name {:?} cannot be used for a file here",
-                printable_bytes(bytes)
-            )
+            format!("the name {:?} cannot be used for a file here", printable_bytes(bytes))
         })?;
         Ok(Name(name))
     }
@@ -52,12 +49,8 @@ pub(super) enum Source {
 
 /// Opens a path that a person typed. The last component must not be a link.
 pub(super) fn open_source(path: &Path) -> anyhow::Result<Source> {
-    open_at(CWD, path).with_context(|| {
-        format!(
-            "{} cannot be read",
-            printable_bytes(path.as_os_str().as_bytes())
-        )
-    })
+    open_at(CWD, path)
+        .with_context(|| format!("{} cannot be read", printable_bytes(path.as_os_str().as_bytes())))
 }
 
 /// Opens an entry of a directory.
@@ -109,48 +102,26 @@ impl Target {
     pub(super) fn at(path: &Path, source_name: Option<&OsStr>) -> anyhow::Result<Target> {
         let shown = || printable_bytes(path.as_os_str().as_bytes());
         let open = |path: &Path| {
-            openat(
-                CWD,
-                path,
-                OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )
+            openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         };
         if let Ok(directory) = open(path) {
             let name = source_name.with_context(|| {
-                format!(
-                    "the source has no name to use in {}; give the new name",
-                    shown()
-                )
+                format!("the source has no name to use in {}; give the new name", shown())
             })?;
-            return Ok(Target {
-                directory,
-                name: Name::new(name.as_bytes())?,
-            });
+            return Ok(Target { directory, name: Name::new(name.as_bytes())? });
         }
-        let name = path
-            .file_name()
-            .with_context(|| format!("{} is not a file name", shown()))?;
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
+        let name = path.file_name().with_context(|| format!("{} is not a file name", shown()))?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = open(parent.unwrap_or(Path::new(".")))
             .with_context(|| format!("the directory for {} cannot be opened", shown()))?;
-        Ok(Target {
-            directory,
-            name: Name::new(name.as_bytes())?,
-        })
+        Ok(Target { directory, name: Name::new(name.as_bytes())? })
     }
 
     /// Makes the directory, or enters the one that is there, and gives the place of an entry.
     pub(super) fn make_directory(&self, mode: RawMode) -> anyhow::Result<OwnedFd> {
         let name = self.name.0.as_c_str();
         let shown = || printable_bytes(self.name.as_bytes());
-        match mkdirat(
-            &self.directory,
-            name,
-            Mode::from_raw_mode(mode & 0o777 | 0o700),
-        ) {
+        match mkdirat(&self.directory, name, Mode::from_raw_mode(mode & 0o777 | 0o700)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => {
                 return Err(error).with_context(|| format!("{} cannot be made", shown()));
@@ -162,10 +133,7 @@ impl Target {
     }
 
     pub(super) fn inside(directory: &OwnedFd, name: Name) -> anyhow::Result<Target> {
-        Ok(Target {
-            directory: directory.try_clone()?,
-            name,
-        })
+        Ok(Target { directory: directory.try_clone()?, name })
     }
 
     /// Writes the file beside its place and moves it there when it is whole: a link with that
@@ -182,16 +150,11 @@ impl Target {
         let mut file = File::from(created.context("no file can be made there")?);
         let written = fill(&mut file).and_then(|()| {
             fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
-            renameat(
-                &self.directory,
-                &partial,
-                &self.directory,
-                self.name.0.as_c_str(),
-            )
-            .with_context(|| {
-                let name = printable_bytes(self.name.as_bytes());
-                format!("{name} is in the way; remove it first")
-            })
+            renameat(&self.directory, &partial, &self.directory, self.name.0.as_c_str())
+                .with_context(|| {
+                    let name = printable_bytes(self.name.as_bytes());
+                    format!("{name} is in the way; remove it first")
+                })
         });
         if written.is_err() {
             let _ = unlinkat(&self.directory, &partial, AtFlags::empty());

@@ -25,18 +25,11 @@ pub(super) fn copy(from: &Path, files: &Client, to: &Path) -> anyhow::Result<u64
     let mut to = to.as_os_str().as_bytes().to_vec();
     if is_directory(files, &to)? {
         let name = from.file_name().with_context(|| {
-            format!(
-                "{} has no name to use in the sandbox; give the new name",
-                shown()
-            )
+            format!("{} has no name to use in the sandbox; give the new name", shown())
         })?;
         to = join(&to, Name::new(name.as_bytes())?.as_bytes());
     }
-    let mut copy = Inward {
-        files,
-        budget: Budget::new(),
-        skipped: 0,
-    };
+    let mut copy = Inward { files, budget: Budget::new(), skipped: 0 };
     copy.entry(source, &to, 0)?;
     Ok(copy.skipped)
 }
@@ -52,10 +45,7 @@ impl Inward<'_> {
         self.budget.entry(depth)?;
         match source {
             Source::File(file, mode) => {
-                let mut source = Counted {
-                    file,
-                    budget: &mut self.budget,
-                };
+                let mut source = Counted { file, budget: &mut self.budget };
                 self.files
                     .write_file(to, mode, WriteHow::Replace, &mut source)
                     .with_context(|| cannot_write(to))?;

@@ -23,11 +23,7 @@ pub(super) fn copy(files: &Client, from: &Path, to: &Path) -> anyhow::Result<u64
         printable_bytes(from_bytes)
     );
     let target = Target::at(to, from.file_name())?;
-    let mut copy = Outward {
-        files,
-        budget: Budget::new(),
-        skipped: 0,
-    };
+    let mut copy = Outward { files, budget: Budget::new(), skipped: 0 };
     copy.entry(from_bytes, stat, &target, 0)?;
     Ok(copy.skipped)
 }

@@ -13,10 +13,7 @@ pub(super) fn of_kernel(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
     features.extend(calls(facts));
     features.extend([layers::seccomp(facts), layers::landlock(facts)]);
     features.extend([layers::cgroups(&facts.cgroup), layers::app_armor(facts)]);
-    features.extend([
-        layers::terminal_injection(facts),
-        layers::subordinate_ids(facts),
-    ]);
+    features.extend([layers::terminal_injection(facts), layers::subordinate_ids(facts)]);
     features.push(layers::kvm(facts));
     features
 }
@@ -60,21 +57,10 @@ fn tried(
     needed_by: NeededBy,
     fix: impl FnOnce() -> String,
 ) -> Feature {
-    let state = if result == Tried::Works {
-        State::Ok
-    } else {
-        State::Missing
-    };
+    let state = if result == Tried::Works { State::Ok } else { State::Missing };
     // What was not tried stands on something that failed; fixing that comes first.
     let fix = matches!(result, Tried::Fails(_)).then(fix);
-    Feature {
-        name,
-        state,
-        seen: result.to_string(),
-        purpose,
-        needed_by,
-        fix,
-    }
+    Feature { name, state, seen: result.to_string(), purpose, needed_by, fix }
 }
 
 fn namespaces(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
@@ -90,13 +76,9 @@ fn namespaces(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
             every,
             || raise("mnt"),
         ),
-        tried(
-            "pid-namespace",
-            result(Trial::PidNamespace),
-            "own processes only",
-            every,
-            || raise("pid"),
-        ),
+        tried("pid-namespace", result(Trial::PidNamespace), "own processes only", every, || {
+            raise("pid")
+        }),
         tried(
             "fresh-proc",
             result(Trial::Proc),
@@ -115,20 +97,12 @@ fn namespaces(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
             every,
             || raise("net"),
         ),
-        tried(
-            "ipc-namespace",
-            result(Trial::IpcNamespace),
-            "own shared memory",
-            every,
-            || raise("ipc"),
-        ),
-        tried(
-            "uts-namespace",
-            result(Trial::UtsNamespace),
-            "own host name",
-            every,
-            || raise("uts"),
-        ),
+        tried("ipc-namespace", result(Trial::IpcNamespace), "own shared memory", every, || {
+            raise("ipc")
+        }),
+        tried("uts-namespace", result(Trial::UtsNamespace), "own host name", every, || {
+            raise("uts")
+        }),
         tried(
             "cgroup-namespace",
             result(Trial::CgroupNamespace),
@@ -144,11 +118,7 @@ fn user_namespace(facts: &HostFacts, probe: &Probe) -> Feature {
     // Where user namespaces are restricted by AppArmor they can be made, but nothing can be done in
     // them: the first mount fails.
     let powerless = result == Tried::Works && !probe.works(Trial::MountNamespace);
-    let result = if powerless {
-        probe.result(Trial::MountNamespace)
-    } else {
-        result
-    };
+    let result = if powerless { probe.result(Trial::MountNamespace) } else { result };
     let obstacle = facts.user_namespace_obstacle();
     let mut feature = tried(
         "user-namespace",
@@ -213,19 +183,13 @@ fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
             || kernel("5.12"),
         ),
         marks,
-        tried(
-            "overlayfs",
-            probe.result(Trial::Overlay),
-            "copy-on-write layers",
-            layers,
-            || {
-                if facts.overlay_listed {
-                    kernel("5.11")
-                } else {
-                    "as root: modprobe overlay (Linux 5.11 or later)".to_owned()
-                }
-            },
-        ),
+        tried("overlayfs", probe.result(Trial::Overlay), "copy-on-write layers", layers, || {
+            if facts.overlay_listed {
+                kernel("5.11")
+            } else {
+                "as root: modprobe overlay (Linux 5.11 or later)".to_owned()
+            }
+        }),
         id_mapped,
     ]
 }
@@ -235,11 +199,7 @@ fn calls(facts: &HostFacts) -> Vec<Feature> {
     let call = |name, present: bool, purpose, version: &str| Feature {
         name,
         state: if present { State::Ok } else { State::Missing },
-        seen: if present {
-            "answers".to_owned()
-        } else {
-            "no such system call".to_owned()
-        },
+        seen: if present { "answers".to_owned() } else { "no such system call".to_owned() },
         purpose,
         needed_by: NeededBy::EveryWall,
         fix: (!present).then(|| {
@@ -250,35 +210,10 @@ fn calls(facts: &HostFacts) -> Vec<Feature> {
     };
     vec![
         call("clone3", calls.clone3, "all namespaces in one call", "5.5"),
-        call(
-            "pidfd",
-            calls.pidfd_open,
-            "processes that cannot be mixed up",
-            "5.3",
-        ),
-        call(
-            "openat2",
-            calls.openat2,
-            "paths that cannot lead outside",
-            "5.6",
-        ),
-        call(
-            "close-range",
-            calls.close_range,
-            "no inherited descriptor",
-            "5.11",
-        ),
-        call(
-            "new-mount-api",
-            calls.new_mount_api,
-            "mounts made before they are seen",
-            "5.2",
-        ),
-        call(
-            "mount-setattr",
-            calls.mount_setattr,
-            "whole trees read-only",
-            "5.12",
-        ),
+        call("pidfd", calls.pidfd_open, "processes that cannot be mixed up", "5.3"),
+        call("openat2", calls.openat2, "paths that cannot lead outside", "5.6"),
+        call("close-range", calls.close_range, "no inherited descriptor", "5.11"),
+        call("new-mount-api", calls.new_mount_api, "mounts made before they are seen", "5.2"),
+        call("mount-setattr", calls.mount_setattr, "whole trees read-only", "5.12"),
     ]
 }

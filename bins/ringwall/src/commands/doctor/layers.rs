@@ -17,11 +17,7 @@ pub(super) fn seccomp(facts: &HostFacts) -> Feature {
     Feature {
         name: "seccomp",
         state: if present { State::Ok } else { State::Missing },
-        seen: if present {
-            "filters accepted".to_owned()
-        } else {
-            "no filters".to_owned()
-        },
+        seen: if present { "filters accepted".to_owned() } else { "no filters".to_owned() },
         purpose: "dangerous system calls denied",
         needed_by: NeededBy::EveryWall,
         fix: (!present).then(|| "boot a kernel built with CONFIG_SECCOMP_FILTER=y".to_owned()),
@@ -48,25 +44,12 @@ pub(super) fn landlock(facts: &HostFacts) -> Feature {
         _ => (State::Ok, format!("ABI {abi}"), None),
     };
     let purpose = "files denied by the kernel a second time";
-    Feature {
-        name: "landlock",
-        state,
-        seen,
-        purpose,
-        needed_by: NeededBy::EveryWall,
-        fix,
-    }
+    Feature { name: "landlock", state, seen, purpose, needed_by: NeededBy::EveryWall, fix }
 }
 
 pub(super) fn cgroups(hierarchy: &Hierarchy) -> Feature {
-    let held: Vec<&str> = hierarchy
-        .controllers()
-        .iter()
-        .map(Controller::name)
-        .collect();
-    let missing = Controller::ALL
-        .into_iter()
-        .find(|c| hierarchy.means_of(*c).is_none());
+    let held: Vec<&str> = hierarchy.controllers().iter().map(Controller::name).collect();
+    let missing = Controller::ALL.into_iter().find(|c| hierarchy.means_of(*c).is_none());
     let seen = match hierarchy {
         Hierarchy::None { reason, .. } => reason.clone(),
         Hierarchy::V1(_) => format!("v1: {}", held.join(", ")),
@@ -75,11 +58,7 @@ pub(super) fn cgroups(hierarchy: &Hierarchy) -> Feature {
     };
     Feature {
         name: "cgroups",
-        state: if missing.is_some() {
-            State::Weaker
-        } else {
-            State::Ok
-        },
+        state: if missing.is_some() { State::Weaker } else { State::Ok },
         seen,
         purpose: "memory, process and CPU limits kept by the kernel",
         needed_by: NeededBy::Nothing,
@@ -98,21 +77,13 @@ pub(super) fn app_armor(facts: &HostFacts) -> Feature {
     };
     if !facts.apparmor {
         let fix = "optional: boot a kernel that has it with lsm=...,apparmor";
-        return feature(
-            State::Weaker,
-            "off: the other layers stand alone",
-            Some(fix),
-        );
+        return feature(State::Weaker, "off: the other layers stand alone", Some(fix));
     }
     if apparmor::profile_loaded(SANDBOX_PROFILE) {
         return feature(State::Ok, "on, profile loaded", None);
     }
     let fix = "as root: apparmor_parser -r resources/apparmor/ringwall-sandbox";
-    feature(
-        State::Weaker,
-        "on, profile ringwall-sandbox not loaded",
-        Some(fix),
-    )
+    feature(State::Weaker, "on, profile ringwall-sandbox not loaded", Some(fix))
 }
 
 pub(super) fn terminal_injection(facts: &HostFacts) -> Feature {
@@ -120,11 +91,7 @@ pub(super) fn terminal_injection(facts: &HostFacts) -> Feature {
     Feature {
         name: "tiocsti-off",
         state: if off { State::Ok } else { State::Weaker },
-        seen: if off {
-            "off".to_owned()
-        } else {
-            "on: denied by the filter alone".to_owned()
-        },
+        seen: if off { "off".to_owned() } else { "on: denied by the filter alone".to_owned() },
         purpose: "no typing into the caller's terminal",
         needed_by: NeededBy::Nothing,
         fix: (!off).then(|| match facts.legacy_tiocsti {
@@ -136,11 +103,7 @@ pub(super) fn terminal_injection(facts: &HostFacts) -> Feature {
 }
 
 pub(super) fn subordinate_ids(facts: &HostFacts) -> Feature {
-    let total: u64 = facts
-        .subordinate_uids
-        .iter()
-        .map(|range| u64::from(range.count))
-        .sum();
+    let total: u64 = facts.subordinate_uids.iter().map(|range| u64::from(range.count)).sum();
     let seen = if facts.is_root() {
         "not needed: root takes a private range".to_owned()
     } else {

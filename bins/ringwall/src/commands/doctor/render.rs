@@ -27,29 +27,16 @@ pub(super) fn text(report: &Report, colour: Colour) -> String {
         tools(report),
         fixes(report),
     ];
-    sections
-        .into_iter()
-        .filter(|section| !section.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
+    sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn features(report: &Report, colour: Colour) -> String {
     let mut table = Table::new(["STATE", "FEATURE", "FOR", "SEEN"]);
     for feature in &report.features {
-        table.row([
-            feature.state.name(),
-            feature.name,
-            feature.purpose,
-            &feature.seen,
-        ]);
+        table.row([feature.state.name(), feature.name, feature.purpose, &feature.seen]);
     }
     let states = report.features.iter().map(|feature| Some(feature.state));
-    paint(
-        &table.to_string(),
-        std::iter::once(None).chain(states),
-        colour,
-    )
+    paint(&table.to_string(), std::iter::once(None).chain(states), colour)
 }
 
 fn walls(walls: &[WallFinding], colour: Colour) -> String {
@@ -58,18 +45,12 @@ fn walls(walls: &[WallFinding], colour: Colour) -> String {
         let because = wall.because.as_deref().unwrap_or("");
         table.row([if wall.possible { "yes" } else { "no" }, wall.wall, because]);
     }
-    let states = walls
-        .iter()
-        .map(|wall| match (wall.possible, &wall.because) {
-            (true, None) => Some(State::Ok),
-            (true, Some(_)) => Some(State::Weaker),
-            (false, _) => Some(State::Missing),
-        });
-    paint(
-        &table.to_string(),
-        std::iter::once(None).chain(states),
-        colour,
-    )
+    let states = walls.iter().map(|wall| match (wall.possible, &wall.because) {
+        (true, None) => Some(State::Ok),
+        (true, Some(_)) => Some(State::Weaker),
+        (false, _) => Some(State::Missing),
+    });
+    paint(&table.to_string(), std::iter::once(None).chain(states), colour)
 }
 
 fn limits(report: &Report) -> String {
@@ -108,21 +89,13 @@ fn tools(report: &Report) -> String {
 fn fixes(report: &Report) -> String {
     let mut text = String::new();
     for state in [State::Missing, State::Weaker] {
-        for feature in report
-            .features
-            .iter()
-            .filter(|feature| feature.state == state)
-        {
+        for feature in report.features.iter().filter(|feature| feature.state == state) {
             if let Some(fix) = &feature.fix {
                 text.push_str(&format!("  {}: {}\n", feature.name, printable(fix)));
             }
         }
     }
-    if text.is_empty() {
-        text
-    } else {
-        format!("TO FIX\n{text}")
-    }
+    if text.is_empty() { text } else { format!("TO FIX\n{text}") }
 }
 
 /// Colours the first word of each line by its state; lines without one stay plain.
@@ -175,11 +148,7 @@ mod tests {
             walls: super::super::walls::walls(&features),
             features,
             limits: Vec::new(),
-            tools: vec![Tool {
-                name: "bwrap",
-                path: None,
-                version: None,
-            }],
+            tools: vec![Tool { name: "bwrap", path: None, version: None }],
         }
     }
 
@@ -188,10 +157,7 @@ mod tests {
         let text = text(&report(), Colour::No);
         assert!(!text.contains('\x1b'));
         assert!(text.starts_with("Linux 6.1.0, uid 1000, 2 CPUs, 1G memory\n\nSTATE "));
-        assert!(
-            text.contains("no   process    missing: seccomp\n"),
-            "{text}"
-        );
+        assert!(text.contains("no   process    missing: seccomp\n"), "{text}");
         assert!(
             text.ends_with("TO FIX\n  seccomp: build it in\n  landlock: boot a newer kernel\n"),
             "{text}"
@@ -222,10 +188,7 @@ mod tests {
         };
         let mut top = keys(&json);
         top.sort();
-        assert_eq!(
-            top,
-            sorted(&["version", "host", "features", "walls", "limits", "tools"])
-        );
+        assert_eq!(top, sorted(&["version", "host", "features", "walls", "limits", "tools"]));
         let mut feature = keys(&json["features"][1]);
         feature.sort();
         let promised = ["name", "state", "seen", "purpose", "needed_by", "fix"];

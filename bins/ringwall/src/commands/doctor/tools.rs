@@ -22,25 +22,16 @@ pub(super) fn find() -> Vec<Tool> {
     // All at once: some need a tenth of a second.
     std::thread::scope(|scope| {
         let search = &search;
-        let threads: Vec<_> = NAMES
-            .into_iter()
-            .map(|name| scope.spawn(move || examine(name, search)))
-            .collect();
-        threads
-            .into_iter()
-            .filter_map(|thread| thread.join().ok())
-            .collect()
+        let threads: Vec<_> =
+            NAMES.into_iter().map(|name| scope.spawn(move || examine(name, search))).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     })
 }
 
 fn examine(name: &'static str, search: &OsStr) -> Tool {
     let path = locate(name, search);
     let version = path.as_deref().and_then(version_of);
-    Tool {
-        name,
-        path: path.map(|path| path.display().to_string()),
-        version,
-    }
+    Tool { name, path: path.map(|path| path.display().to_string()), version }
 }
 
 fn locate(name: &str, search: &OsStr) -> Option<PathBuf> {
@@ -52,8 +43,7 @@ fn locate(name: &str, search: &OsStr) -> Option<PathBuf> {
 }
 
 fn is_program(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 fn version_of(path: &Path) -> Option<String> {
@@ -69,10 +59,7 @@ fn version_of(path: &Path) -> Option<String> {
         return None;
     }
     let mut text = String::new();
-    answer?
-        .take(LONGEST_ANSWER)
-        .read_to_string(&mut text)
-        .ok()?;
+    answer?.take(LONGEST_ANSWER).read_to_string(&mut text).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
 }

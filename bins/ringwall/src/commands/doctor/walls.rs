@@ -16,19 +16,13 @@ pub(super) fn walls(features: &[Feature]) -> Vec<WallFinding> {
         .map(|ring| {
             let because = names_of_missing(features, |feature| needs(ring, feature));
             let possible = because.is_none();
-            let because = because
-                .map(|names| format!("missing: {names}"))
-                .or_else(|| {
-                    let for_layers =
-                        |feature: &Feature| feature.needed_by == NeededBy::ContainerAndWorkspace;
-                    let names = names_of_missing(features, for_layers)?;
-                    Some(format!("without a workspace; missing: {names}"))
-                });
-            WallFinding {
-                wall: ring.name(),
-                possible,
-                because,
-            }
+            let because = because.map(|names| format!("missing: {names}")).or_else(|| {
+                let for_layers =
+                    |feature: &Feature| feature.needed_by == NeededBy::ContainerAndWorkspace;
+                let names = names_of_missing(features, for_layers)?;
+                Some(format!("without a workspace; missing: {names}"))
+            });
+            WallFinding { wall: ring.name(), possible, because }
         })
         .collect()
 }
@@ -36,24 +30,14 @@ pub(super) fn walls(features: &[Feature]) -> Vec<WallFinding> {
 /// The missing features of one kind. Those that only wait for another one to be fixed are left
 /// out, unless there is no other.
 fn names_of_missing(features: &[Feature], of: impl Fn(&Feature) -> bool) -> Option<String> {
-    let missing: Vec<&Feature> = features
-        .iter()
-        .filter(|feature| feature.state == State::Missing && of(feature))
-        .collect();
+    let missing: Vec<&Feature> =
+        features.iter().filter(|feature| feature.state == State::Missing && of(feature)).collect();
     let names = |to_fix_only: bool| -> Vec<&str> {
         let counts = |feature: &&&Feature| !to_fix_only || feature.fix.is_some();
-        missing
-            .iter()
-            .filter(counts)
-            .map(|feature| feature.name)
-            .collect()
+        missing.iter().filter(counts).map(|feature| feature.name).collect()
     };
     let to_fix = names(true);
-    let shown = if to_fix.is_empty() {
-        names(false)
-    } else {
-        to_fix
-    };
+    let shown = if to_fix.is_empty() { names(false) } else { to_fix };
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
@@ -65,18 +49,9 @@ pub(super) fn limits(hierarchy: &Hierarchy) -> Vec<LimitFinding> {
             Some(Means::V2) => (LimitMeans::CgroupV2, "the kernel, for the whole tree"),
             None => otherwise,
         };
-    let watchdog = (
-        LimitMeans::Watchdog,
-        "added up many times a second; a cap on each process",
-    );
-    let affinity = (
-        LimitMeans::Affinity,
-        "whole CPUs only; a share of one is refused",
-    );
-    let rlimit = (
-        LimitMeans::Rlimit,
-        "counted in the sandbox's own user namespace",
-    );
+    let watchdog = (LimitMeans::Watchdog, "added up many times a second; a cap on each process");
+    let affinity = (LimitMeans::Affinity, "whole CPUs only; a share of one is refused");
+    let rlimit = (LimitMeans::Rlimit, "counted in the sandbox's own user namespace");
     let tmpfs = (LimitMeans::Tmpfs, "a file system of that size");
     let engine = (LimitMeans::Engine, "the whole tree is killed");
     [
@@ -98,35 +73,19 @@ mod tests {
     use super::*;
 
     fn feature(name: &'static str, state: State, needed_by: NeededBy) -> Feature {
-        Feature {
-            name,
-            state,
-            seen: String::new(),
-            purpose: "",
-            needed_by,
-            fix: None,
-        }
+        Feature { name, state, seen: String::new(), purpose: "", needed_by, fix: None }
     }
 
     fn possible(features: &[Feature]) -> Vec<(&'static str, bool)> {
-        walls(features)
-            .into_iter()
-            .map(|wall| (wall.wall, wall.possible))
-            .collect()
+        walls(features).into_iter().map(|wall| (wall.wall, wall.possible)).collect()
     }
 
     #[test]
     fn a_missing_feature_stops_exactly_the_walls_that_need_it() {
         let every = feature("landlock", State::Missing, NeededBy::EveryWall);
-        assert_eq!(
-            possible(&[every]),
-            [("process", false), ("container", false)]
-        );
+        assert_eq!(possible(&[every]), [("process", false), ("container", false)]);
         let layers = feature("overlayfs", State::Missing, NeededBy::ContainerAndWorkspace);
-        assert_eq!(
-            possible(&[layers]),
-            [("process", true), ("container", false)]
-        );
+        assert_eq!(possible(&[layers]), [("process", true), ("container", false)]);
         let none = feature("kvm", State::Missing, NeededBy::Nothing);
         assert_eq!(possible(&[none]), [("process", true), ("container", true)]);
     }
@@ -134,10 +93,7 @@ mod tests {
     #[test]
     fn a_weaker_feature_stops_no_wall() {
         let weaker = feature("landlock", State::Weaker, NeededBy::EveryWall);
-        assert_eq!(
-            possible(&[weaker]),
-            [("process", true), ("container", true)]
-        );
+        assert_eq!(possible(&[weaker]), [("process", true), ("container", true)]);
     }
 
     #[test]
@@ -162,16 +118,10 @@ mod tests {
 
     #[test]
     fn without_control_groups_every_limit_still_has_a_means() {
-        let none = Hierarchy::None {
-            reason: String::new(),
-            fix: String::new(),
-        };
+        let none = Hierarchy::None { reason: String::new(), fix: String::new() };
         let limits = limits(&none);
         assert_eq!(limits.len(), 8);
-        let memory = limits
-            .iter()
-            .find(|found| found.limit == LimitName::Memory)
-            .unwrap();
+        let memory = limits.iter().find(|found| found.limit == LimitName::Memory).unwrap();
         assert_eq!(memory.means, LimitMeans::Watchdog);
     }
 }

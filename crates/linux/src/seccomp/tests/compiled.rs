@@ -33,15 +33,8 @@ fn job_filter() -> &'static [Instruction] {
 /// The answer to a call, which must be the same whatever the arguments' high halves hold.
 fn answer(call: &str, arguments: &[u64]) -> u32 {
     let plain = run(job_filter(), Call::new(number(call), arguments)).0;
-    let tinted: Vec<u64> = arguments
-        .iter()
-        .map(|argument| argument | HIGH_BITS)
-        .collect();
-    assert_eq!(
-        run(job_filter(), Call::new(number(call), &tinted)).0,
-        plain,
-        "{call}"
-    );
+    let tinted: Vec<u64> = arguments.iter().map(|argument| argument | HIGH_BITS).collect();
+    assert_eq!(run(job_filter(), Call::new(number(call), &tinted)).0, plain, "{call}");
     plain
 }
 
@@ -69,22 +62,8 @@ fn by_the_rules(rules: &Rules, call: Call) -> u32 {
 /// Argument values that rules could be about: all small ones, all single bits, those they name.
 fn telling_values() -> Vec<u64> {
     let mut values: Vec<u64> = (0..64).chain((0..64).map(|bit| 1 << bit)).collect();
-    values.extend(
-        job_rules()
-            .definitions
-            .values()
-            .map(|value| u64::from(*value)),
-    );
-    values.extend([
-        0x20009,
-        0x7fff_ffff,
-        0xffff_fffe,
-        u64::MAX,
-        262,
-        132,
-        0x5411,
-        0x5413,
-    ]);
+    values.extend(job_rules().definitions.values().map(|value| u64::from(*value)));
+    values.extend([0x20009, 0x7fff_ffff, 0xffff_fffe, u64::MAX, 262, 132, 0x5411, 0x5413]);
     let tinted: Vec<u64> = values.iter().map(|value| value | HIGH_BITS).collect();
     values.extend(tinted);
     values
@@ -95,11 +74,9 @@ fn telling_triples() -> impl Iterator<Item = [u64; 3]> {
     let first = [0, 1, 2, 10, 16, 0x1_0000, 0x1000_0000];
     let second = [0, 1, 2, 3, 5, 8, 0x5412];
     let third = [0, 6, 132];
-    first.into_iter().flat_map(move |a| {
-        second
-            .into_iter()
-            .flat_map(move |b| third.map(|c| [a, b, c]))
-    })
+    first
+        .into_iter()
+        .flat_map(move |a| second.into_iter().flat_map(move |b| third.map(|c| [a, b, c])))
 }
 
 #[test]
@@ -117,11 +94,7 @@ fn the_program_decides_every_call_as_the_rules_do() {
             for value in &values {
                 let mut call = Call::new(number, &[2, 1, 0, 0, 0, 0]);
                 call.arguments[position] = *value;
-                assert_eq!(
-                    run(program, call).0,
-                    by_the_rules(&rules, call),
-                    "{name} {call:x?}"
-                );
+                assert_eq!(run(program, call).0, by_the_rules(&rules, call), "{name} {call:x?}");
             }
         }
     }
@@ -134,11 +107,7 @@ fn the_program_decides_socket_as_the_rules_do_for_all_three_arguments() {
         for kind in (0..16).chain([0x80001, 0x80803, 0x80005]) {
             for protocol in [0, 1, 6, 17, 33, 58, 132, 255, 256, 262] {
                 let call = Call::new(number("socket"), &[family, kind, protocol]);
-                assert_eq!(
-                    run(program, call).0,
-                    by_the_rules(&rules, call),
-                    "{call:x?}"
-                );
+                assert_eq!(run(program, call).0, by_the_rules(&rules, call), "{call:x?}");
             }
         }
     }
@@ -203,22 +172,10 @@ fn threads_and_processes_are_allowed_and_namespaces_are_not() {
 fn only_local_and_internet_sockets_are_allowed() {
     const STREAM_CLOEXEC: u64 = 0x80001;
     for family in 0..64 {
-        let expected = if [1, 2, 10].contains(&family) {
-            ALLOW
-        } else {
-            EAFNOSUPPORT
-        };
-        assert_eq!(
-            answer("socket", &[family, STREAM_CLOEXEC, 0]),
-            expected,
-            "family {family}"
-        );
+        let expected = if [1, 2, 10].contains(&family) { ALLOW } else { EAFNOSUPPORT };
+        assert_eq!(answer("socket", &[family, STREAM_CLOEXEC, 0]), expected, "family {family}");
         let expected = if family == 1 { ALLOW } else { EAFNOSUPPORT };
-        assert_eq!(
-            answer("socketpair", &[family, STREAM_CLOEXEC, 0]),
-            expected,
-            "{family}"
-        );
+        assert_eq!(answer("socketpair", &[family, STREAM_CLOEXEC, 0]), expected, "{family}");
     }
 }
 
@@ -230,18 +187,10 @@ fn raw_packet_and_rare_protocol_sockets_are_refused() {
         assert_eq!(answer("socket", &[2, kind, 0]), EPERM);
         assert_eq!(answer("socket", &[10, kind, 255]), EPERM);
     }
-    assert_eq!(
-        answer("socket", &[1, 5, 0]),
-        ALLOW,
-        "local sequenced packets"
-    );
+    assert_eq!(answer("socket", &[1, 5, 0]), ALLOW, "local sequenced packets");
     assert_eq!(answer("socket", &[2, 5, 0]), ESOCKTNOSUPPORT, "SCTP");
     for protocol in [33, 115, 132, 136, 256, 262] {
-        assert_eq!(
-            answer("socket", &[2, 1, protocol]),
-            EPROTONOSUPPORT,
-            "{protocol}"
-        );
+        assert_eq!(answer("socket", &[2, 1, protocol]), EPROTONOSUPPORT, "{protocol}");
     }
     for protocol in [0, 1, 6, 17, 58] {
         assert_eq!(answer("socket", &[2, 2, protocol]), ALLOW, "{protocol}");
@@ -253,9 +202,7 @@ fn terminal_tricks_are_refused_and_other_device_control_is_not() {
     for request in [0x5412, 0x541c, 0x5423] {
         assert_eq!(answer("ioctl", &[0, request]), EPERM, "{request:#x}");
     }
-    for request in [
-        0x5401, 0x5411, 0x5413, 0x5414, 0x541b, 0x541d, 0x5422, 0x8912,
-    ] {
+    for request in [0x5401, 0x5411, 0x5413, 0x5414, 0x541b, 0x541d, 0x5422, 0x8912] {
         assert_eq!(answer("ioctl", &[0, request]), ALLOW, "{request:#x}");
     }
 }
@@ -269,18 +216,10 @@ fn personalities_policies_and_filters_are_the_harmless_ones() {
         assert_eq!(answer("personality", &[persona]), EPERM, "{persona:#x}");
     }
     for policy in [0, 3, 5, 0x4000_0000, 0x4000_0005] {
-        assert_eq!(
-            answer("sched_setscheduler", &[0, policy]),
-            ALLOW,
-            "{policy:#x}"
-        );
+        assert_eq!(answer("sched_setscheduler", &[0, policy]), ALLOW, "{policy:#x}");
     }
     for policy in [1, 2, 4, 6, 7, 0x4000_0001, 0x8000_0000] {
-        assert_eq!(
-            answer("sched_setscheduler", &[0, policy]),
-            EPERM,
-            "{policy:#x}"
-        );
+        assert_eq!(answer("sched_setscheduler", &[0, policy]), EPERM, "{policy:#x}");
     }
     for flags in [0, 1, 2, 4, 16] {
         assert_eq!(answer("seccomp", &[1, flags]), ALLOW, "{flags}");
@@ -306,15 +245,8 @@ fn calls_of_x32_and_of_other_architectures_kill() {
         let x32 = Call::new(number | 0x4000_0000, &[]);
         assert_eq!(run(program, x32).0, KILL_PROCESS, "{number}");
         for architecture in [I386, 0xc000_00b7, 0, u32::MAX] {
-            let foreign = Call {
-                architecture,
-                ..Call::new(number, &[])
-            };
-            assert_eq!(
-                run(program, foreign).0,
-                KILL_PROCESS,
-                "{number} {architecture:#x}"
-            );
+            let foreign = Call { architecture, ..Call::new(number, &[]) };
+            assert_eq!(run(program, foreign).0, KILL_PROCESS, "{number} {architecture:#x}");
         }
     }
 }
@@ -341,11 +273,7 @@ fn any_change_of_a_rule_changes_the_fingerprint() {
         let changed = JOB.replace(from, to);
         assert_ne!(changed, JOB, "{from}");
         let rules = Rules::parse(&changed, table()).unwrap();
-        assert_ne!(
-            compile(&rules, table()).fingerprint,
-            JOB_FINGERPRINT,
-            "{from}"
-        );
+        assert_ne!(compile(&rules, table()).fingerprint, JOB_FINGERPRINT, "{from}");
     }
 }
 
@@ -381,11 +309,7 @@ fn a_program_longer_than_a_jump_can_reach_still_decides_right() {
     for number in 0..1500 {
         for argument in [0, 4] {
             let call = Call::new(number, &[0, 0, 0, argument]);
-            assert_eq!(
-                run(&program, call).0,
-                by_the_rules(&rules, call),
-                "{call:?}"
-            );
+            assert_eq!(run(&program, call).0, by_the_rules(&rules, call), "{call:?}");
         }
     }
 }

@@ -20,10 +20,7 @@ fn under_filter(test: &str, body: impl FnOnce()) {
     }
     let output = repeat_under_filter(test);
     let told = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && told.contains("1 passed"),
-        "{output:?}"
-    );
+    assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
 }
 
 /// As above, but the body must be killed for a forbidden call.
@@ -38,20 +35,14 @@ fn killed_under_filter(test: &str, body: impl FnOnce()) {
 fn repeat_under_filter(test: &str) -> Output {
     let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
     let mut command = Command::new(env::current_exe().unwrap());
-    command
-        .args(["--exact", &name, "--nocapture"])
-        .env(INSIDE, "1")
-        .stdin(Stdio::null());
+    command.args(["--exact", &name, "--nocapture"]).env(INSIDE, "1").stdin(Stdio::null());
     filtered(&mut command).output().unwrap()
 }
 
 /// Has `command` start under the filter, and without a core file if it is killed.
 fn filtered(command: &mut Command) -> &mut Command {
     let confine = || {
-        let none = rustix::process::Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        };
+        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         rustix::process::setrlimit(rustix::process::Resource::Core, none)?;
         rustix::thread::set_no_new_privs(true)?;
         install_job_filter()
@@ -72,10 +63,7 @@ fn errno_of(number: libc::c_long, arguments: [usize; 4]) -> i32 {
 }
 
 fn program_exists(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .output()
-        .is_ok_and(|o| o.status.success());
+    let found = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
     if !found {
         println!("not tested here: {program} is not installed");
     }
@@ -128,11 +116,7 @@ fn dangerous_calls_are_refused_by_the_kernel() {
         let no_randomisation = 0x0040000;
         for (name, number, arguments) in [
             ("unshare", libc::SYS_unshare, [new_user, 0, 0, 0]),
-            (
-                "clone",
-                libc::SYS_clone,
-                [new_user | libc::SIGCHLD as usize, 0, 0, 0],
-            ),
+            ("clone", libc::SYS_clone, [new_user | libc::SIGCHLD as usize, 0, 0, 0]),
             ("setns", libc::SYS_setns, [0, 0, 0, 0]),
             ("keyctl", libc::SYS_keyctl, [join_session, 0, 0, 0]),
             ("add_key", libc::SYS_add_key, [0, 0, 0, 0]),
@@ -147,23 +131,11 @@ fn dangerous_calls_are_refused_by_the_kernel() {
             ("open_tree", libc::SYS_open_tree, [0, 0, 0, 0]),
             ("mount", libc::SYS_mount, [0, 0, 0, 0]),
             ("chroot", libc::SYS_chroot, [0, 0, 0, 0]),
-            (
-                "name_to_handle_at",
-                libc::SYS_name_to_handle_at,
-                [0, 0, 0, 0],
-            ),
-            (
-                "personality",
-                libc::SYS_personality,
-                [no_randomisation, 0, 0, 0],
-            ),
+            ("name_to_handle_at", libc::SYS_name_to_handle_at, [0, 0, 0, 0]),
+            ("personality", libc::SYS_personality, [no_randomisation, 0, 0, 0]),
             ("memfd_secret", libc::SYS_memfd_secret, [0, 0, 0, 0]),
             ("modify_ldt", libc::SYS_modify_ldt, [0, 0, 0, 0]),
-            (
-                "sched_setaffinity",
-                libc::SYS_sched_setaffinity,
-                [0, 0, 0, 0],
-            ),
+            ("sched_setaffinity", libc::SYS_sched_setaffinity, [0, 0, 0, 0]),
             ("adjtimex", libc::SYS_adjtimex, [0, 0, 0, 0]),
             ("syslog", libc::SYS_syslog, [10, 0, 0, 0]),
             ("seccomp listener", libc::SYS_seccomp, [1, 8, 0, 0]),
@@ -178,55 +150,30 @@ fn dangerous_calls_are_refused_by_the_kernel() {
 
 #[test]
 fn sockets_to_the_hypervisor_and_the_kernel_are_refused() {
-    under_filter(
-        "sockets_to_the_hypervisor_and_the_kernel_are_refused",
-        || {
-            let families = [
-                libc::AF_VSOCK,
-                libc::AF_ALG,
-                libc::AF_NETLINK,
-                libc::AF_PACKET,
-                libc::AF_XDP,
-            ];
-            for family in families {
-                let stream = [family as usize, 1, 0, 0];
-                assert_eq!(
-                    errno_of(libc::SYS_socket, stream),
-                    libc::EAFNOSUPPORT,
-                    "{family}"
-                );
-                let high_bits = [family as usize | 1 << 40, 1, 0, 0];
-                assert_eq!(
-                    errno_of(libc::SYS_socket, high_bits),
-                    libc::EAFNOSUPPORT,
-                    "{family}"
-                );
-            }
-            let sctp = [libc::AF_INET as usize, 1, libc::IPPROTO_SCTP as usize, 0];
-            assert_eq!(errno_of(libc::SYS_socket, sctp), libc::EPROTONOSUPPORT);
-        },
-    );
+    under_filter("sockets_to_the_hypervisor_and_the_kernel_are_refused", || {
+        let families =
+            [libc::AF_VSOCK, libc::AF_ALG, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
+        for family in families {
+            let stream = [family as usize, 1, 0, 0];
+            assert_eq!(errno_of(libc::SYS_socket, stream), libc::EAFNOSUPPORT, "{family}");
+            let high_bits = [family as usize | 1 << 40, 1, 0, 0];
+            assert_eq!(errno_of(libc::SYS_socket, high_bits), libc::EAFNOSUPPORT, "{family}");
+        }
+        let sctp = [libc::AF_INET as usize, 1, libc::IPPROTO_SCTP as usize, 0];
+        assert_eq!(errno_of(libc::SYS_socket, sctp), libc::EPROTONOSUPPORT);
+    });
 }
 
 #[test]
 fn typing_into_a_terminal_is_refused_with_any_high_bits() {
-    under_filter(
-        "typing_into_a_terminal_is_refused_with_any_high_bits",
-        || {
-            for request in [libc::TIOCSTI as usize, libc::TIOCLINUX as usize, 0x5423] {
-                assert_eq!(errno_of(libc::SYS_ioctl, [0, request, 0, 0]), libc::EPERM);
-                assert_eq!(
-                    errno_of(libc::SYS_ioctl, [0, request | 1 << 32, 0, 0]),
-                    libc::EPERM
-                );
-            }
-            // Standard input is not a terminal here: the kernel itself answers, so it was asked.
-            assert_eq!(
-                errno_of(libc::SYS_ioctl, [0, libc::TIOCGWINSZ as usize, 0, 0]),
-                libc::ENOTTY
-            );
-        },
-    );
+    under_filter("typing_into_a_terminal_is_refused_with_any_high_bits", || {
+        for request in [libc::TIOCSTI as usize, libc::TIOCLINUX as usize, 0x5423] {
+            assert_eq!(errno_of(libc::SYS_ioctl, [0, request, 0, 0]), libc::EPERM);
+            assert_eq!(errno_of(libc::SYS_ioctl, [0, request | 1 << 32, 0, 0]), libc::EPERM);
+        }
+        // Standard input is not a terminal here: the kernel itself answers, so it was asked.
+        assert_eq!(errno_of(libc::SYS_ioctl, [0, libc::TIOCGWINSZ as usize, 0, 0]), libc::ENOTTY);
+    });
 }
 
 #[test]
@@ -266,10 +213,7 @@ fn threads_processes_and_files_work_as_ever() {
         assert_eq!(squares, [0, 1, 4, 9, 16, 25, 36, 49]);
         assert!(Command::new("/bin/true").status().unwrap().success());
         let directory = tempfile::tempdir().unwrap();
-        let (here, there) = (
-            directory.path().join("here"),
-            directory.path().join("there"),
-        );
+        let (here, there) = (directory.path().join("here"), directory.path().join("there"));
         std::fs::write(&here, "text").unwrap();
         std::fs::rename(&here, &there).unwrap();
         assert_eq!(std::fs::read_to_string(&there).unwrap(), "text");
@@ -286,18 +230,10 @@ fn local_and_loopback_connections_work_as_ever() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let client = thread::spawn(move || {
-            TcpStream::connect(address)
-                .unwrap()
-                .write_all(b"hello")
-                .unwrap();
+            TcpStream::connect(address).unwrap().write_all(b"hello").unwrap();
         });
         let mut heard = String::new();
-        listener
-            .accept()
-            .unwrap()
-            .0
-            .read_to_string(&mut heard)
-            .unwrap();
+        listener.accept().unwrap().0.read_to_string(&mut heard).unwrap();
         client.join().unwrap();
         assert_eq!(heard, "hello");
     });
@@ -306,10 +242,7 @@ fn local_and_loopback_connections_work_as_ever() {
 #[test]
 fn a_shell_with_pipes_works_as_ever() {
     let mut shell = Command::new("/bin/sh");
-    shell.args([
-        "-c",
-        "printf 'b\\na\\n' | sort | (read first; echo $first; sleep 0.01 & wait)",
-    ]);
+    shell.args(["-c", "printf 'b\\na\\n' | sort | (read first; echo $first; sleep 0.01 & wait)"]);
     let output = filtered(&mut shell).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a\n", "{output:?}");
     assert!(output.status.success());
@@ -339,9 +272,5 @@ print('worked')
     let mut python = Command::new("python3");
     python.args(["-c", script]);
     let output = filtered(&mut python).output().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "worked\n",
-        "{output:?}"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "worked\n", "{output:?}");
 }

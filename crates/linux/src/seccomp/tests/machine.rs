@@ -20,11 +20,7 @@ impl Call {
     pub(super) fn new(number: u32, arguments: &[u64]) -> Call {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        Call {
-            number,
-            architecture: X86_64,
-            arguments: all,
-        }
+        Call { number, architecture: X86_64, arguments: all }
     }
 
     /// The 32 bits at `offset` in `struct seccomp_data`.
@@ -34,11 +30,7 @@ impl Call {
             4 => self.architecture,
             16..64 if offset.is_multiple_of(4) => {
                 let argument = self.arguments[(offset as usize - 16) / 8];
-                if offset.is_multiple_of(8) {
-                    argument as u32
-                } else {
-                    (argument >> 32) as u32
-                }
+                if offset.is_multiple_of(8) { argument as u32 } else { (argument >> 32) as u32 }
             }
             _ => panic!("the compiler wrote a load of offset {offset}"),
         }
@@ -49,12 +41,7 @@ impl Call {
 pub(super) fn run(program: &[Instruction], call: Call) -> (u32, usize) {
     let (mut accumulator, mut at, mut steps) = (0, 0, 0);
     loop {
-        let Instruction {
-            code,
-            when_true,
-            when_false,
-            operand,
-        } = program[at];
+        let Instruction { code, when_true, when_false, operand } = program[at];
         let jump = |holds| 1 + usize::from(if holds { when_true } else { when_false });
         steps += 1;
         at += match code {

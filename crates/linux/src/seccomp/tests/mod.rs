@@ -24,9 +24,5 @@ fn job_rules() -> Rules {
 }
 
 fn number(call: &str) -> u32 {
-    table()
-        .calls()
-        .find(|(name, _)| *name == call)
-        .unwrap_or_else(|| panic!("{call}?"))
-        .1
+    table().calls().find(|(name, _)| *name == call).unwrap_or_else(|| panic!("{call}?")).1
 }

@@ -11,10 +11,7 @@ fn the_table_agrees_with_libc() {
     let table = table();
     for (name, expected) in LIBC {
         let name = name.trim_start_matches("SYS_");
-        let number = table
-            .calls()
-            .find(|(known, _)| *known == name)
-            .map(|(_, number)| number);
+        let number = table.calls().find(|(known, _)| *known == name).map(|(_, number)| number);
         assert_eq!(number.map(i64::from), Some(expected), "{name}");
     }
 }

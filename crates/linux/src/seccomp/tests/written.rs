@@ -24,24 +24,12 @@ fn conditions_and_definitions_are_read() {
         "define FIVE 5\n# why\nrefuse FIVE ioctl when arg1 & 0xf not-in 1,FIVE and arg2 has 8\n",
     )
     .unwrap();
-    let not_in = Test::NotIn {
-        mask: 0xf,
-        values: vec![1, 5],
-    };
+    let not_in = Test::NotIn { mask: 0xf, values: vec![1, 5] };
     let conditions = vec![
-        Condition {
-            argument: 1,
-            test: not_in,
-        },
-        Condition {
-            argument: 2,
-            test: Test::Has(8),
-        },
+        Condition { argument: 1, test: not_in },
+        Condition { argument: 2, test: Test::Has(8) },
     ];
-    let check = Check {
-        errno: Errno(5),
-        conditions,
-    };
+    let check = Check { errno: Errno(5), conditions };
     assert_eq!(rules.decision(16), Some(&Decision::Check(vec![check])));
 }
 
@@ -49,13 +37,8 @@ fn conditions_and_definitions_are_read() {
 fn checks_of_one_call_add_up_in_their_order() {
     let rules =
         parse("# a\nrefuse 1 ioctl when arg1 in 7\n# b\nrefuse 2 ioctl when arg1 in 8\n").unwrap();
-    let Some(Decision::Check(checks)) = rules.decision(16) else {
-        panic!("{rules:?}")
-    };
-    assert_eq!(
-        checks.iter().map(|check| check.errno).collect::<Vec<_>>(),
-        [Errno(1), Errno(2)]
-    );
+    let Some(Decision::Check(checks)) = rules.decision(16) else { panic!("{rules:?}") };
+    assert_eq!(checks.iter().map(|check| check.errno).collect::<Vec<_>>(), [Errno(1), Errno(2)]);
 }
 
 #[test]
@@ -64,46 +47,19 @@ fn mistakes_are_told_with_their_line() {
     let mistakes = [
         ("allow read\n", format!("line 1: {no_comment}")),
         ("# why\n\nallow read\n", format!("line 3: {no_comment}")),
-        (
-            "# why\nallow read\nallow clone\n",
-            format!("line 3: {no_comment}"),
-        ),
-        (
-            "# why\npermit read\n",
-            r#"line 2: "permit" is not known here"#.into(),
-        ),
-        (
-            "# why\nallow raed\n",
-            r#"line 2: no system call is named "raed""#.into(),
-        ),
-        (
-            "# why\nallow read read\n",
-            r#"line 2: "read" was decided by an earlier rule"#.into(),
-        ),
+        ("# why\nallow read\nallow clone\n", format!("line 3: {no_comment}")),
+        ("# why\npermit read\n", r#"line 2: "permit" is not known here"#.into()),
+        ("# why\nallow raed\n", r#"line 2: no system call is named "raed""#.into()),
+        ("# why\nallow read read\n", r#"line 2: "read" was decided by an earlier rule"#.into()),
         (
             "# why\nallow ioctl\n# why\nrefuse 1 ioctl when arg0 in 1\n",
             r#"line 4: "ioctl" was decided by an earlier rule"#.into(),
         ),
-        (
-            "define A 1\ndefine A 1\n",
-            r#"line 2: "A" was defined before"#.into(),
-        ),
-        (
-            "define A\n",
-            "line 1: the line must read `define NAME VALUE`".into(),
-        ),
-        (
-            "# why\nrefuse\n",
-            "line 2: the line must read `refuse ERRNO CALL...`".into(),
-        ),
-        (
-            "# why\nrefuse 0 read\n",
-            "line 2: 0 is not an error number".into(),
-        ),
-        (
-            "# why\nrefuse 4096 read\n",
-            "line 2: 4096 is not an error number".into(),
-        ),
+        ("define A 1\ndefine A 1\n", r#"line 2: "A" was defined before"#.into()),
+        ("define A\n", "line 1: the line must read `define NAME VALUE`".into()),
+        ("# why\nrefuse\n", "line 2: the line must read `refuse ERRNO CALL...`".into()),
+        ("# why\nrefuse 0 read\n", "line 2: 0 is not an error number".into()),
+        ("# why\nrefuse 4096 read\n", "line 2: 4096 is not an error number".into()),
         (
             "# why\nrefuse EPERM read\n",
             r#"line 2: "EPERM" is neither a number of 32 bits nor a defined name"#.into(),
@@ -120,10 +76,7 @@ fn mistakes_are_told_with_their_line() {
             "# why\nrefuse 1 read when arg0 in\n",
             "line 2: the line must read `argN in|not-in|has VALUE,...`".into(),
         ),
-        (
-            "# why\nrefuse 1 read when arg0 like 1\n",
-            r#"line 2: "like" is not known here"#.into(),
-        ),
+        ("# why\nrefuse 1 read when arg0 like 1\n", r#"line 2: "like" is not known here"#.into()),
         (
             "# why\nrefuse 1 read when arg0 in 0x100000000\n",
             r#"line 2: "0x100000000" is neither a number of 32 bits nor a defined name"#.into(),
@@ -136,12 +89,7 @@ fn mistakes_are_told_with_their_line() {
 
 #[test]
 fn a_table_with_a_number_or_name_twice_is_refused() {
-    for text in [
-        "read 0\nwrite 0\n",
-        "read 0\nread 1\n",
-        "read\n",
-        "read zero\n",
-    ] {
+    for text in ["read 0\nwrite 0\n", "read 0\nread 1\n", "read\n", "read zero\n"] {
         assert!(SyscallTable::parse(text).is_err(), "{text:?}");
     }
 }
@@ -154,11 +102,7 @@ fn every_call_of_the_table_is_decided_by_name() {
         .filter(|(_, number)| rules.decision(*number).is_none())
         .map(|c| c.0.to_owned())
         .collect();
-    assert_eq!(
-        undecided,
-        Vec::<String>::new(),
-        "add each to a rule of job.filter"
-    );
+    assert_eq!(undecided, Vec::<String>::new(), "add each to a rule of job.filter");
 }
 
 /// Names in the filter that the system's headers have too.
@@ -193,21 +137,13 @@ fn definitions_agree_with_the_headers() {
         ("IPPROTO_TCP", libc::IPPROTO_TCP as i64),
         ("IPPROTO_UDP", libc::IPPROTO_UDP as i64),
         ("IPPROTO_ICMPV6", libc::IPPROTO_ICMPV6 as i64),
-        (
-            "NEW_LISTENER",
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as i64,
-        ),
+        ("NEW_LISTENER", libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as i64),
     ];
-    let mut expected: Vec<_> = headers
-        .map(|(name, value)| (name.to_owned(), value))
-        .to_vec();
+    let mut expected: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value)).to_vec();
     expected.sort();
     let rules = job_rules();
-    let written: Vec<_> = rules
-        .definitions
-        .iter()
-        .map(|(name, value)| (name.clone(), i64::from(*value)))
-        .collect();
+    let written: Vec<_> =
+        rules.definitions.iter().map(|(name, value)| (name.clone(), i64::from(*value))).collect();
     assert_eq!(written, expected);
 }
 

@@ -31,31 +31,18 @@ fn links_and_pipes_are_not_read() {
         0,
     )
     .unwrap();
-    assert!(matches!(
-        open_source(&place.path().join("file")),
-        Ok(Source::File(..))
-    ));
-    assert!(matches!(
-        open_source(&place.path().join("link")),
-        Ok(Source::Other)
-    ));
-    assert!(matches!(
-        open_source(&place.path().join("pipe")),
-        Ok(Source::Other)
-    ));
+    assert!(matches!(open_source(&place.path().join("file")), Ok(Source::File(..))));
+    assert!(matches!(open_source(&place.path().join("link")), Ok(Source::Other)));
+    assert!(matches!(open_source(&place.path().join("pipe")), Ok(Source::Other)));
     assert!(open_source(&place.path().join("absent")).is_err());
 }
 
 #[test]
 fn an_existing_directory_receives_the_source_under_its_own_name() {
     let place = tempfile::tempdir().unwrap();
-    target(place.path())
-        .write_file(0o644, |file| Ok(file.write_all(b"in")?))
-        .unwrap();
+    target(place.path()).write_file(0o644, |file| Ok(file.write_all(b"in")?)).unwrap();
     assert_eq!(fs::read(place.path().join("source")).unwrap(), b"in");
-    target(&place.path().join("new"))
-        .write_file(0o644, |file| Ok(file.write_all(b"n")?))
-        .unwrap();
+    target(&place.path().join("new")).write_file(0o644, |file| Ok(file.write_all(b"n")?)).unwrap();
     assert_eq!(fs::read(place.path().join("new")).unwrap(), b"n");
 }
 
@@ -71,11 +58,7 @@ fn a_link_in_the_way_is_replaced_and_its_target_left_alone() {
     assert_eq!(fs::read(&outside).unwrap(), b"precious");
     let made = fs::symlink_metadata(place.path().join("name")).unwrap();
     assert!(made.is_file());
-    assert_eq!(
-        made.permissions().mode() & 0o7777,
-        0o755,
-        "no set-user-id bit comes out"
-    );
+    assert_eq!(made.permissions().mode() & 0o7777, 0o755, "no set-user-id bit comes out");
 }
 
 #[test]
@@ -109,14 +92,10 @@ fn entries_are_listed_in_order() {
     for name in ["b", "a"] {
         fs::write(place.path().join(name), name).unwrap();
     }
-    let Ok(Source::Directory(directory, _)) = open_source(place.path()) else {
-        panic!()
-    };
+    let Ok(Source::Directory(directory, _)) = open_source(place.path()) else { panic!() };
     let names = names(&directory).unwrap();
     assert_eq!(names, [Name::new(b"a").unwrap(), Name::new(b"b").unwrap()]);
-    let Ok(Source::File(mut file, _)) = open_entry(&directory, &names[1]) else {
-        panic!()
-    };
+    let Ok(Source::File(mut file, _)) = open_entry(&directory, &names[1]) else { panic!() };
     let mut text = String::new();
     file.read_to_string(&mut text).unwrap();
     assert_eq!(text, "b");
