@@ -26,17 +26,23 @@ pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Resul
     })
 }
 
+/// Says what a flag gives up; to be called once the sandbox is there.
+pub(crate) fn warn_of_flags(args: &SandboxArgs) {
+    if args.workspace_rw.is_some() {
+        report::note(
+            "--workspace-rw: the job writes straight to the directory, so there is no diff, \
+             no disk limit and no protected path, and sockets in it can be reached; \
+             use --workspace to review changes first",
+        );
+    }
+}
+
 fn workspace(args: &SandboxArgs) -> anyhow::Result<Option<WorkspaceSpec>> {
     let checked = |path: &Path, mode| -> anyhow::Result<Option<WorkspaceSpec>> {
         Ok(Some(WorkspaceSpec { path: check_workspace(path)?.path().to_owned(), mode }))
     };
     if let Some(path) = &args.workspace_rw {
-        let workspace = checked(path, WorkspaceMode::ReadWrite)?;
-        report::note(
-            "--workspace-rw: the job writes straight to the directory, so there is no diff, \
-             no disk limit and no protected path; use --workspace to review changes first",
-        );
-        return Ok(workspace);
+        return checked(path, WorkspaceMode::ReadWrite);
     }
     match &args.workspace {
         Some(path) => checked(path, WorkspaceMode::CopyOnWrite),

@@ -107,7 +107,9 @@ impl Machine {
             Step::NoNewPrivileges => confine::no_new_privileges(),
             Step::Landlock { rules } => confine::landlock(rules),
             Step::Seccomp => seccomp::install_job_filter(),
-            Step::Exec { program, descriptors } => self.exec(program, descriptors),
+            Step::Exec { program, descriptors, open_files } => {
+                self.exec(program, descriptors, *open_files)
+            }
             mount_step => self.apply_mount(mount_step),
         }
     }
@@ -239,7 +241,12 @@ impl Machine {
         Ok(())
     }
 
-    fn exec(&mut self, program: &RawPath, descriptors: &[Slot]) -> io::Result<()> {
+    fn exec(
+        &mut self,
+        program: &RawPath,
+        descriptors: &[Slot],
+        open_files: Option<u64>,
+    ) -> io::Result<()> {
         let passed =
             descriptors.iter().map(|slot| self.get(*slot)).collect::<io::Result<Vec<_>>>()?;
         if self.detaching.is_some() {
@@ -249,7 +256,7 @@ impl Machine {
         if let Some(parent) = &self.parent {
             process::die_with(parent.as_fd())?;
         }
-        Err(exec::exec_with(program.as_path(), &passed))
+        Err(exec::exec_with(program.as_path(), &passed, open_files))
     }
 
     fn get(&self, slot: Slot) -> io::Result<BorrowedFd<'_>> {

@@ -83,12 +83,19 @@ fn granted(access: PathAccess, path: &RawPath) -> io::Result<BitFlags<AccessFs>>
 
 pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {
     let (resource, value) = match limit {
-        ResourceLimit::OpenFiles(value) => (Resource::Nofile, value),
         ResourceLimit::Processes(value) => (Resource::Nproc, value),
         ResourceLimit::DataBytes(value) => (Resource::Data, value),
         ResourceLimit::CoreBytes(value) => (Resource::Core, value),
     };
-    // A limit can only be lowered; a host that is stricter than the plan stays stricter.
+    lower(resource, value)
+}
+
+pub fn limit_open_files(most: u64) -> io::Result<()> {
+    lower(Resource::Nofile, most)
+}
+
+/// A limit can only be lowered; a host that is stricter than the plan stays stricter.
+fn lower(resource: Resource, value: u64) -> io::Result<()> {
     let hard = rustix::process::getrlimit(resource).maximum.map_or(value, |now| now.min(value));
     let limit = Rlimit { current: Some(hard), maximum: Some(hard) };
     Ok(rustix::process::setrlimit(resource, limit)?)

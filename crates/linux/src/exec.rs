@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::confine;
+
 /// The first descriptor that a started program gets beyond the standard three.
 const FIRST: RawFd = 3;
 /// Descriptors from here on are never a target of an exec.
@@ -13,8 +15,12 @@ pub const FIRST_SAFE: RawFd = 64;
 
 /// Replaces this process by `program`, which finds `descriptors` as 3, 4, ... and nothing else but
 /// the caller's standard three. Returns only on failure.
-pub fn exec_with(program: &Path, descriptors: &[BorrowedFd<'_>]) -> io::Error {
-    match prepare(descriptors).and_then(|()| path_text(program)) {
+pub fn exec_with(
+    program: &Path,
+    descriptors: &[BorrowedFd<'_>],
+    open_files: Option<u64>,
+) -> io::Error {
+    match prepare(descriptors, open_files).and_then(|()| path_text(program)) {
         Ok(path) => execve(&path),
         Err(error) => error,
     }
@@ -24,11 +30,12 @@ fn path_text(program: &Path) -> io::Result<CString> {
     CString::new(program.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-fn prepare(descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn prepare(descriptors: &[BorrowedFd<'_>], open_files: Option<u64>) -> io::Result<()> {
+    let first_free = FIRST + i32::try_from(descriptors.len()).map_err(io::Error::other)?;
     // Copies above every target first, so that no target overwrites a source that is still needed.
     let mut copies = Vec::with_capacity(descriptors.len());
     for fd in descriptors {
-        copies.push(rustix::io::fcntl_dupfd_cloexec(fd, FIRST_SAFE)?);
+        copies.push(rustix::io::fcntl_dupfd_cloexec(fd, first_free)?);
     }
     let mut next = FIRST;
     for copy in &copies {
@@ -36,7 +43,8 @@ fn prepare(descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         next += 1;
     }
     // Everything else closes on exec, not now: this process may still have to tell of a failure.
-    close_on_exec_from(next)
+    close_on_exec_from(next)?;
+    open_files.map_or(Ok(()), confine::limit_open_files)
 }
 
 pub(crate) fn dup_onto(from: RawFd, to: RawFd) -> io::Result<()> {

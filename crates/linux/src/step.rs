@@ -95,7 +95,6 @@ pub enum PathAccess {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResourceLimit {
-    OpenFiles(u64),
     /// Processes of this user in this user namespace.
     Processes(u64),
     /// Private writable memory of one process.
@@ -272,6 +271,8 @@ pub enum Step {
     Exec {
         program: RawPath,
         descriptors: Vec<Slot>,
+        /// Set last: the steps before may need more.
+        open_files: Option<u64>,
     },
 }
 

@@ -398,14 +398,13 @@ impl Base {
         }
         self.push(Step::NoNewPrivileges);
         self.push(Step::Landlock { rules });
-        // After Landlock, which opens a descriptor for each of its paths.
-        self.push(Step::LimitResource(ResourceLimit::OpenFiles(limits.open_files.into())));
         self.push(Step::OldRootGone);
         self.push(Step::DropCapabilities);
         self.push(Step::Seccomp);
         self.push(Step::Exec {
             program: WARDEN_PATH.into(),
             descriptors: vec![slot::STREAM, slot::CANARY],
+            open_files: Some(limits.open_files.into()),
         });
     }
 

@@ -52,6 +52,10 @@ pub fn inner_process_plan(writable: &[PathBuf]) -> Vec<Step> {
         Step::NoNewPrivileges,
         Step::Landlock { rules },
         Step::Seccomp,
-        Step::Exec { program: WARDEN_PATH.into(), descriptors: vec![Slot::passed(0)] },
+        Step::Exec {
+            program: WARDEN_PATH.into(),
+            descriptors: vec![Slot::passed(0)],
+            open_files: None,
+        },
     ]
 }

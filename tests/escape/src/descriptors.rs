@@ -24,6 +24,7 @@ fn launcher_closes_every_descriptor_of_the_caller() {
         let leak = |command: Command| {
             // A shell opens files for its children without close-on-exec.
             let mut shell = Command::new("sh");
+            shell.env_remove("RINGWALL_PROGRAMS");
             shell.args(["-c", "exec 3<\"$0\" 4<\"$0\" 7<\"$0\" 9<.; exec \"$@\""]);
             shell.arg(&file).arg(command.get_program()).args(command.get_args());
             for (name, value) in command.get_envs() {

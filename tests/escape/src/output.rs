@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use crate::support::{Arena, Outcome, at_every_wall, built_programs};
+use crate::support::{Arena, Outcome, at_every_wall};
 
 /// Sets the title, and answers a question by typing: what a terminal does when it is told so.
 const EVIL: &str = "\\e]0;title\\a\\e[6n\\x9b6n";
@@ -19,11 +19,12 @@ fn says_no_control(outcome: &Outcome) {
 
 /// Runs `ringwall ARGUMENTS` on a terminal. To a pipe, a diff is a patch and keeps every byte.
 fn on_a_terminal(arena: &Arena, arguments: &[&str]) -> Outcome {
-    let ringwall = built_programs().join("ringwall");
+    let ringwall = arena.program("ringwall");
     let line = format!("{} {}", ringwall.display(), arguments.join(" "));
     let mut script = std::process::Command::new("script");
     script.args(["-qec", &line, "/dev/null"]);
     arena.settle(&mut script);
+    script.env_remove("RINGWALL_PROGRAMS");
     script.env("RINGWALL_HOME", arena.path("home")).env("NO_COLOR", "1");
     Outcome::new(line, script.output().expect("script is installed"))
 }

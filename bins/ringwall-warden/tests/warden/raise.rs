@@ -11,7 +11,11 @@ use crate::harness::{
 
 /// One more filter and nothing else: needs no privileges.
 fn steps(program: &str) -> Vec<u8> {
-    let exec = Step::Exec { program: program.into(), descriptors: vec![Slot::passed(0)] };
+    let exec = Step::Exec {
+        program: program.into(),
+        descriptors: vec![Slot::passed(0)],
+        open_files: None,
+    };
     encode_steps(&[Step::NoNewPrivileges, Step::Seccomp, exec]).unwrap()
 }
 

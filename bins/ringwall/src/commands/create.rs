@@ -7,7 +7,7 @@ use ringwall_spec::{Command, Limits};
 use super::open_engine;
 use crate::args::CreateArgs;
 use crate::report;
-use crate::spec::sandbox_spec;
+use crate::spec::{sandbox_spec, warn_of_flags};
 
 /// How long a sandbox lives that nobody stops.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -22,6 +22,7 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
         stdin: false,
     });
     let record = open_engine()?.create(&spec, command.as_ref())?;
+    warn_of_flags(&args.sandbox);
     if args.output.json() {
         report::json(&record)?;
     } else {

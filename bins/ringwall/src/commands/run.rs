@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::open_engine;
 use crate::args::RunArgs;
 use crate::job::{self, Capture, PassOn, Stop};
-use crate::spec::sandbox_spec;
+use crate::spec::{sandbox_spec, warn_of_flags};
 use crate::{exit, report};
 
 /// What `-o json` prints.
@@ -36,6 +36,7 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let words: Vec<String> =
         command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let raised = open_engine()?.for_one_sandbox().raise_for(&admitted, &words)?;
+    warn_of_flags(&sandbox);
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {

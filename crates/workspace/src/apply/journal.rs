@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::stage::Stage;
 use crate::content;
 use crate::path::{EscapedBytes, RelPath};
 
@@ -86,17 +85,17 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Remembers the staging directory before anything is put there.
+    /// Remembers the staging directory before it is made.
     pub(super) fn begin(
         dir: &Path,
         workspace: &Path,
         root: &OwnedFd,
-        stage: &Stage,
+        staging: &str,
     ) -> io::Result<Self> {
         let record = Record {
             workspace: EscapedBytes(workspace.as_os_str().as_bytes().to_vec()),
             inode: rustix::fs::fstat(root)?.st_ino,
-            staging: stage.name.clone(),
+            staging: staging.to_owned(),
             committed: false,
             steps: Vec::new(),
         };

@@ -114,15 +114,11 @@ pub fn apply(
     if verified.work.is_empty() {
         return Ok(Applied { applied: Vec::new(), already: verified.already });
     }
-    let stage = Stage::create(&root)?;
-    let journal = Journal::begin(&changes.dir, workspace, &root, &stage);
-    let mut journal = match journal {
-        Ok(journal) => journal,
-        Err(source) => {
-            stage.remove(&root);
-            return Err(ApplyError::Stage { path: changes.dir.display().to_string(), source });
-        }
-    };
+    // Named in the journal before it is made: after a crash it can be found.
+    let name = Stage::new_name()?;
+    let mut journal = Journal::begin(&changes.dir, workspace, &root, &name)
+        .map_err(|source| ApplyError::Stage { path: changes.dir.display().to_string(), source })?;
+    let stage = Stage::create(&root, &name).inspect_err(|_| journal.remove())?;
     let written = steps::plan(changes, &root, &stage, &verified)
         .and_then(|plan| steps::commit(plan, &root, &stage, &mut journal));
     match written {

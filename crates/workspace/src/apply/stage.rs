@@ -29,17 +29,17 @@ pub(super) struct NewOwner {
 }
 
 impl Stage {
-    pub(super) fn create(root: &OwnedFd) -> Result<Self, ApplyError> {
-        let error = |errno: Errno| ApplyError::Stage {
-            path: "the staging directory".to_owned(),
-            source: errno.into(),
-        };
-        let name = format!("{STAGING_PREFIX}{}", beneath::random_suffix().map_err(error)?);
-        fs::mkdirat(root, &name, Mode::RWXU).map_err(error)?;
-        Self::open(root, &name).map_err(|errno| {
+    pub(super) fn new_name() -> Result<String, ApplyError> {
+        let suffix = beneath::random_suffix().map_err(staging_error)?;
+        Ok(format!("{STAGING_PREFIX}{suffix}"))
+    }
+
+    pub(super) fn create(root: &OwnedFd, name: &str) -> Result<Self, ApplyError> {
+        fs::mkdirat(root, name, Mode::RWXU).map_err(staging_error)?;
+        Self::open(root, name).map_err(|errno| {
             // Just made and still empty.
-            let _ = fs::unlinkat(root, &name, AtFlags::REMOVEDIR);
-            error(errno)
+            let _ = fs::unlinkat(root, name, AtFlags::REMOVEDIR);
+            staging_error(errno)
         })
     }
 
@@ -159,6 +159,10 @@ fn nearest_directory(root: &OwnedFd, path: &RelPath) -> io::Result<Stat> {
         }
     }
     Ok(fs::fstat(root)?)
+}
+
+fn staging_error(errno: Errno) -> ApplyError {
+    ApplyError::Stage { path: "the staging directory".to_owned(), source: errno.into() }
 }
 
 pub(super) fn stage_error(path: &RelPath, source: io::Error) -> ApplyError {

@@ -111,6 +111,11 @@ impl Arena {
     }
 
     /// A directory to use as workspace.
+    /// One of the built programs, where this arena's user can run it.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
     pub(crate) fn project(&self) -> PathBuf {
         self.path("project")
     }
