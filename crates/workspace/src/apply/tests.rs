@@ -68,8 +68,9 @@ impl Fixture {
         let root = open_workspace(&self.workspace()).unwrap();
         let selected: Vec<&Change> = self.changes.entries().iter().collect();
         let verified = verify::verify(&root, &selected, false).unwrap();
-        let stage = Stage::create(&root).unwrap();
-        let journal = Journal::begin(&self.changes.dir, &self.workspace(), &root, &stage).unwrap();
+        let name = Stage::new_name().unwrap();
+        let journal = Journal::begin(&self.changes.dir, &self.workspace(), &root, &name).unwrap();
+        let stage = Stage::create(&root, &name).unwrap();
         let plan = steps::plan(&self.changes, &root, &stage, &verified).unwrap();
         Prepared { root, verified, stage, journal, plan }
     }
