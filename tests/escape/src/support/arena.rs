@@ -250,6 +250,8 @@ impl Drop for Arena {
                 let _ = self.command(["rm", "--force", id]).output();
             }
         }
+        // Some attacks end with the command line killed; its control group is cleaned up so.
+        let _ = self.command(["gc"]).output();
     }
 }
 
