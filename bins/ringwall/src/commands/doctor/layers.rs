@@ -121,7 +121,7 @@ pub(super) fn subordinate_ids(facts: &HostFacts) -> Feature {
 
 pub(super) fn kvm(facts: &HostFacts) -> Feature {
     let (state, seen, fix) = match facts.kvm {
-        Device::Usable => (State::Ok, "usable", None),
+        Device::Usable => (State::Ok, "can be opened; no guest was tried", None),
         Device::Denied => (
             State::Missing,
             "there, but not for this user",
