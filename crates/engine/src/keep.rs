@@ -141,12 +141,8 @@ impl Engine {
             }
         });
         if let Some((job, log)) = background {
-            let killer = sandbox.killer();
-            std::thread::spawn(move || {
-                // How the background command ended is in its log; the sandbox lives on.
-                let _ = job.wait(&mut LogFile(log));
-                drop(killer);
-            });
+            // How the background command ended is in its log; the sandbox lives on.
+            std::thread::spawn(move || job.wait(&mut LogFile(log)));
         }
         watch_warden(&sandbox, ended);
         let ending = match end.recv_timeout(sandbox.limits().timeout) {
@@ -166,8 +162,7 @@ impl Engine {
             serde_json::from_reader(input.take(MAX_TASK_BYTES)).map_err(KeepError::Task)?;
         let admitted = ringwall_policy::admit(task.spec)?;
         let command = task.command.map(Command::from);
-        let words = command.iter().flat_map(|command| &command.argv);
-        let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let words = command.as_ref().map(Command::words).unwrap_or_default();
         let mut sandbox = self.raise_as(&admitted, RecordKind::Living, &words)?;
         sandbox.save_defaults()?;
         let background = match command {
@@ -198,9 +193,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 /// Ends the keeper when the warden is gone, for whatever reason.
 fn watch_warden(sandbox: &Sandbox, ended: Sender<Ending>) {
-    let Ok(warden) = sandbox.ring.launched.pidfd.try_clone() else {
-        return;
-    };
+    let warden = sandbox.ring.launched.pidfd.clone();
     let memory = sandbox.memory_check();
     std::thread::spawn(move || {
         let _ = crate::sandbox::wait_readable(&warden);

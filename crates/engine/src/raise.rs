@@ -203,8 +203,8 @@ impl Engine {
             let steps = encode_steps(&inner_process_plan(writable.as_slice()))
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
             let tunnel = innermost.raise(steps).map_err(warden(*ring))?;
-            let (reader, writer) = tunnel.split();
-            innermost = Client::over(reader, writer)
+            innermost = tunnel
+                .connect()
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
             let expected =
                 Expected { own_namespaces: false, seccomp_filters: depth, ..expected.clone() };

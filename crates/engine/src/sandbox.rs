@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +73,7 @@ impl Sandbox {
         group: Option<Group>,
         begun: Instant,
     ) -> Sandbox {
-        let warden = ring.launched.pidfd.try_clone();
-        let warden = Arc::new(warden.unwrap_or_else(|_| empty_descriptor()));
+        let warden = ring.launched.pidfd.clone();
         Sandbox {
             id: record.record.id.clone(),
             record: Some(record),
@@ -113,11 +112,6 @@ impl Sandbox {
 
     pub fn killer(&self) -> Killer {
         self.killer.clone()
-    }
-
-    /// The processes that belong to this sandbox alone, as numbered outside: warden and launcher.
-    pub fn helper_pids(&self) -> [u32; 2] {
-        [self.ring.launched.pid, self.ring.spawner.pid()]
     }
 
     pub(crate) fn plan(&self) -> &RingPlan {
@@ -219,10 +213,4 @@ pub(crate) fn wait_readable(fd: &OwnedFd) -> io::Result<()> {
     let mut polled = [PollFd::new(fd, PollFlags::IN)];
     rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
     Ok(())
-}
-
-/// Stands in for a pidfd that could not be copied (no descriptors left): signals to it fail, and
-/// the sandbox still dies with its launcher.
-fn empty_descriptor() -> OwnedFd {
-    std::io::stderr().as_fd().try_clone_to_owned().unwrap_or_else(|_| std::process::abort())
 }

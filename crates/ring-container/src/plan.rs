@@ -77,7 +77,6 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
     steps.begin_run(input, BASE_PATH);
     let scratch = |name: &str| Place::new(slot::SCRATCH, name);
-    let new_root = |name: &str| Place::new(slot::NEW_ROOT, name);
     for name in ["root", "root-work"] {
         steps.push(Step::MakeDir { at: scratch(name), mode: 0o755 });
     }
@@ -102,7 +101,7 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.attach_terminals(slot::NEW_ROOT);
     for (number, shown) in input.shown.iter().enumerate() {
         let name = shown.path.strip_prefix("/").unwrap_or(&shown.path);
-        let (from, at) = (shown_place(slot::ROOT, number), new_root_path(name));
+        let (from, at) = (shown_place(slot::ROOT, number), new_root(name));
         steps.make_mount_point(at.clone(), shown.is_dir);
         steps.push(Step::OpenTree { at: from, recursive: true, into: slot::RUN_TEMPORARY });
         steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at });
@@ -121,7 +120,7 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
     steps.into_steps()
 }
 
-fn new_root_path(path: &Path) -> Place {
+fn new_root(path: impl AsRef<Path>) -> Place {
     Place::new(slot::NEW_ROOT, path)
 }
 

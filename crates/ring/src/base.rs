@@ -13,7 +13,7 @@ use crate::input::{Identity, RingInput, WorkspaceInput};
 pub const WARDEN_PATH: &str = "/dev/.ringwall/warden";
 
 /// Slots from here on belong to the steps of a run.
-pub const FIRST_RUN_SLOT: u16 = 500;
+const FIRST_RUN_SLOT: u16 = 500;
 
 /// The slots that plans of all rings agree on.
 pub mod run_slots {

@@ -42,10 +42,6 @@ impl SpawnerHandle {
         }
     }
 
-    pub fn pid(&self) -> u32 {
-        self.lock().pid()
-    }
-
     /// Whether the launcher can still be asked for rings.
     pub fn is_alive(&self) -> bool {
         match self.0.try_lock() {

@@ -21,6 +21,13 @@ pub struct Command {
     pub stdin: bool,
 }
 
+impl Command {
+    /// The command as people read it; bytes that are not text are replaced.
+    pub fn words(&self) -> Vec<String> {
+        self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
     pub rows: u16,

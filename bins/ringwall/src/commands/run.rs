@@ -33,9 +33,7 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let limits = admitted.spec().limits.clone();
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
-    let words: Vec<String> =
-        command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let raised = open_engine()?.for_one_sandbox().raise_for(&admitted, &words)?;
+    let raised = open_engine()?.for_one_sandbox().raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());

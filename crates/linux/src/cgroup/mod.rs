@@ -114,7 +114,6 @@ impl GroupLimits {
 /// What a group has used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GroupUsage {
-    pub memory_now_bytes: Option<u64>,
     /// Absent on v2 before kernel 5.19.
     pub peak_memory_bytes: Option<u64>,
     pub cpu_micros: Option<u64>,

@@ -190,8 +190,6 @@ impl V1Group {
         let mut usage = GroupUsage::default();
         for part in &self.parts {
             if part.keeps(Controller::Memory) {
-                usage.memory_now_bytes =
-                    Some(files::read_number(&part.file("memory.usage_in_bytes"))?);
                 usage.peak_memory_bytes =
                     Some(files::read_number(&part.file("memory.max_usage_in_bytes"))?);
                 let events = files::read(&part.file("memory.oom_control"))?;

@@ -185,7 +185,6 @@ impl V2Group {
             other => other.map(Some),
         };
         Ok(GroupUsage {
-            memory_now_bytes: number("memory.current")?,
             peak_memory_bytes: number("memory.peak")?,
             cpu_micros: keyed("cpu.stat", "usage_usec")?,
             oom_kills: keyed("memory.events", "oom_kill")?.unwrap_or(0),

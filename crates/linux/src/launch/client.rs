@@ -3,11 +3,15 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::protocol::{Answer, Order};
 use crate::apply::StepFailure;
-use crate::fdpass::{self, MAX_MESSAGE};
+use crate::fdpass;
 use crate::step::Step;
+
+/// The longest answer: a failure that names a path.
+const MAX_ANSWER: usize = 16 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
@@ -47,7 +51,8 @@ pub enum Parking {
 pub struct Launched {
     /// The warden, as numbered here outside.
     pub pid: u32,
-    pub pidfd: OwnedFd,
+    /// Shared with whoever may have to kill it.
+    pub pidfd: Arc<OwnedFd>,
     /// Reported descriptors arrive here, and the failure if there is one; closed when the warden
     /// runs.
     report: OwnedFd,
@@ -98,7 +103,7 @@ impl Spawner {
         match self.answer()? {
             (Answer::Spawned { pid }, mut fds) => {
                 let pidfd = fds.pop().ok_or(LaunchError::OutOfTurn)?;
-                Ok(Launched { pid, pidfd, report })
+                Ok(Launched { pid, pidfd: Arc::new(pidfd), report })
             }
             (Answer::Failed(failure), _) => Err(failure.into()),
             (Answer::Ready, _) => Err(LaunchError::OutOfTurn),
@@ -108,10 +113,6 @@ impl Spawner {
     /// Ends the launcher now, and with it every ring that it started. Dropping also waits for it.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Whether the launcher still runs. One that was killed cannot be asked for anything.
@@ -126,7 +127,13 @@ impl Spawner {
     }
 
     fn answer(&self) -> Result<(Answer, Vec<OwnedFd>), LaunchError> {
-        read_answer(self.socket.as_fd())?.ok_or(LaunchError::Gone)
+        let mut buffer = [0; MAX_ANSWER];
+        let received = fdpass::receive(self.socket.as_fd(), &mut buffer);
+        let (length, fds) = received.map_err(LaunchError::Talk)?.ok_or(LaunchError::Gone)?;
+        let bytes = buffer.get(..length).unwrap_or_default();
+        let answer = postcard::from_bytes(bytes)
+            .map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
+        Ok((answer, fds))
     }
 }
 
@@ -142,7 +149,7 @@ impl Drop for Spawner {
 impl Launched {
     /// The next reported descriptor. `None` when the warden has started and nothing more will come.
     pub fn reported(&self) -> Result<Option<OwnedFd>, LaunchError> {
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; MAX_ANSWER];
         let received = fdpass::receive(self.report.as_fd(), &mut buffer);
         let Some((length, mut fds)) = received.map_err(LaunchError::Talk)? else {
             return Ok(None);
@@ -156,18 +163,6 @@ impl Launched {
             _ => Err(LaunchError::OutOfTurn),
         }
     }
-}
-
-fn read_answer(socket: BorrowedFd<'_>) -> Result<Option<(Answer, Vec<OwnedFd>)>, LaunchError> {
-    let mut buffer = vec![0; MAX_MESSAGE.min(16 * 1024)];
-    let received = fdpass::receive(socket, &mut buffer).map_err(LaunchError::Talk)?;
-    let Some((length, fds)) = received else {
-        return Ok(None);
-    };
-    let bytes = buffer.get(..length).unwrap_or_default();
-    let answer =
-        postcard::from_bytes(bytes).map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
-    Ok(Some((answer, fds)))
 }
 
 /// The launcher finds its socket as standard input: nothing else has to be passed through exec.
