@@ -11,6 +11,9 @@ use ringwall_warden::{Ended, Warden};
 const STREAM: i32 = 3;
 const CANARY: i32 = 4;
 
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let Some(stream) = inherited(STREAM) else {
         // Nobody to tell: standard error is /dev/null in a ring.

@@ -10,6 +10,9 @@ mod terminal;
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     match args::parse(std::env::args_os()) {
         Ok(verb) => commands::run(verb).unwrap_or_else(|error| exit::failed(&error)),

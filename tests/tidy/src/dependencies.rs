@@ -9,9 +9,11 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// Everything linked into the launcher, the only privileged code. Add a line only with a reason
 /// that a reviewer of a setuid program would accept.
-const LAUNCHER_LINKS: [&str; 12] = [
+const LAUNCHER_LINKS: [&str; 14] = [
     "bitflags",
+    "cfg-if",
     "cobs",
+    "dlmalloc",
     "enumflags2",
     "landlock",
     "libc",
