@@ -48,6 +48,8 @@ pub struct Warden {
     /// The engine has spoken. Before that our greeting waits: it goes out with the first answer.
     greeted: bool,
     leaving: bool,
+    /// The job with which all of this ends.
+    only_job: Option<StreamId>,
 }
 
 /// Something that poll found.
@@ -82,6 +84,7 @@ impl Warden {
             buffer: vec![0; BUFFER_BYTES],
             greeted: false,
             leaving: false,
+            only_job: None,
         })
     }
 
@@ -202,6 +205,7 @@ impl Warden {
                     Ok(()) => {}
                     Err(error) => connection.reply(*stream, &Reply::Error(error)),
                 }
+                self.leaving |= self.only_job == Some(*stream);
                 false
             }
         });
@@ -316,6 +320,7 @@ impl Warden {
         let mut job = start::start(process)?;
         let pid = job.pid().as_raw_nonzero().get().unsigned_abs();
         self.connection.reply(stream, &Reply::Started { pid });
+        self.only_job = self.only_job.or(process.ends_ring.then_some(stream));
         if process.terminal.is_some() && !process.stdin {
             job.end_input(&mut self.connection, stream);
         }

@@ -1,16 +1,18 @@
 //! A job and the caller's standard streams, terminal and signals.
 //!
 //! Shared by `run` and `exec`. The main thread waits for the job; signals and, only if asked for,
-//! standard input have a thread each, which end with the process.
+//! standard input have a thread each, which end with the process. A job that is over at once never
+//! needs the first: signals wait.
 
 mod streams;
 
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
-use ringwall_engine::Job;
+use ringwall_engine::{Brief, Job};
 use ringwall_linux::signals::SignalWatch;
 use ringwall_spec::{Command, Ending};
 use ringwall_wire::ProcessInput;
@@ -24,6 +26,10 @@ pub(crate) use streams::{Capture, PassOn};
 
 /// Ends the job by force; safe to call more than once.
 pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
+
+/// How long a signal may have to wait for a job that has just been started. Shorter than anybody
+/// notices, and longer than the small programs that a thread would cost the most.
+const BRIEF: Duration = Duration::from_millis(20);
 
 const INPUT_CHUNK: usize = 32 << 10;
 
@@ -64,8 +70,13 @@ pub(crate) fn drive(
         let input = input.clone();
         start_thread("stdin", move || pass_input(&input))?;
     }
-    start_thread("signals", move || pass_signals(&signals, &input, &stop))?;
-    Ok(job.wait(output)?)
+    match job.wait_briefly(BRIEF)? {
+        Brief::Ended(ending) => Ok(ending),
+        Brief::GoesOn(job) => {
+            start_thread("signals", move || pass_signals(&signals, &input, &stop))?;
+            Ok(job.wait(output)?)
+        }
+    }
 }
 
 fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {

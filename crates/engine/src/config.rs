@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
-use ringwall_linux::launch::Parking;
+use ringwall_linux::launch::{Parking, Spawner};
 use ringwall_ring::Identity;
 
 use crate::host;
@@ -50,6 +50,8 @@ pub struct Engine {
     pub(crate) cgroups: Hierarchy,
     pub(crate) parking: Parking,
     pub(crate) apparmor: Option<String>,
+    /// A launcher that was started early and has no template yet.
+    pub(crate) waiting: Mutex<Option<Spawner>>,
     /// Launchers that wait for the next ring of the same plan.
     pub(crate) parked: Mutex<Vec<Parked>>,
 }
@@ -91,6 +93,22 @@ fn default_home() -> Result<PathBuf, OpenError> {
 
 impl Engine {
     pub fn open(config: EngineConfig) -> Result<Engine, OpenError> {
+        Engine::open_with(config, None)
+    }
+
+    /// For a process that raises one sandbox and ends: the launcher starts at once, while the
+    /// engine looks round, and prepares nothing for another. The sandbox ends with this thread.
+    pub fn open_for_one_sandbox(config: EngineConfig) -> Result<Engine, OpenError> {
+        // If it cannot be started, raising tells why.
+        let waiting = Spawner::start(&config.programs.launcher).ok();
+        let mut engine = Engine::open_with(config, waiting)?;
+        engine.parking = Parking::NotAtAll;
+        // The ring is a child of ours: what it used is told when it ends.
+        engine.cgroups = engine.cgroups.without_separate_accounting();
+        Ok(engine)
+    }
+
+    fn open_with(config: EngineConfig, waiting: Option<Spawner>) -> Result<Engine, OpenError> {
         for program in [&config.programs.launcher, &config.programs.warden] {
             if !program.is_file() {
                 return Err(OpenError::ProgramMissing(program.display().to_string()));
@@ -107,15 +125,9 @@ impl Engine {
             cgroups: Hierarchy::detect(),
             parking: Parking::ForMore,
             apparmor: host::sandbox_profile(),
+            waiting: Mutex::new(waiting),
             parked: Mutex::new(Vec::new()),
         })
-    }
-
-    /// For a process that raises one sandbox and ends: nothing is prepared for another.
-    #[must_use]
-    pub fn for_one_sandbox(mut self) -> Engine {
-        self.parking = Parking::OneRing;
-        self
     }
 
     /// The image store of this engine.

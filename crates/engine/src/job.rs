@@ -83,6 +83,15 @@ pub struct Job {
     output_left: u64,
     written: u64,
     reach: Reach,
+    /// Came while nobody was ready to pass it on.
+    unread: Option<ProcessEvent>,
+}
+
+/// What came of a short wait.
+#[derive(Debug)]
+pub enum Brief {
+    Ended(Ending),
+    GoesOn(Job),
 }
 
 impl Job {
@@ -97,7 +106,9 @@ impl Job {
         let program = command.argv.first().ok_or(StartError::EmptyCommand)?;
         let shown = program.to_string_lossy().into_owned();
         let answer_by = Instant::now() + ANSWER_TIMEOUT;
-        let started = client.until(answer_by).start(&defaults.fill(command));
+        let ends_ring = matches!(reach, Reach::Sandbox { .. });
+        let request = StartProcess { ends_ring, ..defaults.fill(command) };
+        let started = client.until(answer_by).start(&request);
         let process = started.map_err(|error| match error {
             ClientError::Remote(remote) if remote.code == ErrorCode::NotFound => {
                 StartError::NotFound { program: shown }
@@ -109,7 +120,8 @@ impl Job {
             other => StartError::Warden(other),
         })?;
         let deadline = Instant::now().checked_add(timeout);
-        Ok(Job { process, deadline, output_left: output_bytes, written: 0, reach })
+        let output_left = output_bytes;
+        Ok(Job { process, deadline, output_left, written: 0, reach, unread: None })
     }
 
     /// Sends input, signals and window sizes; can be used from other threads.
@@ -117,10 +129,30 @@ impl Job {
         self.process.input()
     }
 
+    /// Waits for a job that may be over at once: until it has ended or said something, and no
+    /// longer than `patience`.
+    pub fn wait_briefly(mut self, patience: Duration) -> Result<Brief, RunError> {
+        let soon = Instant::now().checked_add(patience);
+        let until = [soon, self.deadline].into_iter().flatten().min();
+        match self.process.next(until) {
+            Ok(ProcessEvent::Exited(report)) => Ok(Brief::Ended(self.exited(report))),
+            Ok(event) => {
+                self.unread = Some(event);
+                Ok(Brief::GoesOn(self))
+            }
+            Err(ClientError::TimedOut) => Ok(Brief::GoesOn(self)),
+            Err(error) => self.lost(error).map(Brief::Ended),
+        }
+    }
+
     /// Passes output on and keeps the bounds until the job has ended.
     pub fn wait(mut self, output: &mut dyn Output) -> Result<Ending, RunError> {
         loop {
-            let event = match self.process.next(self.deadline) {
+            let next = match self.unread.take() {
+                Some(event) => Ok(event),
+                None => self.process.next(self.deadline),
+            };
+            let event = match next {
                 Ok(event) => event,
                 Err(ClientError::TimedOut) => return Ok(self.end_as(Ending::Timeout)),
                 Err(error) => return self.lost(error),
@@ -247,6 +279,7 @@ impl Defaults {
             limits: ProcessLimits::default(),
             terminal: command.terminal,
             stdin: command.stdin,
+            ends_ring: false,
         }
     }
 }

@@ -25,7 +25,7 @@ mod watchdog;
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
 pub use gc::{GcError, GcReport};
-pub use job::{Job, Output, RunError, StartError};
+pub use job::{Brief, Job, Output, RunError, StartError};
 pub use keep::KeepError;
 pub use place::PlaceError;
 pub use raise::RaiseError;

@@ -5,14 +5,14 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use ringwall_linux::cgroup::{CgroupError, Controller, Group, GroupLimits};
-use ringwall_linux::launch::{Parking, encode_steps};
+use ringwall_linux::launch::{Parking, Spawner, encode_steps};
 use ringwall_linux::step::Step;
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{
-    EvidenceError, Expected, RaiseRingError, RaisedRing, RingPlan, SpawnerHandle, check,
-    inner_process_plan,
+    EvidenceError, Expected, HostNamespaces, RaiseRingError, RaisedRing, RingPlan, SpawnerHandle,
+    check, inner_process_plan,
 };
-use ringwall_spec::{CheckedFact, RingKind, SandboxId, show_bytes};
+use ringwall_spec::{CheckedFact, RingKind, SandboxId, SandboxSpec, show_bytes};
 use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
 
@@ -30,6 +30,21 @@ const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Parked {
     template: Vec<Step>,
     spawner: SpawnerHandle,
+}
+
+/// A ring on its way up, and what was seen of it from outside.
+#[derive(Debug)]
+struct Started {
+    ring: RaisedRing,
+    group: Option<Group>,
+    outside: Result<Outside, RaiseError>,
+}
+
+/// What can be read while the launcher is at work, without the warden.
+#[derive(Debug)]
+struct Outside {
+    namespaces: HostNamespaces,
+    group: Option<CheckedFact>,
 }
 
 /// Losing a race this often in a row is no accident.
@@ -88,7 +103,7 @@ impl Engine {
         record.command = command.to_vec();
         let record = self.create_record(record)?;
         let started = self.start_ring(&id, &placement, &spawner, admitted);
-        let (raised, group) = match started {
+        let Started { ring, group, outside } = match started {
             Ok(started) => started,
             Err(error) => {
                 self.forget_spawner(&placement.plan.template);
@@ -99,8 +114,8 @@ impl Engine {
                 return Err(error);
             }
         };
-        let mut sandbox = Sandbox::new(record, admitted.spec(), placement, raised, group, begun);
-        match self.check_wall(&mut sandbox) {
+        let mut sandbox = Sandbox::new(record, admitted.spec(), placement, ring, group, begun);
+        match outside.and_then(|outside| self.check_wall(&mut sandbox, outside)) {
             Ok(()) => Ok(sandbox),
             Err(error) => {
                 let reason = sandbox.ring_failure().map_or(error, RaiseError::Ring);
@@ -116,7 +131,7 @@ impl Engine {
         placement: &Placement,
         spawner: &SpawnerHandle,
         admitted: &AdmittedSpec,
-    ) -> Result<(RaisedRing, Option<Group>), RaiseError> {
+    ) -> Result<Started, RaiseError> {
         let group = match self.cgroups.means() {
             Some(_) => {
                 let limits = limits::group_limits(&admitted.spec().limits, &self.cgroups);
@@ -128,9 +143,12 @@ impl Engine {
             .as_ref()
             .map_or(Ok(Vec::new()), Group::join_fds)
             .map_err(RaiseError::from)
-            .and_then(|files: Vec<OwnedFd>| Ok(spawner.raise(&placement.plan, &files)?));
+            .and_then(|files: Vec<OwnedFd>| {
+                let look = || self.look_from_outside(group.as_ref(), admitted.spec());
+                Ok(spawner.raise(&placement.plan, &files, look)?)
+            });
         match (raised, group) {
-            (Ok(raised), group) => Ok((raised, group)),
+            (Ok((ring, outside)), group) => Ok(Started { ring, group, outside }),
             (Err(error), group) => {
                 // The child may have joined already. The first error is the one to tell, and `gc`
                 // finds what could not be removed.
@@ -156,10 +174,15 @@ impl Engine {
     /// A parked launcher for this plan, or a new one. Where a limit is counted per user namespace,
     /// every sandbox needs its own.
     fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
-        let launcher = &self.programs.launcher;
         let counted_outside = self.cgroups.means_of(Controller::Pids).is_some();
-        if self.parking == Parking::OneRing || !counted_outside {
-            return SpawnerHandle::start(launcher, plan, Parking::OneRing);
+        match self.parking {
+            Parking::ForMore if counted_outside => {}
+            Parking::ForMore | Parking::OneRing => {
+                return SpawnerHandle::prepare(self.launcher()?, plan, Parking::OneRing);
+            }
+            Parking::NotAtAll => {
+                return SpawnerHandle::prepare(self.launcher()?, plan, Parking::NotAtAll);
+            }
         }
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         // One that somebody killed is of no use to anybody.
@@ -167,13 +190,19 @@ impl Engine {
         if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
             return Ok(found.spawner.clone());
         }
-        let spawner = SpawnerHandle::start(launcher, plan, Parking::ForMore)?;
+        let spawner = SpawnerHandle::prepare(self.launcher()?, plan, Parking::ForMore)?;
         if parked.len() >= MAX_PARKED {
             parked.remove(0);
         }
         let template = plan.template.clone();
         parked.push(Parked { template, spawner: spawner.clone() });
         Ok(spawner)
+    }
+
+    /// The launcher that was started early, or a new one.
+    fn launcher(&self) -> Result<Spawner, RaiseRingError> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(waiting.map_or_else(|| Spawner::start(&self.programs.launcher), Ok)?)
     }
 
     /// A launcher whose template failed must not be asked again.
@@ -183,12 +212,10 @@ impl Engine {
     }
 
     /// Reads and checks the facts of every ring, raising the inner ones on the way.
-    fn check_wall(&self, sandbox: &mut Sandbox) -> Result<(), RaiseError> {
+    fn check_wall(&self, sandbox: &mut Sandbox, outside: Outside) -> Result<(), RaiseError> {
         let outermost = sandbox.wall().outermost();
         let warden = |ring| move |source| RaiseError::Warden { ring, source };
-        // While the launcher is still at work: what can be read without the warden.
-        let group = self.check_group(sandbox)?;
-        let namespaces = host::own_namespaces().map_err(RaiseError::Proc)?;
+        let Outside { namespaces, group } = outside;
         let client = sandbox.connect().map_err(warden(outermost))?;
         let facts = client.facts(FACTS_TIMEOUT).map_err(warden(outermost))?;
         let expected = sandbox.plan().expected.clone();
@@ -217,13 +244,20 @@ impl Engine {
         Ok(())
     }
 
+    fn look_from_outside(
+        &self,
+        group: Option<&Group>,
+        spec: &SandboxSpec,
+    ) -> Result<Outside, RaiseError> {
+        let namespaces = host::own_namespaces().map_err(RaiseError::Proc)?;
+        let group = group.map(|group| self.check_group(group, spec)).transpose()?;
+        Ok(Outside { namespaces, group })
+    }
+
     /// The limits as the kernel reports them, read from outside where a job cannot lie.
-    fn check_group(&self, sandbox: &Sandbox) -> Result<Option<CheckedFact>, RaiseError> {
-        let Some(group) = sandbox.group() else {
-            return Ok(None);
-        };
-        let ring = sandbox.wall().outermost();
-        let asked = limits::group_limits(sandbox.limits(), &self.cgroups);
+    fn check_group(&self, group: &Group, spec: &SandboxSpec) -> Result<CheckedFact, RaiseError> {
+        let ring = spec.wall.outermost();
+        let asked = limits::group_limits(&spec.limits, &self.cgroups);
         let found = group.read_back()?;
         // The kernel rounds memory down to whole pages.
         let page = 4096;
@@ -240,7 +274,7 @@ impl Engine {
         seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));
         seen.extend(found.pids.map(|pids| format!("{pids} processes")));
         seen.extend(found.cpu_milli.map(|milli| format!("{milli} thousandths of a CPU")));
-        Ok(Some(CheckedFact { layer, seen: seen.join(", ") }))
+        Ok(CheckedFact { layer, seen: seen.join(", ") })
     }
 }
 

@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ringwall_linux::cgroup::Group;
+use ringwall_linux::process;
 use ringwall_ring::{RaiseRingError, RaisedRing, RingPlan};
 use ringwall_spec::{Evidence, LimitMeans, Limits, SandboxId, SandboxSpec, Wall};
 use ringwall_wire::{Client, ClientError};
@@ -36,6 +37,8 @@ pub struct Sandbox {
     pub(crate) killer: Killer,
     pub(crate) begun: Instant,
     pub(crate) raised: Instant,
+    /// CPU time of the whole ring, where the kernel told us at its end.
+    pub(crate) reaped_cpu: Option<Duration>,
     torn_down: bool,
 }
 
@@ -88,6 +91,7 @@ impl Sandbox {
             killer: Killer { warden, stopped: Arc::default() },
             begun,
             raised: begun,
+            reaped_cpu: None,
             torn_down: false,
         }
     }
@@ -120,10 +124,6 @@ impl Sandbox {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.spec.limits
-    }
-
-    pub(crate) fn group(&self) -> Option<&Group> {
-        self.group.as_deref()
     }
 
     pub(crate) fn connect(&self) -> Result<Client, ClientError> {
@@ -162,6 +162,9 @@ impl Sandbox {
         // Both at once: the launcher takes as long to end as the ring does.
         self.ring.spawner.end_if_last();
         let _ = wait_readable(&self.ring.launched.pidfd);
+        // If it is our child nobody else takes note of its end, and of what it and all below it
+        // used.
+        self.reaped_cpu = process::reap(self.ring.launched.pid);
         if let Some(watchdog) = self.watchdog.as_mut() {
             watchdog.finish();
         }

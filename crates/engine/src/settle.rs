@@ -1,7 +1,7 @@
 //! After the job: take the wall down, keep what must be kept, say how it was.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ringwall_spec::{ChangeSummary, Ending, Outcome, Usage, WorkspaceMode};
 use ringwall_workspace::{Bounds, Changes};
@@ -59,11 +59,13 @@ impl Sandbox {
     fn usage(&self, wall_ms: u64) -> Usage {
         let group = self.group.as_ref().and_then(|group| group.usage().ok());
         let watched = self.watchdog.as_ref().map(crate::watchdog::Watchdog::peak_bytes);
-        let raise = self.raised.duration_since(self.begun).as_millis();
         Usage {
             wall_ms,
-            raise_ms: u64::try_from(raise).unwrap_or(u64::MAX),
-            cpu_ms: group.and_then(|usage| usage.cpu_micros).map(|micros| micros / 1000),
+            raise_ms: millis(self.raised.duration_since(self.begun)),
+            cpu_ms: group
+                .and_then(|usage| usage.cpu_micros)
+                .map(|micros| micros / 1000)
+                .or(self.reaped_cpu.map(millis)),
             peak_memory_bytes: group.and_then(|usage| usage.peak_memory_bytes).or(watched),
             output_bytes: 0,
         }
@@ -104,7 +106,11 @@ fn open_upper(scratch: &OwnedFd) -> std::io::Result<OwnedFd> {
 }
 
 fn millis_since(instant: Instant) -> u64 {
-    u64::try_from(instant.elapsed().as_millis()).unwrap_or(u64::MAX)
+    millis(instant.elapsed())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Engine {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::detach::Detaching;
 use crate::step::{Place, RawPath, Slot, Step};
@@ -47,14 +47,7 @@ impl Machine {
         process::die_with(parent)
     }
 
-    /// Makes sure that the next ring finds a network namespace waiting.
-    pub fn prepare_network(&mut self) {
-        if self.spare_network.is_none() {
-            // Without one the ring makes its own.
-            self.spare_network = network::prepare().ok();
-        }
-    }
-
+    /// The prepared namespace belongs to the child that was just made.
     pub fn forget_network(&mut self) {
         self.spare_network = None;
     }
@@ -177,9 +170,7 @@ impl Machine {
         match step {
             Step::MakeDir { at, mode } => {
                 let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
-                keep_existing(rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)))?;
-                // mkdir is subject to the umask; the plan's mode is not.
-                set_mode(parent.as_fd(), name, *mode)
+                keep_existing(rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(*mode)))
             }
             Step::MakeDirs { at, mode } => {
                 let mut prefix = std::path::PathBuf::new();
@@ -195,9 +186,8 @@ impl Machine {
             Step::MakeFile { at, mode } => {
                 let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let opened = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o600));
-                keep_existing(opened.map(drop))?;
-                set_mode(parent.as_fd(), name, *mode)
+                let opened = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(*mode));
+                keep_existing(opened.map(drop))
             }
             Step::MakeSymlink { at, target } => {
                 let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
@@ -256,6 +246,7 @@ impl Machine {
         if let Some(parent) = &self.parent {
             process::die_with(parent.as_fd())?;
         }
+        rustix::process::umask(Mode::from_raw_mode(0o022));
         Err(exec::exec_with(program.as_path(), &passed, open_files))
     }
 
@@ -275,10 +266,6 @@ fn keep_existing(result: rustix::io::Result<()>) -> io::Result<()> {
         Err(rustix::io::Errno::EXIST) => Ok(()),
         other => Ok(other?),
     }
-}
-
-fn set_mode(parent: BorrowedFd<'_>, name: &Path, mode: u32) -> io::Result<()> {
-    Ok(rustix::fs::chmodat(parent, name, Mode::from_raw_mode(mode), AtFlags::empty())?)
 }
 
 /// Names the path a step was about: an error without it would help nobody.

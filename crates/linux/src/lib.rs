@@ -5,6 +5,7 @@
 
 pub mod apparmor;
 pub mod apply;
+mod beside;
 pub mod cgroup;
 pub mod confine;
 pub mod detach;

@@ -3,38 +3,44 @@
 //! Making one takes longer than all mounts of a ring together, so a launcher lets a process beside
 //! it do that ahead of time.
 
+use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use crate::fdpass;
-use crate::process::{self, Cloned};
+use crate::beside::Beside;
+use crate::{fdpass, process};
 
-/// A network namespace on its way: the descriptor arrives on this socket.
+/// A network namespace on its way: the descriptor arrives on the socket.
 #[derive(Debug)]
-pub struct Prepared(OwnedFd);
+pub struct Prepared {
+    socket: OwnedFd,
+    /// Makes the namespace, hands it over and ends.
+    _helper: Beside<RawFd>,
+}
 
-/// Starts a process that makes a network namespace, hands it over and ends.
+/// Starts to make a network namespace, beside this process.
 pub fn prepare() -> io::Result<Prepared> {
     let (ours, theirs) = fdpass::pair()?;
-    match process::clone_into(0)? {
-        Cloned::Child => {
-            drop(ours);
-            let sent = make()
-                .and_then(|socket| namespace_of(&socket))
-                .and_then(|namespace| fdpass::send(theirs.as_fd(), &[0], &[namespace.as_fd()]));
-            process::exit_now(i32::from(sent.is_err()))
+    // The helper has a copy of our descriptors; that ours closes here does not touch its own.
+    let helper = Beside::start(0, theirs.as_raw_fd(), |socket| {
+        // SAFETY: the helper was made while this descriptor was open, and never closes it.
+        let socket = unsafe { BorrowedFd::borrow_raw(*socket) };
+        if let Ok(namespace) = make().and_then(|inside| namespace_of(&inside)) {
+            // Without an answer the ring makes its own.
+            let _ = fdpass::send(socket, &[0], &[namespace.as_fd()]);
         }
-        Cloned::Parent { .. } => Ok(Prepared(ours)),
-    }
+    })?;
+    Ok(Prepared { socket: ours, _helper: helper })
 }
 
 /// Enters the prepared namespace. If that did not work out, makes one here.
 pub fn enter(prepared: Option<Prepared>) -> io::Result<()> {
-    let received = prepared.and_then(|Prepared(socket)| {
-        let message = fdpass::receive(socket.as_fd(), &mut [0]).ok()??;
+    let received = prepared.and_then(|prepared| {
+        let message = fdpass::receive(prepared.socket.as_fd(), &mut [0]).ok()??;
         message.1.into_iter().next()
     });
     match received {
@@ -54,18 +60,36 @@ fn make() -> io::Result<OwnedFd> {
 
 /// The network namespace of a socket. Not by way of /proc: a parked launcher has none any more.
 fn namespace_of(socket: &OwnedFd) -> io::Result<OwnedFd> {
-    // SAFETY: SIOCGSKNS takes no argument and returns a new descriptor or an error.
-    let raw = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGSKNS as _) };
-    if raw < 0 {
-        return Err(io::Error::last_os_error());
+    // SAFETY: `NamespaceOfSocket` describes the call as the kernel has it.
+    Ok(unsafe { rustix::ioctl::ioctl(socket, NamespaceOfSocket) }?)
+}
+
+/// `SIOCGSKNS`: takes nothing and gives a new descriptor.
+struct NamespaceOfSocket;
+
+// SAFETY: the opcode is that of a call that neither reads nor writes memory of ours.
+unsafe impl Ioctl for NamespaceOfSocket {
+    type Output = OwnedFd;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        libc::SIOCGSKNS as Opcode
     }
-    // SAFETY: the kernel just made this descriptor, and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(fd: IoctlOutput, _: *mut c_void) -> rustix::io::Result<OwnedFd> {
+        // SAFETY: the kernel just made this descriptor, and nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
 }
 
 /// Brings up the loopback device of the current network namespace; gives the socket that was
 /// needed for it.
 fn loopback_up() -> io::Result<OwnedFd> {
+    const SET_FLAGS: Opcode = libc::SIOCSIFFLAGS as Opcode;
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     // SAFETY: an all-zero ifreq is a valid value of this plain C struct.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -74,8 +98,9 @@ fn loopback_up() -> io::Result<OwnedFd> {
     }
     let flags = libc::IFF_UP | libc::IFF_RUNNING;
     request.ifr_ifru.ifru_flags = i16::try_from(flags).map_err(io::Error::other)?;
-    // SAFETY: SIOCSIFFLAGS reads an ifreq, which is valid for the call.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: this call reads an ifreq.
+    let set = unsafe { Setter::<SET_FLAGS, libc::ifreq>::new(request) };
+    // SAFETY: as above; the request lives as long as the call.
+    unsafe { rustix::ioctl::ioctl(&socket, set) }?;
+    Ok(socket)
 }

@@ -1,13 +1,17 @@
 //! Processes: clone into namespaces, user namespaces with maps, death with the parent.
 
+use std::ffi::{c_int, c_void};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
+use crate::beside::{self, Beside};
 use crate::step::{IdMaps, IdRange};
 
 /// The two sides of a clone.
@@ -43,6 +47,37 @@ pub fn clone_into(flags: u64) -> io::Result<Cloned> {
     }
 }
 
+/// Runs `body` in a child that shares our memory, in the namespaces of `flags`, while we stand
+/// still until it executes a program or ends: no page is copied.
+///
+/// The child must not return into what it shares; when `body` returns, the child ends.
+pub fn clone_sharing(flags: u64, mut body: impl FnMut()) -> io::Result<(Pid, OwnedFd)> {
+    /// As a ring's steps need it, in a debug build; touched lazily.
+    const STACK_BYTES: usize = 256 * 1024;
+
+    extern "C" fn enter<F: FnMut()>(body: *mut c_void) -> c_int {
+        // SAFETY: the parent passed a valid closure and is stopped until we are gone.
+        unsafe { (*body.cast::<F>())() };
+        1
+    }
+    fn entry<F: FnMut()>(_: &F) -> extern "C" fn(*mut c_void) -> c_int {
+        enter::<F>
+    }
+
+    let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
+    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+    let mut pidfd: RawFd = -1;
+    let sharing = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let flags = sharing | c_int::try_from(flags).map_err(io::Error::other)?;
+    let (entry, argument) = (entry(&body), (&raw mut body).cast::<c_void>());
+    // SAFETY: the closure and the stack outlive the child's use of them, as CLONE_VFORK stops us
+    // until it has executed or ended; `pidfd` outlives the call.
+    let pid = unsafe { libc::clone(entry, top, flags, argument, &raw mut pidfd) };
+    let pid = Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the kernel just stored a new descriptor there, owned by nobody else.
+    Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+}
+
 /// Ends this process at once: no destructors, no buffers. For the child of a clone.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit has no preconditions and does not return.
@@ -52,24 +87,13 @@ pub fn exit_now(code: i32) -> ! {
 /// Makes a user namespace with the given maps. Needs the right to map these ids: root.
 pub fn make_user_namespace(maps: &IdMaps) -> io::Result<OwnedFd> {
     refuse_host_root(maps)?;
-    let (mut held, hold) = io::pipe()?;
-    match clone_into(libc::CLONE_NEWUSER.unsigned_abs().into())? {
-        Cloned::Child => {
-            // The namespace needs a process in it until it has its maps.
-            drop(hold);
-            let _ = held.read(&mut [0]);
-            exit_now(0)
-        }
-        Cloned::Parent { pid, pidfd } => {
-            let made = write_maps(&pid.as_raw_nonzero().to_string(), maps).and_then(|()| {
-                let path = format!("/proc/{}/ns/user", pid.as_raw_nonzero());
-                Ok(OwnedFd::from(fs::File::open(path)?))
-            });
-            // The child ends when this closes; the launcher ignores child exits, so the kernel reaps.
-            drop((hold, pidfd));
-            made
-        }
-    }
+    // The namespace needs a process in it until it has its maps.
+    let holder = Beside::start(libc::CLONE_NEWUSER, (), beside::wait_for_ever)?;
+    let pid = holder.pid().as_raw_nonzero();
+    let made = write_maps(&pid.to_string(), maps)
+        .and_then(|()| Ok(OwnedFd::from(fs::File::open(format!("/proc/{pid}/ns/user"))?)));
+    holder.kill();
+    made
 }
 
 /// An ordinary user's way: a new user namespace round this process, mapping only the own ids.
@@ -160,6 +184,12 @@ pub fn own_pidfd() -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?)
 }
 
+/// A descriptor of the process that started this one.
+pub fn parent_pidfd() -> io::Result<OwnedFd> {
+    let parent = rustix::process::getppid().ok_or(io::ErrorKind::NotFound)?;
+    Ok(rustix::process::pidfd_open(parent, PidfdFlags::empty())?)
+}
+
 /// Like [`die_with_parent`], also when the parent ended before this call. Needs the parent's
 /// descriptor: from a pid namespace of its own, a child cannot see who its parent is.
 pub fn die_with(parent: BorrowedFd<'_>) -> io::Result<()> {
@@ -170,6 +200,26 @@ pub fn die_with(parent: BorrowedFd<'_>) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::BrokenPipe, "it has ended")),
     }
+}
+
+/// Takes note of the end of a child, and gives the CPU time of it and of all that it waited for.
+/// None if it is not a child of ours, or lives.
+pub fn reap(pid: u32) -> Option<Duration> {
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the status is not asked for, and `usage` has room for what the kernel writes.
+    let found =
+        unsafe { libc::wait4(pid, std::ptr::null_mut(), libc::WNOHANG, usage.as_mut_ptr()) };
+    if found != pid {
+        return None;
+    }
+    // SAFETY: plain numbers, zeroed above and then filled in by the call.
+    let usage = unsafe { usage.assume_init() };
+    let time = |spent: libc::timeval| {
+        let seconds = Duration::from_secs(spent.tv_sec.unsigned_abs());
+        seconds + Duration::from_micros(spent.tv_usec.unsigned_abs())
+    };
+    Some(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
 /// Lets the kernel reap our children: nobody waits for them.

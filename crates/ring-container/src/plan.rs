@@ -38,7 +38,8 @@ impl Ring for ContainerRing {
         Ok(RingPlan {
             ring: RingKind::Container,
             template: template(input, setup_user(input)),
-            run: run(input),
+            ahead: ahead(input),
+            last: last(input),
             expected,
             working_directory: PathBuf::from(working_directory),
         })
@@ -73,7 +74,9 @@ fn shown_place(root: Slot, number: usize) -> Place {
     Place::new(root, format!("shown/{number}"))
 }
 
-fn run(input: &RingInput<'_>) -> Vec<Step> {
+/// First everything is made and opened, then the root changes: while the old one is on its way out,
+/// which takes its time, the rest is attached to the new one.
+fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
     steps.begin_run(input, BASE_PATH);
     let scratch = |name: &str| Place::new(slot::SCRATCH, name);
@@ -93,31 +96,55 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
         steps.push(Step::MakeDirs { at: new_root(name), mode: 0o755 });
     }
     let dev = Place::new(slot::ROOT, "dev");
-    steps.push(Step::OpenTree { at: dev, recursive: true, into: slot::RUN_TEMPORARY });
-    steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: new_root("dev") });
-    steps.attach_scratch("tmp", new_root("tmp"), slot::TMP);
-    steps.attach_scratch("shm", new_root("dev/shm"), slot::RUN_TEMPORARY);
-    steps.attach_proc(slot::NEW_ROOT, slot::NEW_ROOT);
-    steps.attach_terminals(slot::NEW_ROOT);
+    steps.push(Step::OpenTree { at: dev, recursive: true, into: slot::RUN_DEV });
+    steps.open_scratch("tmp", slot::TMP);
+    steps.open_scratch("shm", slot::SHM);
+    steps.open_proc();
     for (number, shown) in input.shown.iter().enumerate() {
-        let name = shown.path.strip_prefix("/").unwrap_or(&shown.path);
-        let (from, at) = (shown_place(slot::ROOT, number), new_root(name));
-        steps.make_mount_point(at.clone(), shown.is_dir);
-        steps.push(Step::OpenTree { at: from, recursive: true, into: slot::RUN_TEMPORARY });
-        steps.push(Step::Attach { tree: slot::RUN_TEMPORARY, at });
+        let (at, into) = (shown_place(slot::ROOT, number), shown_slot(number));
+        steps.make_mount_point(shown_root(&shown.path), shown.is_dir);
+        steps.push(Step::OpenTree { at, recursive: true, into });
     }
     if input.identity.is_root() && input.image_user != (0, 0) {
         let (uid, gid) = input.image_user;
         steps.push(Step::BecomeUser { uid, gid });
     }
     if let Some(workspace) = &input.workspace {
-        let at = new_root(WORKSPACE_PATH.trim_start_matches('/'));
-        steps.push(Step::MakeDirs { at: at.clone(), mode: 0o755 });
-        steps.attach_workspace(workspace, at, slot::NEW_ROOT);
+        steps.push(Step::MakeDirs { at: workspace_root(), mode: 0o755 });
+        steps.open_workspace(workspace);
     }
     steps.push(Step::PivotRoot { tree: slot::NEW_ROOT });
+    attach(&mut steps, input);
+    steps.into_steps()
+}
+
+fn attach(steps: &mut Base, input: &RingInput<'_>) {
+    let places = [(slot::RUN_DEV, "dev"), (slot::TMP, "tmp"), (slot::SHM, "dev/shm")];
+    for (tree, path) in places {
+        steps.push(Step::Attach { tree, at: new_root(path) });
+    }
+    steps.attach_proc(slot::NEW_ROOT, slot::NEW_ROOT);
+    steps.attach_terminals(slot::NEW_ROOT);
+    for (number, shown) in input.shown.iter().enumerate() {
+        steps.push(Step::Attach { tree: shown_slot(number), at: shown_root(&shown.path) });
+    }
+    if let Some(workspace) = &input.workspace {
+        steps.attach_workspace(workspace, &workspace_root(), slot::NEW_ROOT);
+    }
+}
+
+fn last(input: &RingInput<'_>) -> Vec<Step> {
+    let mut steps = Base::default();
     steps.confine_and_exec(input, vec![("/".into(), PathAccess::Write)]);
     steps.into_steps()
+}
+
+fn shown_root(path: &Path) -> Place {
+    new_root(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn workspace_root() -> Place {
+    new_root(WORKSPACE_PATH.trim_start_matches('/'))
 }
 
 fn new_root(path: impl AsRef<Path>) -> Place {

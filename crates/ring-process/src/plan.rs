@@ -38,7 +38,8 @@ impl Ring for ProcessRing {
         Ok(RingPlan {
             ring: RingKind::Process,
             template: template(input, inside),
-            run: run(input),
+            ahead: ahead(input),
+            last: last(input),
             expected: Expected {
                 maps: input.identity.one_user(inside),
                 user: inside,
@@ -141,14 +142,17 @@ fn shown_place(root: Slot, number: usize) -> Place {
     Place::new(root, format!("shown/{number}"))
 }
 
-fn run(input: &RingInput<'_>) -> Vec<Step> {
+fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
     steps.begin_run(input, "/");
     // The scratch space itself goes below the /tmp made from it, where no job can reach it.
     let tmp = || Place::new(slot::ROOT, "tmp");
     steps.push(Step::Attach { tree: slot::SCRATCH, at: tmp() });
-    steps.attach_scratch("shm", Place::new(slot::ROOT, "dev/shm"), slot::RUN_TEMPORARY);
-    steps.attach_scratch("tmp", tmp(), slot::TMP);
+    steps.open_scratch("shm", slot::SHM);
+    steps.push(Step::Attach { tree: slot::SHM, at: Place::new(slot::ROOT, "dev/shm") });
+    steps.open_scratch("tmp", slot::TMP);
+    steps.push(Step::Attach { tree: slot::TMP, at: tmp() });
+    steps.open_proc();
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.attach_terminals(slot::ROOT);
     for path in HIDDEN
@@ -167,20 +171,26 @@ fn run(input: &RingInput<'_>) -> Vec<Step> {
             steps.push(Step::Attach { tree: into, at });
         }
     }
+    if let Some(workspace) = &input.workspace {
+        if let Some(rest) = below_tmp(&workspace.path) {
+            steps.make_mount_point(Place::new(slot::TMP, rest), true);
+        }
+        let at = Place::new(slot::ROOT, relative(&workspace.path));
+        steps.open_workspace(workspace);
+        steps.attach_workspace(workspace, &at, slot::ROOT);
+    }
+    steps.into_steps()
+}
+
+fn last(input: &RingInput<'_>) -> Vec<Step> {
     let mut rules = vec![
         ("/".into(), PathAccess::Read),
         ("/dev".into(), PathAccess::Device),
         ("/dev/shm".into(), PathAccess::Write),
         ("/tmp".into(), PathAccess::Write),
     ];
-    if let Some(workspace) = &input.workspace {
-        if let Some(rest) = below_tmp(&workspace.path) {
-            steps.make_mount_point(Place::new(slot::TMP, rest), true);
-        }
-        let at = Place::new(slot::ROOT, relative(&workspace.path));
-        steps.attach_workspace(workspace, at, slot::ROOT);
-        rules.push(((&workspace.path).into(), PathAccess::Write));
-    }
+    rules.extend(input.workspace.iter().map(|own| ((&own.path).into(), PathAccess::Write)));
+    let mut steps = Base::default();
     steps.confine_and_exec(input, rules);
     steps.into_steps()
 }

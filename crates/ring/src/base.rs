@@ -37,6 +37,10 @@ pub mod run_slots {
     pub const TMP: Slot = Slot(super::FIRST_RUN_SLOT + 2);
     pub const NEW_ROOT: Slot = Slot(super::FIRST_RUN_SLOT + 3);
     pub const RUN_TEMPORARY: Slot = Slot(super::FIRST_RUN_SLOT + 4);
+    pub const SHM: Slot = Slot(super::FIRST_RUN_SLOT + 5);
+    pub const RUN_DEV: Slot = Slot(super::FIRST_RUN_SLOT + 6);
+    pub const RUN_PROC: Slot = Slot(super::FIRST_RUN_SLOT + 7);
+    pub const RUN_WORKSPACE: Slot = Slot(super::FIRST_RUN_SLOT + 8);
 
     /// The warden's stream.
     pub const STREAM: Slot = Slot::passed(0);
@@ -295,21 +299,14 @@ impl Base {
 
     // -- steps of a run ------------------------------------------------------------------------
 
-    /// Limits first, so that everything after is counted; then what every ring has. `base` is where
-    /// this process finds the base.
+    /// What every ring has. `base` is where this process finds the base.
     pub fn begin_run(&mut self, input: &RingInput<'_>, base: &str) {
-        if input.cgroup_files > 0 {
-            let first = slot::FIRST_CGROUP;
-            let from = (first..first + input.cgroup_files).map(Slot::passed).collect();
-            self.push(Step::JoinCgroups { from });
-        }
         self.push(Step::EnterNetwork);
         self.push(Step::OpenHere { path: base.into(), into: slot::ROOT });
         if let Some(profile) = &input.apparmor {
             // Early, while the base's proc can be written; it takes effect with the exec.
             self.push(Step::AppArmorOnExec { profile: profile.clone() });
         }
-        self.push(Step::Hostname { name: input.hostname.clone() });
         let Limits { disk_bytes, disk_inodes, .. } = input.admitted.spec().limits;
         self.push(Step::Tmpfs {
             bytes: disk_bytes,
@@ -322,34 +319,39 @@ impl Base {
         }
     }
 
-    /// Attaches a directory of the scratch space.
-    pub fn attach_scratch(&mut self, name: &str, at: Place, keep: Slot) {
-        let from = Place::new(slot::SCRATCH, name);
-        self.push(Step::OpenTree { at: from, recursive: false, into: keep });
-        self.push(Step::Attach { tree: keep, at });
+    /// Opens a directory of the scratch space, to be attached.
+    pub fn open_scratch(&mut self, name: &str, into: Slot) {
+        let at = Place::new(slot::SCRATCH, name);
+        self.push(Step::OpenTree { at, recursive: false, into });
     }
 
-    /// Attaches the workspace at a place and hides what the ring must not see of it. Its source in
-    /// the base is covered.
-    pub fn attach_workspace(&mut self, workspace: &WorkspaceInput, at: Place, covers: Slot) {
+    /// Makes the view of the workspace that the ring will have, and covers its source in the base.
+    pub fn open_workspace(&mut self, workspace: &WorkspaceInput) {
         let source = Place::new(slot::ROOT, WORKSPACE_SOURCE);
         match workspace.mode {
-            WorkspaceMode::CopyOnWrite => self.overlay_workspace(workspace, source.clone(), at),
+            WorkspaceMode::CopyOnWrite => self.overlay_workspace(workspace, source.clone()),
             WorkspaceMode::ReadWrite => {
-                let into = slot::RUN_TEMPORARY;
+                let into = slot::RUN_WORKSPACE;
                 self.push(Step::OpenTree { at: source.clone(), recursive: false, into });
                 self.push(Step::SetMountFlags { tree: into, flags: MountFlags::default() });
-                self.push(Step::Attach { tree: into, at: at.clone() });
-                for hidden in &workspace.hidden {
-                    let path = at.path.as_path().join(hidden);
-                    self.mask(covers, Place::new(at.dir, path));
-                }
             }
         }
         self.mask(slot::ROOT, source);
     }
 
-    fn overlay_workspace(&mut self, workspace: &WorkspaceInput, source: Place, at: Place) {
+    /// Attaches that view at a place. What the ring must not see of it is hidden: an overlay has
+    /// it hidden already.
+    pub fn attach_workspace(&mut self, workspace: &WorkspaceInput, at: &Place, covers: Slot) {
+        self.push(Step::Attach { tree: slot::RUN_WORKSPACE, at: at.clone() });
+        if workspace.mode == WorkspaceMode::ReadWrite {
+            for hidden in &workspace.hidden {
+                let path = at.path.as_path().join(hidden);
+                self.mask(covers, Place::new(at.dir, path));
+            }
+        }
+    }
+
+    fn overlay_workspace(&mut self, workspace: &WorkspaceInput, source: Place) {
         let upper = Place::new(slot::SCRATCH, "workspace");
         let work = Place::new(slot::SCRATCH, "workspace-work");
         for place in [&upper, &work] {
@@ -363,14 +365,17 @@ impl Base {
         for path in &workspace.hidden {
             self.push(Step::Whiteout { at: inside_upper(path) });
         }
-        let into = slot::RUN_TEMPORARY;
+        let into = slot::RUN_WORKSPACE;
         self.push(Step::Overlay { lower: vec![source], upper, work, into });
-        self.push(Step::Attach { tree: into, at });
+    }
+
+    /// Makes the ring's own proc, while the base's can be seen: the kernel asks for that.
+    pub fn open_proc(&mut self) {
+        self.push(Step::Proc { into: slot::RUN_PROC });
     }
 
     pub fn attach_proc(&mut self, root: Slot, covers: Slot) {
-        self.push(Step::Proc { into: slot::RUN_TEMPORARY });
-        self.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: Place::new(root, "proc") });
+        self.push(Step::Attach { tree: slot::RUN_PROC, at: Place::new(root, "proc") });
         for name in MASKED {
             self.mask(covers, Place::new(root, Path::new("proc").join(name)));
         }
@@ -388,9 +393,16 @@ impl Base {
         self.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: Place::new(root, "dev/pts") });
     }
 
-    /// Everything after which this process can do no more than the job, then the warden.
+    /// What is one sandbox's alone, then everything after which this process can do no more than
+    /// the job, then the warden.
     pub fn confine_and_exec(&mut self, input: &RingInput<'_>, rules: Vec<(RawPath, PathAccess)>) {
         let limits = &input.admitted.spec().limits;
+        if input.cgroup_files > 0 {
+            let first = slot::FIRST_CGROUP;
+            let from = (first..first + input.cgroup_files).map(Slot::passed).collect();
+            self.push(Step::JoinCgroups { from });
+        }
+        self.push(Step::Hostname { name: input.hostname.clone() });
         self.push(Step::Report { slot: slot::SCRATCH });
         self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
         for limit in &input.without_cgroup {

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::{Arc, TryLockError};
 
 use ringwall_linux::launch::{LaunchError, Launched, Parking, Spawner};
@@ -24,14 +23,14 @@ pub enum RaiseRingError {
 pub struct SpawnerHandle(Arc<std::sync::Mutex<Spawner>>);
 
 impl SpawnerHandle {
-    /// Starts a launcher on a plan's template. The work goes on while the caller does something
+    /// Lets a launcher apply a plan's template. The work goes on while the caller does something
     /// else.
-    pub fn start(
-        launcher: &Path,
+    pub fn prepare(
+        spawner: Spawner,
         plan: &RingPlan,
         parking: Parking,
     ) -> Result<SpawnerHandle, RaiseRingError> {
-        let spawner = Spawner::start(launcher, plan.template.clone(), parking)?;
+        spawner.prepare(plan.template.clone(), parking)?;
         Ok(SpawnerHandle(Arc::new(std::sync::Mutex::new(spawner))))
     }
 
@@ -52,17 +51,20 @@ impl SpawnerHandle {
         }
     }
 
-    /// Raises one ring. `cgroup_files` are the join files of its control groups.
-    pub fn raise(
+    /// Raises one ring. `cgroup_files` are the join files of its control groups; `meanwhile` is done
+    /// while the launcher is at work.
+    pub fn raise<T>(
         &self,
         plan: &RingPlan,
         cgroup_files: &[OwnedFd],
-    ) -> Result<RaisedRing, RaiseRingError> {
+        meanwhile: impl FnOnce() -> T,
+    ) -> Result<(RaisedRing, T), RaiseRingError> {
         let (ours, theirs) = UnixStream::pair().map_err(RaiseRingError::Channel)?;
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![theirs.as_fd()];
         descriptors.extend(cgroup_files.iter().map(AsFd::as_fd));
-        let launched = self.lock().spawn(plan.run.clone(), &descriptors)?;
-        Ok(RaisedRing { stream: ours, launched, spawner: self.clone() })
+        let (ahead, last) = (plan.ahead.clone(), plan.last.clone());
+        let (launched, done) = self.lock().spawn(ahead, last, &descriptors, meanwhile)?;
+        Ok((RaisedRing { stream: ours, launched, spawner: self.clone() }, done))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Spawner> {

@@ -38,7 +38,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
 /// What is wrong with a plan, by rules that hold for every ring; nothing is an empty list.
 pub fn faults(plan: &RingPlan) -> Vec<String> {
     let mut faults = Vec::new();
-    let all = || plan.template.iter().chain(&plan.run);
+    let all = || plan.template.iter().chain(&plan.ahead).chain(&plan.last);
     let maps = all().filter_map(|step| match step {
         Step::MakeUserNamespace { maps, .. } | Step::UnshareUserNamespace { maps } => Some(maps),
         _ => None,
@@ -54,15 +54,21 @@ pub fn faults(plan: &RingPlan) -> Vec<String> {
         "apply seccomp filter",
         "start warden",
     ];
-    let mut order = plan.run.iter().map(Step::name).filter(|name| last.contains(name));
+    let mut order =
+        plan.ahead.iter().chain(&plan.last).map(Step::name).filter(|name| last.contains(name));
     for wanted in last {
         let found = order.next();
         if found != Some(wanted) {
             faults.push(format!("expected {wanted:?} next, found {found:?}"));
         }
     }
-    if !matches!(plan.run.last(), Some(Step::Exec { .. })) {
+    if !matches!(plan.last.last(), Some(Step::Exec { .. })) {
         faults.push("a run does not end with the warden".to_owned());
+    }
+    // Whatever is one sandbox's alone has no place in what another may be given.
+    let own = |step: &&Step| matches!(step, Step::JoinCgroups { .. } | Step::Hostname { .. });
+    if plan.ahead.iter().any(|step| own(&step)) || plan.last.iter().filter(own).count() != 2 {
+        faults.push("what belongs to one sandbox is not among its own steps".to_owned());
     }
     if !all().any(|step| matches!(step, Step::DenyNestedUserNamespaces)) {
         faults.push("nested user namespaces are not denied".to_owned());

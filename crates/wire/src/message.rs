@@ -63,6 +63,8 @@ pub struct StartProcess {
     pub terminal: Option<TerminalSize>,
     /// False closes standard input at once.
     pub stdin: bool,
+    /// The ring is there for this process alone: once its end is told, the warden ends too.
+    pub ends_ring: bool,
 }
 
 /// Resource limits on top of those of the ring; they can only be lower.

@@ -45,7 +45,7 @@ fn resident(pids: &[u32]) -> u64 {
 #[test]
 fn pids_limit_contains_a_fork_bomb() {
     at_every_wall(|arena| {
-        let flags = ["--pids", "32", "--timeout", "1s"];
+        let flags = ["--pids", "32", "--timeout", "2s"];
         let script = "fork while 1;";
         let (attack, most) = watched(arena, &flags, script, |pids| pids.len() as u64);
         assert!((8..=32).contains(&most), "{most} processes behind {:?}", arena.wall);
@@ -56,7 +56,7 @@ fn pids_limit_contains_a_fork_bomb() {
 #[test]
 fn pids_limit_contains_daemons_that_leave_their_session() {
     at_every_wall(|arena| {
-        let flags = ["--pids", "32", "--timeout", "1s"];
+        let flags = ["--pids", "32", "--timeout", "2s"];
         let script =
             "while (1) { if (fork == 0) { syscall(112); fork && syscall(231, 0); sleep 60 } }";
         let (_, most) = watched(arena, &flags, script, |pids| pids.len() as u64);

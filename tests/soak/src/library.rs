@@ -10,6 +10,7 @@ use ringwall_spec::{Command, Ending, RingKind, SandboxSpec, Wall, WorkspaceMode,
 
 use crate::ground::{Ground, IMAGE};
 use crate::support::eventually;
+use crate::witness::Process;
 
 const ROUNDS: usize = 200;
 const AT_ONCE: usize = 64;
@@ -183,6 +184,74 @@ fn an_engine_goes_on_after_its_launcher_was_killed() {
         assert_eq!(ending, Ending::Exited { code: 0 });
     }
     before.is_reached_again(&ground);
+    drop(engine);
+    ground.is_clean(&BTreeSet::new());
+}
+
+/// What a job has said.
+#[derive(Default)]
+struct Heard(String);
+
+impl Output for Heard {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.push_str(&String::from_utf8_lossy(bytes));
+        Ok(())
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stdout(bytes)
+    }
+}
+
+fn ask(engine: &Engine, spec: &AdmittedSpec, script: &str) -> String {
+    let sandbox = engine.raise(spec).expect("a wall");
+    let argv = ["sh", "-c", script].map(Into::into).to_vec();
+    let job = sandbox.start(&Command { argv, ..Command::default() }).expect("a job");
+    let mut heard = Heard::default();
+    let ending = job.wait(&mut heard).expect("an ending");
+    assert_eq!(sandbox.settle(ending).expect("an outcome").ending, Ending::Exited { code: 0 });
+    heard.0
+}
+
+/// The process that a parked launcher has made ahead for the next ring.
+fn zygote(ground: &Ground) -> Option<Process> {
+    let launchers = ground.witness.processes();
+    let launchers = launchers.iter().filter(|process| process.name.starts_with("ringwall-launch"));
+    let all: Vec<_> = launchers.collect();
+    let found = all.iter().find(|one| all.iter().any(|other| other.pid == one.parent));
+    found.map(|process| (*process).clone())
+}
+
+#[test]
+fn a_ring_made_ahead_knows_nothing_of_the_one_before_it() {
+    let ground = Ground::new();
+    let script = "read name < /proc/sys/kernel/hostname; echo $name; \
+                  for d in /tmp /dev/shm; do [ -e $d/mark ] && echo marked; : > $d/mark; done";
+    for spec in &specs(&ground) {
+        let engine = engine(&ground);
+        let first = ask(&engine, spec, script);
+        eventually("a ring made ahead", || zygote(&ground));
+        let second = ask(&engine, spec, script);
+        assert_ne!(first, second, "two rings with one name");
+        assert_eq!(second.lines().count(), 1, "marks of the first ring: {second}");
+    }
+    ground.is_clean(&BTreeSet::new());
+}
+
+#[test]
+fn a_ring_made_ahead_that_somebody_killed_is_replaced() {
+    let ground = Ground::new();
+    let engine = engine(&ground);
+    for spec in &specs(&ground) {
+        run(&engine, spec, &["true"]);
+        let ahead = eventually("a ring made ahead", || zygote(&ground));
+        crate::ground::send(ahead.pid, rustix::process::Signal::KILL);
+        eventually("the end of it", || {
+            let alive = ground.witness.processes();
+            (!alive.iter().any(|process| process.pid == ahead.pid)).then_some(())
+        });
+        assert_eq!(run(&engine, spec, &["true"]), Ending::Exited { code: 0 });
+    }
     drop(engine);
     ground.is_clean(&BTreeSet::new());
 }

@@ -30,7 +30,7 @@ pub(crate) struct Process {
     pub(crate) pid: i32,
     /// At most 15 bytes of the program's name.
     pub(crate) name: String,
-    parent: i32,
+    pub(crate) parent: i32,
     zombie: bool,
 }
 

@@ -4,13 +4,12 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ringwall_engine::{Output, Sandbox};
+use ringwall_engine::{Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
 use ringwall_policy::admit;
 use ringwall_spec::{Command, Ending, Limits, Outcome};
 use serde::Serialize;
 
-use super::open_engine;
 use crate::args::RunArgs;
 use crate::job::{self, Capture, PassOn, Stop};
 use crate::spec::{sandbox_spec, warn_of_flags};
@@ -33,7 +32,8 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let limits = admitted.spec().limits.clone();
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
-    let raised = open_engine()?.for_one_sandbox().raise_for(&admitted, &command.words())?;
+    let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
+    let raised = engine.raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());

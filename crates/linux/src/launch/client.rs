@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::protocol::{Answer, Order};
+use super::protocol::{Answer, Order, Parking};
 use crate::apply::StepFailure;
 use crate::fdpass;
 use crate::step::Step;
@@ -32,18 +32,6 @@ pub enum LaunchError {
 pub struct Spawner {
     socket: OwnedFd,
     child: std::process::Child,
-    /// Whether the answer about the template was read. Not waited for at the start, so that the
-    /// first ring can be ordered at once.
-    template_checked: bool,
-}
-
-/// What a launcher does after its first ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parking {
-    /// Nothing: there will be no other.
-    OneRing,
-    /// Prepares what it can for the next.
-    ForMore,
 }
 
 /// A ring on its way up.
@@ -59,54 +47,42 @@ pub struct Launched {
 }
 
 impl Spawner {
-    /// Starts a launcher and lets it apply `template`; whether that worked is told by the first
-    /// [`Spawner::spawn`].
-    pub fn start(
-        program: &Path,
-        template: Vec<Step>,
-        parking: Parking,
-    ) -> Result<Spawner, LaunchError> {
+    /// Starts a launcher, which waits for its template.
+    pub fn start(program: &Path) -> Result<Spawner, LaunchError> {
         let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
         let child = spawn_program(program, &theirs)
             .map_err(|source| LaunchError::Start { path: program.display().to_string(), source })?;
         drop(theirs);
-        let spawner = Spawner { socket: ours, child, template_checked: false };
-        let parked = parking == Parking::ForMore;
-        spawner.order(&Order::Template { steps: template, parked }, &[])?;
-        Ok(spawner)
+        Ok(Spawner { socket: ours, child })
     }
 
-    fn check_template(&mut self) -> Result<(), LaunchError> {
-        if self.template_checked {
-            return Ok(());
-        }
-        match self.answer()? {
-            (Answer::Ready, _) => self.template_checked = true,
-            (Answer::Failed(failure), _) => return Err(failure.into()),
-            (Answer::Spawned { .. }, _) => return Err(LaunchError::OutOfTurn),
-        }
-        Ok(())
+    /// Lets the launcher apply its template; whether that worked is told by the first
+    /// [`Spawner::spawn`].
+    pub fn prepare(&self, template: Vec<Step>, parking: Parking) -> Result<(), LaunchError> {
+        self.order(&Order::Template { steps: template, parking }, &[])
     }
 
-    /// Starts a ring. `descriptors` become the passed slots of the steps.
-    pub fn spawn(
+    /// Starts a ring. `descriptors` become the passed slots of the last steps; `meanwhile` is done
+    /// while the launcher is at work.
+    pub fn spawn<T>(
         &mut self,
-        steps: Vec<Step>,
+        ahead: Vec<Step>,
+        last: Vec<Step>,
         descriptors: &[BorrowedFd<'_>],
-    ) -> Result<Launched, LaunchError> {
+        meanwhile: impl FnOnce() -> T,
+    ) -> Result<(Launched, T), LaunchError> {
         let (report, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
         let mut all = vec![theirs.as_fd()];
         all.extend_from_slice(descriptors);
-        self.order(&Order::Spawn(steps), &all)?;
+        self.order(&Order::Spawn { ahead, last }, &all)?;
         drop(theirs);
-        self.check_template()?;
+        let meanwhile = meanwhile();
         match self.answer()? {
             (Answer::Spawned { pid }, mut fds) => {
                 let pidfd = fds.pop().ok_or(LaunchError::OutOfTurn)?;
-                Ok(Launched { pid, pidfd: Arc::new(pidfd), report })
+                Ok((Launched { pid, pidfd: Arc::new(pidfd), report }, meanwhile))
             }
             (Answer::Failed(failure), _) => Err(failure.into()),
-            (Answer::Ready, _) => Err(LaunchError::OutOfTurn),
         }
     }
 

@@ -6,7 +6,7 @@ mod inner;
 mod protocol;
 mod server;
 
-pub use client::{LaunchError, Launched, Parking, Spawner};
+pub use client::{LaunchError, Launched, Spawner};
 pub use inner::{InnerRing, raise_inner};
-pub use protocol::encode_steps;
+pub use protocol::{Parking, encode_steps};
 pub use server::serve_stdin;

@@ -5,22 +5,34 @@ use serde::{Deserialize, Serialize};
 use crate::apply::StepFailure;
 use crate::step::Step;
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
-    /// Applied once, by the spawner itself: its user namespace and mount template.
-    Template {
-        steps: Vec<Step>,
-        /// More than one ring will be asked for: prepare ahead.
-        parked: bool,
-    },
-    /// Applied by a fresh child in namespaces of its own. The first descriptor is the report
-    /// socket, the others are slots.
-    Spawn(Vec<Step>),
+/// What a launcher does after its first ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parking {
+    /// It ends. The ring becomes a child of the engine, and dies with the thread that started the
+    /// launcher.
+    NotAtAll,
+    /// It waits for the ring to end: there will be no other.
+    OneRing,
+    /// It keeps the next ring ready, as far as that can be done ahead.
+    ForMore,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Applied once, by the spawner itself: its user namespace and mount template.
+    Template { steps: Vec<Step>, parking: Parking },
+    /// A ring: applied by a child in namespaces of its own. The first descriptor is the report
+    /// socket, the others are slots; both are there only for the last steps.
+    Spawn {
+        /// May be applied before anybody asks for the ring.
+        ahead: Vec<Step>,
+        last: Vec<Step>,
+    },
+}
+
+/// To [`Order::Spawn`]. A template that failed is told in the answer to the first.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    Ready,
     /// With a pidfd.
     Spawned {
         pid: u32,

@@ -1,12 +1,20 @@
 //! The launcher's side: read an order, apply it, answer.
 //!
+//! A ring comes into being in one of two ways. The only ring of a launcher gets a child that shares
+//! the launcher's memory until it executes the warden. A parked launcher keeps a zygote: a child
+//! that has applied all steps that are not one sandbox's alone, and serves one order.
+//!
 //! Invariant: single-threaded, so that a cloned child is a faithful copy. After a child has given
-//! up its privileges it reads nothing: its whole step list is in memory before the first step.
+//! up its privileges it reads nothing: the steps that give them up are in memory before the first
+//! of them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::protocol::{Answer, Order};
+use rustix::process::Pid;
+use serde::de::DeserializeOwned;
+
+use super::protocol::{Answer, Order, Parking};
 use crate::apply::{Machine, StepFailure};
 use crate::exec;
 use crate::fdpass::{self, MAX_MESSAGE};
@@ -22,72 +30,144 @@ pub fn serve_stdin() -> io::Result<()> {
     let null = std::fs::File::open("/dev/null")?;
     exec::dup_onto(null.as_raw_fd(), 0)?;
     rustix::process::chdir("/")?;
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // The modes of steps are exact. A warden gets the usual mask again.
+    rustix::process::umask(rustix::fs::Mode::empty());
     serve(socket)
 }
 
 /// Serves orders until the engine closes its end.
 fn serve(socket: OwnedFd) -> io::Result<()> {
-    let own = process::own_pidfd()?;
+    let (parent, engine) = (process::own_pidfd()?, process::parent_pidfd()?);
     // Nobody waits for children here: the engine watches the pidfds of wardens.
     process::ignore_child_exits();
-    let mut machine = Machine::default();
-    let mut parked = false;
+    let mut launcher = Launcher { socket, parent, machine: Machine::default(), ready: None };
+    let mut parking = Parking::OneRing;
     let mut buffer = vec![0; MAX_MESSAGE];
-    while let Some((length, descriptors)) = fdpass::receive(socket.as_fd(), &mut buffer)? {
-        let Some(bytes) = buffer.get(..length) else {
-            continue;
-        };
-        let order: Order = postcard::from_bytes(bytes).map_err(io::Error::other)?;
+    while let Some((order, descriptors)) = receive::<Order>(launcher.socket.as_fd(), &mut buffer)? {
         match order {
-            Order::Template { steps, parked: more } => {
-                parked = more;
-                put_all(&mut machine, descriptors);
-                if let Err(failure) = machine.apply_all(&steps) {
+            Order::Template { steps, parking: wanted } => {
+                parking = wanted;
+                put_all(&mut launcher.machine, descriptors);
+                if let Err(failure) = launcher.machine.apply_all(&steps) {
                     // A half-made template must never be used: orders may be waiting already.
-                    return answer_with(socket.as_fd(), &Answer::Failed(failure), &[]);
-                }
-                answer_with(socket.as_fd(), &Answer::Ready, &[])?;
-            }
-            Order::Spawn(steps) => {
-                spawn(&socket, &own, &mut machine, &steps, descriptors)?;
-                machine.forget_network();
-                if parked {
-                    machine.prepare_network();
+                    return launcher.answer(&Answer::Failed(failure), &[]);
                 }
             }
+            Order::Spawn { ahead, last } => match parking {
+                Parking::NotAtAll => {
+                    launcher.parent = engine;
+                    let sibling = libc::CLONE_PARENT.unsigned_abs();
+                    return launcher.spawn_only(sibling.into(), &ahead, &last, descriptors);
+                }
+                Parking::OneRing => launcher.spawn_only(0, &ahead, &last, descriptors)?,
+                Parking::ForMore => {
+                    launcher.spawn_parked(&ahead, &last, descriptors)?;
+                    // The next is most likely like this one. If none can be made now, it is made
+                    // when it is asked for.
+                    launcher.ready = launcher.make_zygote(ahead).ok();
+                }
+            },
         }
     }
     Ok(())
 }
 
-fn put_all(machine: &mut Machine, descriptors: Vec<OwnedFd>) {
-    for (index, fd) in (0u16..).zip(descriptors) {
-        machine.put(Slot::passed(index), fd);
+struct Launcher {
+    socket: OwnedFd,
+    /// The parent of rings: what they watch.
+    parent: OwnedFd,
+    machine: Machine,
+    ready: Option<Zygote>,
+}
+
+/// A ring whose steps were applied ahead. It serves one order; when its socket closes, it ends.
+struct Zygote {
+    ahead: Vec<Step>,
+    pid: Pid,
+    pidfd: OwnedFd,
+    socket: OwnedFd,
+}
+
+impl Launcher {
+    /// The only ring of this launcher: it can have our memory, as we have nothing else to do.
+    fn spawn_only(
+        &mut self,
+        flags: u64,
+        ahead: &[Step],
+        last: &[Step],
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        let mut descriptors = Some(descriptors);
+        let (machine, parent) = (&mut self.machine, &self.parent);
+        let cloned = process::clone_sharing(ring_namespaces() | flags, || {
+            let applied = begin_child(machine, parent, ahead);
+            finish_child(machine, applied, last, descriptors.take().unwrap_or_default());
+        });
+        self.tell_of(cloned)
+    }
+
+    fn spawn_parked(
+        &mut self,
+        ahead: &[Step],
+        last: &[Step],
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        let mut zygote = match self.ready.take() {
+            Some(zygote) if zygote.ahead == ahead => Some(zygote),
+            _ => None,
+        };
+        let bytes = postcard::to_stdvec(last).map_err(io::Error::other)?;
+        for _ in 0..2 {
+            let asked = match zygote.take() {
+                Some(zygote) => Ok(zygote),
+                None => self.make_zygote(ahead.to_vec()),
+            };
+            let zygote = match asked {
+                Ok(zygote) => zygote,
+                Err(error) => return self.tell_of(Err(error)),
+            };
+            let passed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            // One that somebody killed while it waited is replaced.
+            if fdpass::send(zygote.socket.as_fd(), &bytes, &passed).is_ok() {
+                return self.tell_of(Ok((zygote.pid, zygote.pidfd)));
+            }
+        }
+        self.tell_of(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn make_zygote(&mut self, ahead: Vec<Step>) -> io::Result<Zygote> {
+        let (socket, theirs) = fdpass::pair()?;
+        match process::clone_into(ring_namespaces())? {
+            Cloned::Child => {
+                drop(socket);
+                run_zygote(&mut self.machine, &self.parent, &ahead, &theirs);
+                process::exit_now(1)
+            }
+            Cloned::Parent { pid, pidfd } => {
+                self.machine.forget_network();
+                Ok(Zygote { ahead, pid, pidfd, socket })
+            }
+        }
+    }
+
+    fn tell_of(&self, cloned: io::Result<(Pid, OwnedFd)>) -> io::Result<()> {
+        match cloned {
+            Ok((pid, pidfd)) => {
+                let pid = pid.as_raw_nonzero().get().unsigned_abs();
+                self.answer(&Answer::Spawned { pid }, &[pidfd.as_fd()])
+            }
+            Err(error) => self.answer(&Answer::Failed(failed("make namespaces", &error)), &[]),
+        }
+    }
+
+    fn answer(&self, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        answer_with(self.socket.as_fd(), answer, descriptors)
     }
 }
 
-fn spawn(
-    socket: &OwnedFd,
-    own: &OwnedFd,
-    machine: &mut Machine,
-    steps: &[Step],
-    descriptors: Vec<OwnedFd>,
-) -> io::Result<()> {
-    match process::clone_into(ring_namespaces()) {
-        Ok(Cloned::Child) => run_child(own, machine, steps, descriptors),
-        Ok(Cloned::Parent { pid, pidfd }) => {
-            let pid = pid.as_raw_nonzero().get().unsigned_abs();
-            answer_with(socket.as_fd(), &Answer::Spawned { pid }, &[pidfd.as_fd()])
-        }
-        Err(error) => {
-            let failure = StepFailure {
-                step: "make namespaces".into(),
-                reason: error.to_string(),
-                errno: error.raw_os_error(),
-            };
-            answer_with(socket.as_fd(), &Answer::Failed(failure), &[])
-        }
+fn put_all(machine: &mut Machine, descriptors: Vec<OwnedFd>) {
+    for (index, fd) in (0u16..).zip(descriptors) {
+        machine.put(Slot::passed(index), fd);
     }
 }
 
@@ -102,31 +182,62 @@ fn ring_namespaces() -> u64 {
     flags.unsigned_abs().into()
 }
 
-fn run_child(
-    launcher: &OwnedFd,
+/// Does what can be done ahead, and waits to be asked for the rest.
+fn run_zygote(machine: &mut Machine, launcher: &OwnedFd, ahead: &[Step], socket: &OwnedFd) {
+    let applied = begin_child(machine, launcher, ahead);
+    let mut buffer = vec![0; MAX_MESSAGE];
+    if let Ok(Some((last, descriptors))) = receive::<Vec<Step>>(socket.as_fd(), &mut buffer) {
+        finish_child(machine, applied, &last, descriptors);
+    }
+}
+
+fn begin_child(
     machine: &mut Machine,
-    steps: &[Step],
+    launcher: &OwnedFd,
+    ahead: &[Step],
+) -> Result<(), StepFailure> {
+    process::default_child_exits();
+    machine
+        .die_with(launcher.as_fd())
+        .map_err(|error| failed("tie to the launcher", &error))
+        .and_then(|()| machine.apply_all(ahead))
+}
+
+/// Comes back only after a failure, which it has told.
+fn finish_child(
+    machine: &mut Machine,
+    applied: Result<(), StepFailure>,
+    last: &[Step],
     mut descriptors: Vec<OwnedFd>,
-) -> ! {
+) {
     if descriptors.is_empty() {
-        process::exit_now(1);
+        return;
     }
     let report = machine.set_report(descriptors.remove(0));
     put_all(machine, descriptors);
-    process::default_child_exits();
-    let result = report
-        .and_then(|()| machine.die_with(launcher.as_fd()))
-        .map_err(|error| StepFailure {
-            step: "tie to the launcher".into(),
-            reason: error.to_string(),
-            errno: error.raw_os_error(),
-        })
-        .and_then(|()| machine.apply_all(steps));
+    let result = applied
+        .and_then(|()| report.map_err(|error| failed("keep the report socket", &error)))
+        .and_then(|()| machine.apply_all(last));
     if let (Err(failure), Some(report)) = (result, machine.report()) {
         // The engine may be gone; then there is nobody to tell.
         let _ = answer_with(report, &Answer::Failed(failure), &[]);
     }
-    process::exit_now(1)
+}
+
+fn failed(step: &str, error: &io::Error) -> StepFailure {
+    StepFailure { step: step.into(), reason: error.to_string(), errno: error.raw_os_error() }
+}
+
+/// One message; `None` when the other side is gone.
+fn receive<M: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+    let Some((length, descriptors)) = fdpass::receive(socket, buffer)? else {
+        return Ok(None);
+    };
+    let bytes = buffer.get(..length).unwrap_or_default();
+    Ok(Some((postcard::from_bytes(bytes).map_err(io::Error::other)?, descriptors)))
 }
 
 fn answer_with(

@@ -33,7 +33,8 @@ fn layers_get_their_owners_from_the_ring_only_where_root_can_do_that() {
 fn every_run_leaves_the_hosts_view_for_the_images_root() {
     let admitted = admitted("container").unwrap();
     let plan = ContainerRing.plan(&input(&admitted, ROOT)).unwrap();
-    let at = |wanted: &str| plan.run.iter().position(|step| step.name() == wanted);
+    let at =
+        |wanted: &str| plan.ahead.iter().chain(&plan.last).position(|step| step.name() == wanted);
     assert!(at("make overlay").unwrap() < at("change root").unwrap());
     assert!(at("change root").unwrap() < at("remove old root").unwrap());
 }

@@ -73,7 +73,7 @@ fn hidden_files_are_whited_out_before_the_workspace_is_shown() {
     input.layers.clear();
     input.workspace = Some(workspace("/tmp/project"));
     let plan = ProcessRing.plan(&input).unwrap();
-    let at = |wanted: &str| plan.run.iter().position(|step| step.name() == wanted);
+    let at = |wanted: &str| plan.ahead.iter().position(|step| step.name() == wanted);
     assert!(at("hide workspace file").unwrap() < at("make overlay").unwrap());
     assert_eq!(plan.working_directory, Path::new("/tmp/project"));
 }
@@ -93,10 +93,11 @@ fn masked(host_dirs: &[&str]) -> Vec<PathBuf> {
     let admitted = admitted("process").unwrap();
     let mut input = input(&admitted, USER);
     input.host_dirs = host_dirs.iter().map(ToString::to_string).collect();
-    let places = ProcessRing.plan(&input).unwrap().run.into_iter().filter_map(|step| match step {
-        Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
-        _ => None,
-    });
+    let places =
+        ProcessRing.plan(&input).unwrap().ahead.into_iter().filter_map(|step| match step {
+            Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
+            _ => None,
+        });
     places.collect()
 }
 
