@@ -20,9 +20,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let resources = manifest.join("../../resources/seccomp");
     let table = read(&resources.join("x86_64.syscalls"), SyscallTable::parse)?;
-    let rules = read(&resources.join("job.filter"), |text| Rules::parse(text, &table))?;
-    let output = PathBuf::from(env::var("OUT_DIR")?).join("job_filter.rs");
-    fs::write(output, rust_source(&compile(&rules, &table))?)?;
+    let output = PathBuf::from(env::var("OUT_DIR")?);
+    for name in ["job", "watched", "wasm"] {
+        let path = resources.join(format!("{name}.filter"));
+        let rules = read(&path, |text| Rules::parse(text, &table))?;
+        let text = rust_source(name, &compile(&rules, &table))?;
+        fs::write(output.join(format!("{name}_filter.rs")), text)?;
+    }
     println!("cargo::rerun-if-changed=build.rs");
     for module in ["compile", "fingerprint", "source"] {
         println!("cargo::rerun-if-changed=src/seccomp/{module}.rs");
@@ -42,12 +46,15 @@ fn read<T>(
 }
 
 /// The program as items that `src/seccomp/mod.rs` includes.
-fn rust_source(program: &Program) -> Result<String, std::fmt::Error> {
+fn rust_source(name: &str, program: &Program) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
+    let prefix = name.to_uppercase();
     let length = program.instructions.len();
-    writeln!(text, "/// Tells this build's job filter from any other; 44 bits, never 0.")?;
-    writeln!(text, "pub const JOB_FINGERPRINT: u64 = {:#x};", program.fingerprint)?;
-    writeln!(text, "static JOB_FILTER: [libc::sock_filter; {length}] = [")?;
+    if let Some(fingerprint) = program.fingerprint {
+        writeln!(text, "/// Tells this build's {name} filter from any other; 44 bits, never 0.")?;
+        writeln!(text, "pub const {prefix}_FINGERPRINT: u64 = {fingerprint:#x};")?;
+    }
+    writeln!(text, "static {prefix}_FILTER: [libc::sock_filter; {length}] = [")?;
     for one in &program.instructions {
         let (code, jt, jf, k) = (one.code, one.when_true, one.when_false, one.operand);
         writeln!(text, "    libc::sock_filter {{ code: {code}, jt: {jt}, jf: {jf}, k: {k} }},")?;

@@ -5,7 +5,6 @@
 //! and when the stream is gone the warden is gone, and with it the ring.
 
 mod error;
-mod facts;
 mod files;
 mod job;
 mod pump;

@@ -16,7 +16,7 @@ use crate::error::{failed, refused};
 use crate::job::Port;
 use crate::pump::{Flushed, Forwarded, Outbox, forward};
 use crate::start::set_nonblocking;
-use crate::{facts, tree};
+use crate::tree;
 
 /// A few short lines.
 const FDINFO_MAX: usize = 1024;
@@ -140,7 +140,7 @@ impl Drop for Tunnel {
 /// Our name for the process, unless it has ended: only then could the number be someone else's.
 fn pid_of(process: &OwnedFd) -> Option<Pid> {
     let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
-    let info = facts::read_start(&path, FDINFO_MAX)?;
+    let info = ringwall_facts::read_start(&path, FDINFO_MAX)?;
     let number = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
     number.trim().parse().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw)
 }

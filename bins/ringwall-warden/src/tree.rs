@@ -70,7 +70,7 @@ fn processes() -> impl Iterator<Item = Process> {
     std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
         let name = entry.ok()?.file_name();
         let pid: i32 = name.to_str()?.parse().ok()?;
-        let stat = crate::facts::read_start(&format!("/proc/{pid}/stat"), STAT_MAX)?;
+        let stat = ringwall_facts::read_start(&format!("/proc/{pid}/stat"), STAT_MAX)?;
         parse_stat(Pid::from_raw(pid)?, &stat)
     })
 }

@@ -19,7 +19,7 @@ use crate::error::refused;
 use crate::files::{self, Listing, Progress, Reader, Removal, Writer};
 use crate::job::Port;
 use crate::task::Task;
-use crate::{facts, raise, start, tree};
+use crate::{raise, start, tree};
 
 /// Jobs at once. Each costs up to three descriptors.
 const MAX_JOBS: usize = 128;
@@ -80,7 +80,7 @@ impl Warden {
             connection: Connection::new(Side::Warden),
             children,
             tasks: BTreeMap::new(),
-            denied_open: facts::try_denied_open(canary),
+            denied_open: ringwall_facts::try_denied_open(canary),
             buffer: vec![0; BUFFER_BYTES],
             greeted: false,
             leaving: false,
@@ -301,12 +301,19 @@ impl Warden {
                 Ok(Answer::Task(Task::Tunnel(tunnel)))
             }
             Request::Facts => {
-                let facts = facts::gather(self.denied_open);
+                let facts = ringwall_facts::gather(self.denied_open);
                 Ok(Answer::Reply(Reply::Facts(Box::new(facts))))
             }
             Request::Shutdown => {
                 self.leaving = true;
                 Ok(Answer::Reply(Reply::Done))
+            }
+            Request::LoadTool(_)
+            | Request::UnloadTool { .. }
+            | Request::ProbeTool { .. }
+            | Request::CallTool(_)
+            | Request::Compile { .. } => {
+                Err(refused(ErrorCode::Invalid, "this ring runs programs, not WASM tools"))
             }
         }
     }

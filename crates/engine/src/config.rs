@@ -10,6 +10,7 @@ use ringwall_ring::Identity;
 
 use crate::host;
 use crate::raise::Parked;
+use crate::tools::{ToolHost, ToolHostError};
 
 /// The two programs that an engine starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +129,12 @@ impl Engine {
             waiting: Mutex::new(waiting),
             parked: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Runs WASM tools, in wardens of its own.
+    pub fn tools(&self) -> Result<ToolHost, ToolHostError> {
+        let config = EngineConfig { home: self.home.clone(), programs: self.programs.clone() };
+        ToolHost::open(Engine::open(config)?)
     }
 
     /// The image store of this engine.

@@ -20,6 +20,7 @@ mod relay;
 mod sandbox;
 mod settle;
 mod stop;
+mod tools;
 mod watchdog;
 
 pub use attach::{AttachError, Attached};
@@ -33,3 +34,7 @@ pub use record::{Record, RecordError, RecordKind, RecordState};
 pub use sandbox::{Killer, Sandbox};
 pub use settle::SettleError;
 pub use stop::StopError;
+pub use tools::{
+    CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
+    ToolOutcome, ToolTotals,
+};

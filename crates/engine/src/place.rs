@@ -44,6 +44,8 @@ pub enum PlaceError {
         "{0:?} belongs to root, and with --workspace-rw a job could leave a setuid program of root's there; use --workspace, or give a directory of an ordinary user"
     )]
     RootsWorkspace(PathBuf),
+    #[error("a wasm ring runs tools, not programs; use `ringwall tool call`, or --wall process")]
+    WasmRunsTools,
     #[error("the image's user {0:?} is not known in the image; choose an image with a valid user")]
     ImageUser(String),
     #[error("{path:?} cannot be shown in the ring; check that it exists and that you may read it")]
@@ -61,6 +63,13 @@ pub(crate) struct Placement {
     _held: Option<ImageHold>,
     /// What the workspace must not show; not changes of the job's making.
     pub(crate) hidden: Vec<PathBuf>,
+}
+
+impl Placement {
+    /// Of a plan that needs nothing to be held for it.
+    pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>) -> Placement {
+        Placement { plan, kept, image: None, _held: None, hidden: Vec::new() }
+    }
 }
 
 impl Engine {
@@ -87,7 +96,7 @@ impl Engine {
         let root = match outermost {
             RingKind::Process => host::root_entries()
                 .map_err(|source| PlaceError::HostPath { path: "/".into(), source })?,
-            RingKind::Container => host::RootEntries::default(),
+            RingKind::Container | RingKind::Wasm => host::RootEntries::default(),
         };
         let input = RingInput {
             admitted,
@@ -107,6 +116,7 @@ impl Engine {
         let plan = match outermost {
             RingKind::Process => ProcessRing.plan(&input)?,
             RingKind::Container => ContainerRing.plan(&input)?,
+            RingKind::Wasm => return Err(PlaceError::WasmRunsTools),
         };
         Ok(Placement { plan, kept, image, _held: held, hidden })
     }
@@ -121,7 +131,7 @@ fn shown_path(path: &Path) -> Result<ShownPath, PlaceError> {
 }
 
 /// A job that can write our records decides what `apply` writes and what `gc` removes.
-fn refuse_own_state(workspace: &Path, home: &Path) -> Result<(), PlaceError> {
+pub(crate) fn refuse_own_state(workspace: &Path, home: &Path) -> Result<(), PlaceError> {
     let state = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     if state.starts_with(workspace) || workspace.starts_with(&state) {
         return Err(PlaceError::HoldsState { workspace: workspace.to_owned(), state });

@@ -97,6 +97,18 @@ impl Engine {
         let begun = Instant::now();
         let id = host::new_id();
         let placement = self.place(admitted, &id)?;
+        self.raise_placed(admitted, placement, (id, begun), kind, command)
+    }
+
+    /// Raises what has been planned already.
+    pub(crate) fn raise_placed(
+        &self,
+        admitted: &AdmittedSpec,
+        placement: Placement,
+        (id, begun): (SandboxId, Instant),
+        kind: RecordKind,
+        command: &[String],
+    ) -> Result<Sandbox, RaiseError> {
         // The launcher prepares its template while we write the record and make the groups.
         let spawner = self.spawner(&placement.plan)?;
         let mut record = Record::new(id.clone(), admitted.spec(), kind, &self.home);
@@ -224,7 +236,9 @@ impl Engine {
         sandbox.take_scratch()?;
         let mut all = vec![evidence];
         let mut innermost = client;
-        for (depth, ring) in (2u32..).zip(sandbox.wall().rings().iter().skip(1)) {
+        // Filters stack: each inner ring adds its own.
+        let filters = expected.seccomp_filters + 1;
+        for (seccomp_filters, ring) in (filters..).zip(sandbox.wall().rings().iter().skip(1)) {
             let workspace = sandbox.spec.workspace.as_ref();
             let writable = workspace.map(|_| sandbox.plan().working_directory.clone());
             let steps = encode_steps(&inner_process_plan(writable.as_slice()))
@@ -233,8 +247,7 @@ impl Engine {
             innermost = tunnel
                 .connect()
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
-            let expected =
-                Expected { own_namespaces: false, seccomp_filters: depth, ..expected.clone() };
+            let expected = Expected { own_namespaces: false, seccomp_filters, ..expected.clone() };
             let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
             let mut evidence = check(*ring, &expected, &namespaces, facts)?;
             evidence.checks.push(try_forbidden_write(*ring, &innermost)?);

@@ -77,7 +77,8 @@ impl Relay {
             Request::Facts => {
                 client.facts(FACTS_TIMEOUT).map(|facts| Reply::Facts(Box::new(facts)))
             }
-            Request::Start(_) | Request::Raise(_) | Request::Shutdown => Ok(Reply::Done),
+            // Taken care of before, or refused.
+            _ => Ok(Reply::Done),
         }
     }
 
@@ -154,7 +155,13 @@ impl Handler for Relay {
         let reply = match &request {
             Request::Start(start) => self.run(start, &stream),
             // What only the keeper may ask of its warden.
-            Request::Raise(_) | Request::Shutdown => Ok(Reply::Error(RemoteError {
+            Request::Raise(_)
+            | Request::Shutdown
+            | Request::LoadTool(_)
+            | Request::UnloadTool { .. }
+            | Request::ProbeTool { .. }
+            | Request::CallTool(_)
+            | Request::Compile { .. } => Ok(Reply::Error(RemoteError {
                 code: ErrorCode::NotPermitted,
                 errno: None,
                 message: "not for attached callers; use `ringwall stop`".to_owned(),

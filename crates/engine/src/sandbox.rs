@@ -131,6 +131,11 @@ impl Sandbox {
         Client::connect(stream).map_err(|_| ClientError::Disconnected)
     }
 
+    /// The connection that was made while the wall was checked.
+    pub(crate) fn connected(&self) -> Result<Client, RaiseRingError> {
+        self.client.clone().ok_or(RaiseRingError::NoScratch)
+    }
+
     pub(crate) fn take_scratch(&mut self) -> Result<(), RaiseRingError> {
         self.scratch = Some(self.ring.scratch()?);
         Ok(())

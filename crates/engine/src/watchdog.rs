@@ -1,7 +1,13 @@
-//! Keeps the memory limit where no control group can: adds up the tree many times a second.
+//! Keeps the memory limit where no control group can: adds up the ring many times a second.
+//!
+//! Invariant: memory is seen here, or charged at what it can be at most, or refused to the ring by
+//! `resources/seccomp/watched.filter`. SECURITY.md says what is left.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +18,17 @@ use crate::sandbox::Killer;
 const INTERVAL: Duration = Duration::from_millis(20);
 /// More processes than any limit allows; a bound for the walk.
 const MAX_PROCESSES: usize = 1 << 16;
+
+/// What the kernel keeps for a thread: its stack, and all it knows of it.
+const THREAD_BYTES: u64 = 32 << 10;
+/// What it keeps for a descriptor: once a user has many pipes, a new one holds two pages.
+const DESCRIPTOR_BYTES: u64 = 8 << 10;
+/// What a socket holds by default before whoever writes to it has to wait.
+const SOCKET_BYTES: u64 = 208 << 10;
+/// What a file in memory takes besides its content, by the kernel's own reckoning.
+const INODE_BYTES: u64 = 1 << 10;
+/// A mapping, a lock, a watch: all that is told in one line about a process is about so large.
+const LINE_BYTES: u64 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Watchdog {
@@ -37,10 +54,14 @@ impl Watchdog {
         let exceeded = Arc::new(AtomicBool::new(false));
         let (state, flag) = (shared.clone(), exceeded.clone());
         let thread = std::thread::spawn(move || {
+            let mut kernel = Kernel::default();
             while !state.done.load(Ordering::SeqCst) {
-                let used = tree_bytes(warden) + scratch.as_ref().map_or(0, scratch_bytes);
+                let mut used = scratch.as_ref().map_or(0, scratch_bytes);
+                let pids = tree(warden, |pid| used += own_bytes(pid));
                 state.peak.fetch_max(used, Ordering::SeqCst);
-                if used > most {
+                let charged = used + charges(&pids) + socket_charges(warden);
+                if charged > most || kernel.bookkeeping(&pids, most) > most - charged {
+                    state.peak.fetch_max(charged, Ordering::SeqCst);
                     flag.store(true, Ordering::SeqCst);
                     killer.kill_tree();
                     return;
@@ -68,42 +89,159 @@ impl Watchdog {
     }
 }
 
-/// Memory of a process and all its descendants: in a pid namespace, orphans belong to its first
-/// process, so nothing gets away. Files of the host are not counted. Memory that no process has
-/// mapped (a memfd that was written and unmapped) is not seen: a control group would see it.
-fn tree_bytes(first: u32) -> u64 {
-    let mut pending = vec![first];
-    let mut seen = 0;
-    let mut bytes = 0;
-    while let Some(pid) = pending.pop() {
-        seen += 1;
-        if seen > MAX_PROCESSES {
-            break;
-        }
-        bytes += own_bytes(pid);
+/// A process and all its descendants, each visited when it is found: in a pid namespace, orphans
+/// belong to its first process, so nothing gets away.
+fn tree(first: u32, mut visit: impl FnMut(u32)) -> Vec<u32> {
+    let mut pids = vec![first];
+    let mut next = 0;
+    while let Some(pid) = pids.get(next).copied().filter(|_| next < MAX_PROCESSES) {
+        next += 1;
+        visit(pid);
         let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
             continue;
         };
         for thread in threads.flatten() {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            pending.extend(children.split_whitespace().filter_map(|text| text.parse::<u32>().ok()));
+            pids.extend(children.split_whitespace().filter_map(|text| text.parse::<u32>().ok()));
         }
     }
-    bytes
+    pids
 }
 
+/// What a process has in memory, in page tables and in swap. Files of the host are not counted.
 fn own_bytes(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let counted = text.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
         let kibibytes: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;
-        matches!(name, "RssAnon" | "RssShmem").then_some(kibibytes * 1024)
+        matches!(name, "RssAnon" | "RssShmem" | "VmPTE" | "VmSwap").then_some(kibibytes * 1024)
     });
     counted.sum()
 }
 
 /// The writable space is memory too.
 fn scratch_bytes(scratch: &OwnedFd) -> u64 {
-    rustix::fs::fstatvfs(scratch)
-        .map_or(0, |stat| stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_bsize))
+    rustix::fs::fstatvfs(scratch).map_or(0, |stat| {
+        let blocks = stat.f_blocks.saturating_sub(stat.f_bfree);
+        let inodes = stat.f_files.saturating_sub(stat.f_ffree);
+        blocks.saturating_mul(stat.f_bsize).saturating_add(inodes.saturating_mul(INODE_BYTES))
+    })
+}
+
+/// What the kernel keeps for these processes at most, by how many threads and descriptors they have.
+fn charges(pids: &[u32]) -> u64 {
+    let charge = |pid: &u32| {
+        // A directory of threads has one link for each, beside its own two. That of descriptors
+        // tells their number as its size.
+        let threads = fs::metadata(format!("/proc/{pid}/task")).map_or(0, |found| found.nlink());
+        let descriptors = fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |found| found.size());
+        threads.saturating_sub(2) * THREAD_BYTES + descriptors * DESCRIPTOR_BYTES
+    };
+    pids.iter().map(charge).sum()
+}
+
+/// Nobody outside sees what is in a socket, so each counts as full; those too that are on their way
+/// in another one, or closed and not done.
+fn socket_charges(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/net/sockstat")).unwrap_or_default();
+    let used = text.lines().find_map(|line| line.strip_prefix("sockets: used "));
+    used.and_then(|used| used.trim().parse::<u64>().ok()).unwrap_or(0) * SOCKET_BYTES
+}
+
+/// What the kernel notes about a process piece by piece. Asking for it is dear, so that is done
+/// only when the kernel of the whole host has grown since it was last found in order.
+#[derive(Debug, Default)]
+struct Kernel {
+    in_order: Option<u64>,
+}
+
+impl Kernel {
+    /// The mappings, locks and watches of these processes, if it is time to ask.
+    fn bookkeeping(&mut self, pids: &[u32], most: u64) -> u64 {
+        let now = kernel_bytes();
+        let before = *self.in_order.get_or_insert(now);
+        if now <= before.saturating_add(most / 8) {
+            self.in_order = Some(before.min(now));
+            return 0;
+        }
+        self.in_order = Some(now);
+        let mut bytes = 0;
+        for pid in pids {
+            let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+            let files = files.map(|file| file.path());
+            for file in files.chain([format!("/proc/{pid}/maps").into()]) {
+                bytes += lines(&file, (most - bytes) / LINE_BYTES) * LINE_BYTES;
+                if bytes >= most {
+                    return u64::MAX;
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// What the kernel has taken for itself and cannot give back on its own.
+fn kernel_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let found = text.lines().find_map(|line| line.strip_prefix("SUnreclaim:"));
+    let kibibytes = found.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
+}
+
+/// How many lines a file has, up to a bound.
+fn lines(path: &Path, most: u64) -> u64 {
+    let Ok(file) = File::open(path) else {
+        return 0;
+    };
+    let bound = usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1);
+    let count = BufReader::with_capacity(1 << 16, file).split(b'\n').take(bound).count();
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_and_threads_are_charged_to_their_process() {
+        let own = [std::process::id()];
+        let before = charges(&own);
+        let files: Vec<_> = (0..200).map(|_| File::open("/dev/null").unwrap()).collect();
+        assert!(charges(&own) >= before + 200 * DESCRIPTOR_BYTES);
+        drop(files);
+        let (ready, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv());
+        assert!(charges(&own) >= before + THREAD_BYTES);
+        drop(ready);
+        let _ = thread.join().unwrap();
+    }
+
+    #[test]
+    fn sockets_are_found_by_way_of_a_process() {
+        let _pair = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(socket_charges(std::process::id()) >= 2 * SOCKET_BYTES);
+    }
+
+    #[test]
+    fn the_kernel_tells_all_that_is_added_up() {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        for name in ["RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"] {
+            assert!(status.contains(name), "this kernel does not tell {name}");
+        }
+        assert!(own_bytes(std::process::id()) > 0);
+    }
+
+    #[test]
+    fn the_kernel_is_asked_for_details_only_when_it_has_grown() {
+        let own = [std::process::id()];
+        let most = 1 << 40;
+        let mut quiet = Kernel::default();
+        assert_eq!(quiet.bookkeeping(&own, most), 0);
+        let mut grown = Kernel { in_order: Some(0) };
+        let most = 4 * kernel_bytes();
+        let bytes = grown.bookkeeping(&own, most);
+        assert!((10 * LINE_BYTES..most).contains(&bytes), "{bytes}");
+        let mut tight = Kernel { in_order: Some(0) };
+        assert_eq!(tight.bookkeeping(&own, LINE_BYTES), u64::MAX);
+    }
 }

@@ -82,6 +82,13 @@ impl Machine {
             Step::LeaveRoot { uid, gid } => process::leave_root(*uid, *gid),
             Step::BecomeUser { uid, gid } => process::become_user(*uid, *gid),
             Step::DenyNestedUserNamespaces => fs::write("/proc/sys/user/max_user_namespaces", "0"),
+            Step::LimitFileEvents { queues, watches } => {
+                fs::write("/proc/sys/user/max_inotify_instances", queues.to_string())?;
+                fs::write("/proc/sys/user/max_inotify_watches", watches.to_string())
+            }
+            Step::LimitConnections { proc, buffer_bytes, closed } => {
+                network::limit_connections(self.open(proc)?.as_fd(), *buffer_bytes, *closed)
+            }
             Step::JoinCgroups { from } => self.join_cgroups(from),
             Step::Hostname { name } => Ok(rustix::system::sethostname(name.as_bytes())?),
             Step::PrepareNetwork => {
@@ -91,6 +98,12 @@ impl Machine {
             Step::EnterNetwork => network::enter(self.spare_network.take()),
             Step::LimitResource(limit) => confine::limit_resource(*limit),
             Step::PinCpus { count } => confine::pin_cpus(*count),
+            Step::MessageSockets { into, other } => {
+                let (one, two) = fdpass::pair()?;
+                self.put(*into, one);
+                self.put(*other, two);
+                Ok(())
+            }
             Step::Report { slot } => {
                 let socket = self.report().ok_or(io::ErrorKind::NotConnected)?;
                 fdpass::send(socket, &[0], &[self.get(*slot)?])
@@ -98,8 +111,13 @@ impl Machine {
             Step::AppArmorOnExec { profile } => apparmor::change_on_exec(profile),
             Step::DropCapabilities => confine::drop_capabilities(),
             Step::NoNewPrivileges => confine::no_new_privileges(),
-            Step::Landlock { rules } => confine::landlock(rules),
+            Step::Landlock { rules } => confine::landlock(rules, &[]),
+            Step::LandlockWithHeld { rules, held } => {
+                let held = held.iter().map(|(slot, access)| Ok((self.get(*slot)?, *access)));
+                confine::landlock(rules, &held.collect::<io::Result<Vec<_>>>()?)
+            }
             Step::Seccomp => seccomp::install_job_filter(),
+            Step::SeccompWatched => seccomp::install_watched_filter(),
             Step::Exec { program, descriptors, open_files } => {
                 self.exec(program, descriptors, *open_files)
             }

@@ -1,6 +1,7 @@
 //! Giving up power: capabilities, Landlock, resource limits, CPUs.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
@@ -37,9 +38,12 @@ pub fn no_new_privileges() -> io::Result<()> {
 }
 
 /// Applies a Landlock domain: file access only below `rules`, no signals and no abstract sockets
-/// across its border. Rights that this kernel's Landlock does not know yet are left out; a kernel
+/// across its border. `held` are directories that no path leads to. Rights that this kernel's Landlock does not know yet are left out; a kernel
 /// without Landlock is an error.
-pub fn landlock(rules: &[(RawPath, PathAccess)]) -> io::Result<()> {
+pub fn landlock(
+    rules: &[(RawPath, PathAccess)],
+    held: &[(BorrowedFd<'_>, PathAccess)],
+) -> io::Result<()> {
     let wrong = |error: &dyn std::fmt::Display| io::Error::other(format!("Landlock: {error}"));
     let all = AccessFs::from_all(ABI::V5);
     let mut ruleset = Ruleset::default()
@@ -55,8 +59,15 @@ pub fn landlock(rules: &[(RawPath, PathAccess)]) -> io::Result<()> {
         .map_err(|e| wrong(&e))?;
     for (path, access) in rules {
         let fd = PathFd::new(path.as_path()).map_err(|e| wrong(&e))?;
-        let granted = granted(*access, path)?;
+        // A rule on a single file may only name rights that make sense for files.
+        let is_dir = std::fs::metadata(path.as_path())?.is_dir();
+        let all = granted(*access);
+        let granted = if is_dir { all } else { all & AccessFs::from_file(ABI::V5) };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, granted)).map_err(|e| wrong(&e))?;
+    }
+    for (directory, access) in held {
+        let rule = PathBeneath::new(directory, granted(*access));
+        ruleset = ruleset.add_rule(rule).map_err(|e| wrong(&e))?;
     }
     let status = ruleset.restrict_self().map_err(|e| wrong(&e))?;
     if status.ruleset == landlock::RulesetStatus::NotEnforced {
@@ -65,20 +76,18 @@ pub fn landlock(rules: &[(RawPath, PathAccess)]) -> io::Result<()> {
     Ok(())
 }
 
-fn granted(access: PathAccess, path: &RawPath) -> io::Result<BitFlags<AccessFs>> {
+fn granted(access: PathAccess) -> BitFlags<AccessFs> {
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
-    let granted = match access {
+    match access {
         PathAccess::Read => read,
+        PathAccess::ReadFiles => AccessFs::ReadFile.into(),
         PathAccess::Device => {
             AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev
         }
         PathAccess::Write => {
             AccessFs::from_all(ABI::V5) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
         }
-    };
-    // A rule on a single file may only name rights that make sense for files.
-    let is_dir = std::fs::metadata(path.as_path())?.is_dir();
-    Ok(if is_dir { granted } else { granted & AccessFs::from_file(ABI::V5) })
+    }
 }
 
 pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {

@@ -62,11 +62,16 @@ pub fn proc() -> io::Result<OwnedFd> {
     finish(&context, flags)
 }
 
+/// Terminals that one ring can have open.
+const MAX_TERMINALS: &str = "32";
+
 pub fn devpts() -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_set_flag(&context, "newinstance")?;
     rustix::mount::fsconfig_set_string(&context, "ptmxmode", "0666")?;
     rustix::mount::fsconfig_set_string(&context, "mode", "0620")?;
+    // Each holds input that nobody has read, and the kernel counts that for nobody.
+    rustix::mount::fsconfig_set_string(&context, "max", MAX_TERMINALS)?;
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 

@@ -6,13 +6,15 @@
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::beside::Beside;
-use crate::{fdpass, process};
+use crate::{fdpass, mount, process};
 
 /// A network namespace on its way: the descriptor arrives on the socket.
 #[derive(Debug)]
@@ -50,6 +52,24 @@ pub fn enter(prepared: Option<Prepared>) -> io::Result<()> {
         }
         None => make().map(drop),
     }
+}
+
+/// Caps what TCP keeps in memory in the network namespace that this process is in. The kernel shows
+/// each process the settings of its own one.
+pub fn limit_connections(proc: BorrowedFd<'_>, buffer_bytes: u32, closed: u32) -> io::Result<()> {
+    let settings = [
+        // The least, the first and the most that one buffer has.
+        ("tcp_rmem", format!("4096 {buffer_bytes} {buffer_bytes}")),
+        ("tcp_wmem", format!("4096 16384 {buffer_bytes}")),
+        ("tcp_max_tw_buckets", closed.to_string()),
+    ];
+    let directory = mount::open_place(proc, Path::new("sys/net/ipv4"))?;
+    for (name, value) in settings {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let setting = rustix::fs::openat(&directory, name, flags, Mode::empty())?;
+        rustix::io::write(&setting, value.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Moves this process to a new network namespace; gives a socket in it.

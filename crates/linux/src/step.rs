@@ -87,6 +87,8 @@ pub struct MountFlags {
 pub enum PathAccess {
     /// Read files, list directories, execute.
     Read,
+    /// Read files whose names, or descriptors, are known.
+    ReadFiles,
     /// Read, and write to what is there: for device files.
     Device,
     /// Everything but making device nodes.
@@ -137,6 +139,11 @@ pub enum Step {
     },
     /// No user namespace can be made below this one.
     DenyNestedUserNamespaces,
+    /// So many queues of file events, and files to watch, in this user namespace.
+    LimitFileEvents {
+        queues: u32,
+        watches: u32,
+    },
 
     // -- mounts ---------------------------------------------------------------------------------
     /// A mount namespace of our own, from which nothing spreads back.
@@ -247,9 +254,21 @@ pub enum Step {
     /// Enter a network namespace that was prepared, or a new one.
     EnterNetwork,
     LimitResource(ResourceLimit),
+    /// In the network namespace that we are in, a TCP connection buffers at most so much each way,
+    /// and few closed ones are remembered. `proc` is a proc file system.
+    LimitConnections {
+        proc: Place,
+        buffer_bytes: u32,
+        closed: u32,
+    },
     /// Run only on the first so many of the CPUs that we may use.
     PinCpus {
         count: u32,
+    },
+    /// Two connected sockets that carry messages with descriptors.
+    MessageSockets {
+        into: Slot,
+        other: Slot,
     },
     /// Hand a descriptor back to the engine.
     Report {
@@ -265,7 +284,15 @@ pub enum Step {
     Landlock {
         rules: Vec<(RawPath, PathAccess)>,
     },
+    /// The same, and below directories that only a slot holds: the ring cannot find them, but may
+    /// read a file of theirs whose descriptor it was handed.
+    LandlockWithHeld {
+        rules: Vec<(RawPath, PathAccess)>,
+        held: Vec<(Slot, PathAccess)>,
+    },
     Seccomp,
+    /// One more filter, for a ring whose memory a watchdog adds up.
+    SeccompWatched,
     /// Replace this process. The slots become descriptors 3, 4, ... of the program; everything
     /// else is closed.
     Exec {
@@ -286,6 +313,8 @@ impl Step {
             Step::LeaveRoot { .. } => "stop being root",
             Step::BecomeUser { .. } => "become user",
             Step::DenyNestedUserNamespaces => "deny nested user namespaces",
+            Step::LimitFileEvents { .. } => "limit file events",
+            Step::LimitConnections { .. } => "limit connections",
             Step::UnshareMounts => "make mount namespace",
             Step::OpenHostTree { .. } => "open host tree",
             Step::OpenTree { .. } => "open tree",
@@ -309,12 +338,14 @@ impl Step {
             Step::PrepareNetwork | Step::EnterNetwork => "make network namespace",
             Step::LimitResource(_) => "limit resource",
             Step::PinCpus { .. } => "pin to CPUs",
+            Step::MessageSockets { .. } => "make message sockets",
             Step::Report { .. } => "report descriptor",
             Step::AppArmorOnExec { .. } => "set AppArmor profile",
             Step::DropCapabilities => "drop capabilities",
             Step::NoNewPrivileges => "set no-new-privileges",
-            Step::Landlock { .. } => "apply Landlock",
+            Step::Landlock { .. } | Step::LandlockWithHeld { .. } => "apply Landlock",
             Step::Seccomp => "apply seccomp filter",
+            Step::SeccompWatched => "apply memory seccomp filter",
             Step::Exec { .. } => "start warden",
         }
     }

@@ -29,6 +29,10 @@ pub enum Denied {
     ImageUnused(String),
     #[error("the wall {0} cannot be raised: a container ring must be the outermost ring")]
     ContainerNotOutermost(String),
+    #[error(
+        "the wall {0} cannot be raised yet: a wasm ring must be the only ring; use --wall wasm"
+    )]
+    WasmNotAlone(String),
     #[error("the path {0:?} is not absolute; give the full path")]
     RelativePath(String),
 }
@@ -47,6 +51,9 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     // A ring's own filter denies new user namespaces, so only the outermost can make them.
     if rings.iter().skip(1).any(|ring| *ring == RingKind::Container) {
         return Err(Denied::ContainerNotOutermost(spec.wall.to_string()));
+    }
+    if rings.contains(&RingKind::Wasm) && rings.len() > 1 {
+        return Err(Denied::WasmNotAlone(spec.wall.to_string()));
     }
     let paths = spec.workspace.iter().map(|w| &w.path).chain(&spec.read_only_paths);
     for path in paths {
@@ -82,6 +89,13 @@ mod tests {
     fn a_container_ring_inside_another_ring_is_refused() {
         let spec = SandboxSpec { image: Some("x".into()), ..asked("process/container") };
         assert!(matches!(admit(spec), Err(Denied::ContainerNotOutermost(_))));
+    }
+
+    #[test]
+    fn a_wasm_ring_inside_or_round_another_is_refused_with_the_reason() {
+        let nested = SandboxSpec { image: Some("x".into()), ..asked("container/wasm") };
+        assert_eq!(admit(nested), Err(Denied::WasmNotAlone("container/wasm".into())));
+        assert!(admit(asked("wasm")).is_ok());
     }
 
     #[test]

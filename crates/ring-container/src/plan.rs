@@ -32,7 +32,7 @@ impl Ring for ContainerRing {
             open_files: input.admitted.spec().limits.open_files.into(),
             apparmor: input.apparmor.clone(),
             own_namespaces: true,
-            seccomp_filters: 1,
+            seccomp_filters: input.seccomp_filters(),
         };
         let working_directory = if input.workspace.is_some() { WORKSPACE_PATH } else { "/" };
         Ok(RingPlan {

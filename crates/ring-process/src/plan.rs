@@ -47,7 +47,7 @@ impl Ring for ProcessRing {
                 open_files: input.admitted.spec().limits.open_files.into(),
                 apparmor: input.apparmor.clone(),
                 own_namespaces: true,
-                seccomp_filters: 1,
+                seccomp_filters: input.seccomp_filters(),
             },
             working_directory: workspace.unwrap_or_else(|| PathBuf::from("/tmp")),
         })

@@ -58,6 +58,17 @@ const DEVICE: MountFlags =
 /// Device files that every ring has.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
+/// Where memory is watched, what answers as /dev/zero: it reads the same, but cannot be mapped. A
+/// shared mapping of the real one is memory that stays when its pages are unmapped.
+const UNMAPPABLE_ZERO: &str = "full";
+
+/// Where memory is watched, queues of file events in one ring; each can hold some MiB.
+const FILE_EVENT_QUEUES: u32 = 4;
+const FILE_WATCHES: u32 = 16_384;
+/// The same for TCP: what a socket of another kind can buffer, by default.
+const CONNECTION_BUFFER: u32 = 208 << 10;
+const CLOSED_CONNECTIONS: u32 = 4096;
+
 /// Parts of /proc that tell a job about the host and help no honest program. Everything else in
 /// /proc is read-only.
 const MASKED: [&str; 12] = [
@@ -95,6 +106,8 @@ pub fn shown_slot(number: usize) -> Slot {
 #[derive(Debug, Default)]
 pub struct Base {
     steps: Vec<Step>,
+    /// As the input says that a template was begun with.
+    watched: bool,
 }
 
 impl Base {
@@ -131,18 +144,26 @@ impl Base {
 
     /// The owner of the workspace is the ring's user inside; other owners are nobody.
     fn map_workspace(&mut self, workspace: &WorkspaceInput, first_id: u32, inside: (u32, u32)) {
+        let owner = (workspace.owner_uid, workspace.owner_gid);
+        self.map_owner(slot::WORKSPACE, slot::WORKSPACE_NAMESPACE, owner, first_id, inside);
+    }
+
+    /// Shows what `owner` has in a tree as the ring's user's; other owners are nobody. `namespace`
+    /// is a slot to use on the way.
+    pub fn map_owner(
+        &mut self,
+        tree: Slot,
+        namespace: Slot,
+        owner: (u32, u32),
+        first_id: u32,
+        inside: (u32, u32),
+    ) {
         let one = |disk, inside| {
             vec![IdRange { inside: disk, outside: first_id.saturating_add(inside), count: 1 }]
         };
-        let maps = IdMaps {
-            uids: one(workspace.owner_uid, inside.0),
-            gids: one(workspace.owner_gid, inside.1),
-        };
-        self.push(Step::MakeUserNamespace { maps, into: slot::WORKSPACE_NAMESPACE });
-        self.push(Step::IdMapTree {
-            tree: slot::WORKSPACE,
-            user_namespace: slot::WORKSPACE_NAMESPACE,
-        });
+        let maps = IdMaps { uids: one(owner.0, inside.0), gids: one(owner.1, inside.1) };
+        self.push(Step::MakeUserNamespace { maps, into: namespace });
+        self.push(Step::IdMapTree { tree, user_namespace: namespace });
     }
 
     /// A user namespace with one user. Root becomes that user first, so that the namespace can be
@@ -175,6 +196,11 @@ impl Base {
 
     fn finish_entering(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
         self.push(Step::DenyNestedUserNamespaces);
+        self.watched = input.is_watched();
+        if self.watched {
+            let (queues, watches) = (FILE_EVENT_QUEUES, FILE_WATCHES);
+            self.push(Step::LimitFileEvents { queues, watches });
+        }
         // Made beside us while we go on: a network namespace takes longer than all the mounts.
         self.push(Step::PrepareNetwork);
         self.push(Step::UnshareMounts);
@@ -199,7 +225,8 @@ impl Base {
         let proc = slot::HOST_PROC;
         self.push(Step::OpenHostTree { path: "/proc".into(), recursive: true, into: proc });
         for (number, name) in (slot::FIRST_DEVICE..).zip(DEVICES) {
-            self.open_host(&Path::new("/dev").join(name), Slot(number));
+            let source = if name == "zero" && self.watched { UNMAPPABLE_ZERO } else { name };
+            self.open_host(&Path::new("/dev").join(source), Slot(number));
             self.push(Step::SetMountFlags { tree: Slot(number), flags: DEVICE });
         }
     }
@@ -303,6 +330,11 @@ impl Base {
     pub fn begin_run(&mut self, input: &RingInput<'_>, base: &str) {
         self.push(Step::EnterNetwork);
         self.push(Step::OpenHere { path: base.into(), into: slot::ROOT });
+        if input.is_watched() {
+            let proc = Place::new(slot::ROOT, "proc");
+            let (buffer_bytes, closed) = (CONNECTION_BUFFER, CLOSED_CONNECTIONS);
+            self.push(Step::LimitConnections { proc, buffer_bytes, closed });
+        }
         if let Some(profile) = &input.apparmor {
             // Early, while the base's proc can be written; it takes effect with the exec.
             self.push(Step::AppArmorOnExec { profile: profile.clone() });
@@ -396,6 +428,11 @@ impl Base {
     /// What is one sandbox's alone, then everything after which this process can do no more than
     /// the job, then the warden.
     pub fn confine_and_exec(&mut self, input: &RingInput<'_>, rules: Vec<(RawPath, PathAccess)>) {
+        self.confine_with(input, Step::Landlock { rules }, &[]);
+    }
+
+    /// The same with a Landlock step of one's own, and more descriptors for the warden.
+    pub fn confine_with(&mut self, input: &RingInput<'_>, landlock: Step, more: &[Slot]) {
         let limits = &input.admitted.spec().limits;
         if input.cgroup_files > 0 {
             let first = slot::FIRST_CGROUP;
@@ -409,18 +446,22 @@ impl Base {
             self.limit_without_cgroup(*limit, limits);
         }
         self.push(Step::NoNewPrivileges);
-        self.push(Step::Landlock { rules });
+        self.push(landlock);
         self.push(Step::OldRootGone);
         self.push(Step::DropCapabilities);
+        if input.is_watched() {
+            self.push(Step::SeccompWatched);
+        }
         self.push(Step::Seccomp);
         self.push(Step::Exec {
             program: WARDEN_PATH.into(),
-            descriptors: vec![slot::STREAM, slot::CANARY],
+            descriptors: [&[slot::STREAM, slot::CANARY], more].concat(),
             open_files: Some(limits.open_files.into()),
         });
     }
 
-    /// Without a control group: one process is capped in memory (the engine watches the sum), the
+    /// Without a control group: one process is capped in memory (the engine watches the sum, and a
+    /// filter of its own refuses what would be out of its sight), the
     /// number of processes is counted by this user namespace, CPUs are pinned.
     fn limit_without_cgroup(&mut self, limit: LimitName, limits: &Limits) {
         let step = match limit {

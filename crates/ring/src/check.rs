@@ -16,7 +16,7 @@ pub struct Expected {
     pub apparmor: Option<String>,
     /// False for a ring inside a ring: it shares the namespaces of the outer one.
     pub own_namespaces: bool,
-    /// Filters stack: one per ring.
+    /// Filters stack: one per ring, and one more for the outermost where its memory is watched.
     pub seccomp_filters: u32,
 }
 
@@ -156,16 +156,17 @@ impl Checker {
 
     fn filters(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
         let seen = &facts.seccomp;
+        // The innermost filter answers.
+        let fingerprint = match self.ring {
+            RingKind::Wasm => seccomp::WASM_FINGERPRINT,
+            RingKind::Process | RingKind::Container => seccomp::JOB_FINGERPRINT,
+        };
         self.require(
             "seccomp filter",
             seen.mode == 2
                 && seen.filters == expected.seccomp_filters
-                && seen.fingerprint == seccomp::JOB_FINGERPRINT,
-            format!(
-                "{} with fingerprint {:011x}",
-                expected.seccomp_filters,
-                seccomp::JOB_FINGERPRINT
-            ),
+                && seen.fingerprint == fingerprint,
+            format!("{} with fingerprint {:011x}", expected.seccomp_filters, fingerprint),
             format!("{} with fingerprint {:011x}", seen.filters, seen.fingerprint),
         )?;
         let refused = seen.refuses_io_uring && seen.refuses_user_namespace;

@@ -73,6 +73,18 @@ pub struct RingInput<'a> {
     pub hostname: String,
 }
 
+impl RingInput<'_> {
+    /// Whether the engine adds up the ring's memory, for want of a control group.
+    pub fn is_watched(&self) -> bool {
+        self.without_cgroup.contains(&LimitName::Memory)
+    }
+
+    /// How many filters the launcher puts on the ring.
+    pub fn seccomp_filters(&self) -> u32 {
+        if self.is_watched() { 2 } else { 1 }
+    }
+}
+
 /// A host path that the ring shows read-only at the same place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownPath {

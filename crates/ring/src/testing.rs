@@ -35,6 +35,30 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
     }
 }
 
+/// What is wrong with a plan for a ring whose memory is watched, beside another whose is not.
+pub fn watching_faults(watched: &RingPlan, other: &RingPlan) -> Vec<String> {
+    let mut faults = faults(watched);
+    let all = |plan: &RingPlan| [&plan.template[..], &plan.ahead, &plan.last].concat();
+    let steps = ["limit file events", "limit connections", "apply memory seccomp filter"];
+    for name in steps {
+        let count = |plan| all(plan).iter().filter(|step| step.name() == name).count();
+        if (count(watched), count(other)) != (1, 0) {
+            faults.push(format!("{name:?} does not go with the watchdog"));
+        }
+    }
+    if watched.expected.seccomp_filters != other.expected.seccomp_filters + 1 {
+        faults.push("the filter that goes with the watchdog is not looked for".to_owned());
+    }
+    let opens_zero = |plan: &RingPlan| {
+        let zero = "/dev/zero".into();
+        plan.template.iter().any(|s| matches!(s, Step::OpenHostTree { path, .. } if *path == zero))
+    };
+    if opens_zero(watched) || !opens_zero(other) {
+        faults.push("a device that can be mapped is there if and only if memory is watched".into());
+    }
+    faults
+}
+
 /// What is wrong with a plan, by rules that hold for every ring; nothing is an empty list.
 pub fn faults(plan: &RingPlan) -> Vec<String> {
     let mut faults = Vec::new();

@@ -9,6 +9,7 @@ mod id;
 mod limits;
 mod outcome;
 mod sandbox;
+mod tool;
 mod units;
 mod wall;
 
@@ -21,5 +22,8 @@ pub use id::{IdError, SandboxId, SandboxName};
 pub use limits::{KeptLimit, LimitError, LimitMeans, LimitName, Limits};
 pub use outcome::{ChangeSummary, Ending, Outcome, Usage};
 pub use sandbox::{SandboxSpec, WorkspaceMode, WorkspaceSpec};
+pub use tool::{
+    DirAccess, ToolDigest, ToolDigestError, ToolKind, ToolLimits, ToolMeter, ToolStatus,
+};
 pub use units::{UnitError, parse_bytes, parse_cpus, parse_duration, show_bytes, show_duration};
 pub use wall::{RingKind, Wall, WallError};

@@ -13,15 +13,18 @@ pub enum RingKind {
     Process,
     /// An OCI image with its own namespaces.
     Container,
+    /// WASM tools, in a process that sees only what they were granted.
+    Wasm,
 }
 
 impl RingKind {
-    pub const ALL: [RingKind; 2] = [RingKind::Process, RingKind::Container];
+    pub const ALL: [RingKind; 3] = [RingKind::Process, RingKind::Container, RingKind::Wasm];
 
     pub fn name(self) -> &'static str {
         match self {
             RingKind::Process => "process",
             RingKind::Container => "container",
+            RingKind::Wasm => "wasm",
         }
     }
 }
@@ -41,7 +44,7 @@ pub struct Wall(Vec<RingKind>);
 pub enum WallError {
     #[error("a wall needs at least one ring; say process, container or container/process")]
     Empty,
-    #[error("unknown ring {0:?} in wall; the rings are process and container")]
+    #[error("unknown ring {0:?} in wall; the rings are process, container and wasm")]
     UnknownRing(String),
     #[error("wall has {0} rings; at most {max} can be nested", max = Wall::MAX_DEPTH)]
     TooDeep(usize),
@@ -119,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_wall_reads_back_as_it_was_written() {
-        for text in ["process", "container", "container/process"] {
+        for text in ["process", "container", "container/process", "wasm", "container/wasm"] {
             assert_eq!(text.parse::<Wall>().unwrap().to_string(), text);
         }
     }

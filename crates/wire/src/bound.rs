@@ -3,11 +3,12 @@
 //! A warden is not trusted: lists and texts of its facts are cut, and a directory entry whose name
 //! is a path would be dangerous to whoever joins it to one.
 
-use ringwall_spec::{IdMapLine, RingFacts};
+use ringwall_spec::{IdMapLine, RingFacts, ToolStatus};
 
 use crate::error::Violation;
-use crate::limits::{MAX_MESSAGE_BYTES, MAX_NAME_BYTES};
+use crate::limits::{MAX_MANIFEST_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES};
 use crate::message::{DirEntry, Reply};
+use crate::tool::CompileReport;
 
 const MAX_TEXT_BYTES: usize = 256;
 const MAX_PATH_BYTES: usize = 4096;
@@ -16,12 +17,17 @@ const MAX_NAMESPACES: usize = 16;
 const MAX_MAP_LINES: usize = 340;
 const MAX_DEVICES: usize = 256;
 const MAX_MOUNTS: usize = 1024;
+const MAX_IMPORTS: usize = 1024;
+/// A tool's own words about what went wrong, which may quote its input.
+const MAX_FAILURE_BYTES: usize = 16 << 10;
 
 /// Makes a received reply safe to keep.
 pub(crate) fn bound_reply(mut reply: Reply) -> Result<Reply, Violation> {
     match &mut reply {
         Reply::Error(error) => cut_text(&mut error.message, MAX_MESSAGE_BYTES),
         Reply::Facts(facts) => cut_facts(facts),
+        Reply::Called(report) => cut_status(&mut report.status),
+        Reply::Compiled(report) => cut_compiled(report),
         Reply::Entries(entries) if !entries.iter().all(has_plain_name) => {
             return Err(Violation::Malformed);
         }
@@ -41,6 +47,27 @@ fn has_plain_name(entry: &DirEntry) -> bool {
     is_component
         && name.len() <= MAX_NAME_BYTES
         && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+fn cut_status(status: &mut ToolStatus) {
+    match status {
+        ToolStatus::Failed { code, message } => {
+            cut_text(code, MAX_TEXT_BYTES);
+            cut_text(message, MAX_FAILURE_BYTES);
+        }
+        ToolStatus::Trapped { reason } => cut_text(reason, MAX_MESSAGE_BYTES),
+        ToolStatus::Denied { what } => cut_text(what, MAX_TEXT_BYTES),
+        _ => {}
+    }
+}
+
+fn cut_compiled(report: &mut CompileReport) {
+    // Half a manifest is none.
+    report.manifest.take_if(|manifest| manifest.len() > MAX_MANIFEST_BYTES);
+    report.imports.truncate(MAX_IMPORTS);
+    for import in &mut report.imports {
+        cut_text(import, MAX_TEXT_BYTES);
+    }
 }
 
 fn cut_facts(facts: &mut RingFacts) {

@@ -9,6 +9,7 @@ mod files;
 mod inbox;
 mod link;
 mod relay;
+mod tools;
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -25,6 +26,7 @@ pub use error::ClientError;
 pub(crate) use exchange::{Exchange, Item, Outlet};
 pub use files::{Parents, RemoveWhat};
 use link::Link;
+pub use tools::Answer;
 
 /// A connection to one warden. Clones share it; it closes with the last of them and of what they
 /// started.

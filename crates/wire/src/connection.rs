@@ -197,8 +197,7 @@ impl Connection {
 
     // --- the warden's side ---
 
-    /// Answers on a stream; `Exited`, `Done`, `Stat`, `Facts` and `Error` close it. Nothing
-    /// happens on a stream that is closed already. A reply that is too large for a frame, or a
+    /// Answers on a stream; the last of its replies closes it. Nothing happens on a stream that is closed already. A reply that is too large for a frame, or a
     /// listing that has become too long, becomes an error of [`ErrorCode::Limit`].
     pub fn reply(&mut self, stream: StreamId, reply: &Reply) {
         if self.side != Side::Warden {

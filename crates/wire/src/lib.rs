@@ -17,17 +17,20 @@ mod limits;
 mod message;
 mod process;
 mod server;
+mod tool;
 mod tunnel;
 
-pub use client::{Client, ClientError, Parents, RemoveWhat};
+pub use client::{Answer, Client, ClientError, Parents, RemoveWhat};
 pub use connection::{Channel, Connection, Event, Side};
 pub use error::{OpenError, ProtocolError, StreamError, Violation};
 pub use frame::StreamId;
 pub use limits::{
-    MAX_DATA_BYTES, MAX_FRAME_BYTES, MAX_LIST_BYTES, MAX_MESSAGE_BYTES, MAX_STREAMS,
-    MAX_VIOLATIONS, OUTGOING_HIGH_WATER, VERSION, WINDOW,
+    COMPILED_CODE, MAX_DATA_BYTES, MAX_FRAME_BYTES, MAX_LIST_BYTES, MAX_MANIFEST_BYTES,
+    MAX_MESSAGE_BYTES, MAX_STREAMS, MAX_TOOL_BYTES, MAX_VIOLATIONS, OUTGOING_HIGH_WATER, VERSION,
+    WINDOW,
 };
 pub use message::*;
 pub use process::{ProcessEvent, ProcessInput, RemoteProcess};
 pub use server::{Gone, Handler, InputEvent, ServerInput, ServerStream, serve};
+pub use tool::{CallReport, CallTool, CompileReport, GuestDir, LoadTool, LoadedTool};
 pub use tunnel::{Tunnel, TunnelReader, TunnelWriter};

@@ -1,7 +1,7 @@
 //! Every bound of the protocol in one place. Both sides are built with the same ones.
 
 /// Spoken by both sides in their first frame; they must agree exactly.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes a sender may have under way on one stream, in each direction, before the receiver has
 /// used some of them.
@@ -28,6 +28,16 @@ pub const MAX_VIOLATIONS: u32 = 256;
 
 /// Longest message of a [`crate::RemoteError`]; the rest is cut.
 pub const MAX_MESSAGE_BYTES: usize = 512;
+
+/// Longest tool that is compiled: a whole language runtime with its library has a third of this.
+pub const MAX_TOOL_BYTES: usize = 96 << 20;
+
+/// Longest description that a tool may carry of itself.
+pub const MAX_MANIFEST_BYTES: usize = 256 << 10;
+
+/// Names the compiler's version and settings. Part of the key of compiled code, so that code of
+/// another release is never found.
+pub const COMPILED_CODE: &str = "wasmtime 48.0.8, epoch, fuel, canonical nan, settings 1";
 
 /// Longest name of a directory entry, as in Linux.
 pub(crate) const MAX_NAME_BYTES: usize = 255;

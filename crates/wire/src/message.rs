@@ -3,6 +3,8 @@
 use ringwall_spec::{RingFacts, TerminalSize};
 use serde::{Deserialize, Serialize};
 
+use crate::tool::{CallReport, CallTool, CompileReport, LoadTool, LoadedTool};
+
 /// Opens a stream. One request, one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
@@ -49,6 +51,22 @@ pub enum Request {
     Facts,
     /// Replies `Done`, then the warden kills what is left and exits.
     Shutdown,
+    /// WASM wardens only. Replies `Done`.
+    LoadTool(LoadTool),
+    /// WASM wardens only. Replies `Done`.
+    UnloadTool {
+        tool: LoadedTool,
+    },
+    /// WASM wardens only. Replies `Done`.
+    ProbeTool {
+        tool: LoadedTool,
+    },
+    /// WASM wardens only. Input data is the tool's; replies output data, then `Called`.
+    CallTool(Box<CallTool>),
+    /// The WASM compiler only. Input data is the tool; replies its code, then `Compiled`.
+    Compile {
+        bytes: u64,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -90,7 +108,7 @@ pub struct RaiseRing {
     pub steps: Vec<u8>,
 }
 
-/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts` and `Error` end it.
+/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts`, `Called`, `Compiled` and `Error` end it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     Started { pid: u32 },
@@ -101,6 +119,8 @@ pub enum Reply {
     Facts(Box<RingFacts>),
     Raised,
     Error(RemoteError),
+    Called(Box<CallReport>),
+    Compiled(Box<CompileReport>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

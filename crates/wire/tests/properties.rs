@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use raw::{Kind, engine, feed, frame, frame_of, hello, warden};
+use ringwall_spec::{ToolKind, ToolLimits, ToolMeter, ToolStatus};
 use ringwall_wire::{
-    Channel, Connection, Event, MAX_DATA_BYTES, MAX_VIOLATIONS, ProtocolError, RaiseRing, Reply,
-    Request, Side, StartProcess, StreamId, WINDOW,
+    CallReport, CallTool, Channel, CompileReport, Connection, Event, MAX_DATA_BYTES,
+    MAX_VIOLATIONS, ProtocolError, RaiseRing, Reply, Request, Side, StartProcess, StreamId, WINDOW,
 };
 
 fn requests() -> Vec<Request> {
@@ -27,6 +28,15 @@ fn requests() -> Vec<Request> {
         Request::Raise(RaiseRing { steps: vec![1, 2] }),
         Request::Facts,
         Request::Shutdown,
+        Request::CallTool(Box::new(CallTool {
+            tool: 1,
+            args: vec!["a".into()],
+            env: Vec::new(),
+            dirs: Vec::new(),
+            limits: ToolLimits::default(),
+            seed: None,
+        })),
+        Request::Compile { bytes: 9 },
     ]
 }
 
@@ -37,6 +47,15 @@ fn replies() -> Vec<Reply> {
         Reply::Raised,
         Reply::Entries(Vec::new()),
         Reply::Facts(Box::default()),
+        Reply::Called(Box::new(CallReport {
+            status: ToolStatus::Returned,
+            meter: ToolMeter::default(),
+        })),
+        Reply::Compiled(Box::new(CompileReport {
+            kind: ToolKind::Component,
+            manifest: None,
+            imports: Vec::new(),
+        })),
     ]
 }
 

@@ -95,56 +95,6 @@ fn memory_limit_contains_many_small_programs() {
     });
 }
 
-/// Memory that belongs to no process: files that exist only as descriptors, and segments that
-/// nobody has attached.
-const UNOWNED: [(&str, &str); 3] = [
-    (
-        "memory file",
-        "my $fd = syscall(319, text('x'), 0); open(my $f, '>&=', $fd) or die; \
-         for (1 .. 256) { syswrite($f, 'x' x (1 << 20)) or exit 9 } print qq(got it all\\n);",
-    ),
-    (
-        "shared mapping",
-        // Reading into it touches the pages without Perl knowing the address.
-        "my $at = syscall(9, 0, 256 << 20, 3, 0x21, -1, 0); open(my $z, '<', '/dev/zero') or die; \
-         for (0 .. 255) { syscall(0, fileno $z, $at + ($_ << 20), 1 << 20) > 0 or exit 9 } print qq(got it all\\n);",
-    ),
-    (
-        "detached segment",
-        "for (1 .. 32) { my $id = shmget(0, 8 << 20, 01600); defined $id or exit 9; \
-         shmwrite($id, 'x' x (8 << 20), 0, 8 << 20) or exit 9 } print qq(got it all\\n);",
-    ),
-];
-
-/// As the outcome tells it. The only other means is the watchdog.
-fn memory_is_kept_by_a_cgroup(arena: &Arena) -> bool {
-    let outcome = arena.attack_with(&["-o", "json"], "1").exits(0).json();
-    let limits = outcome["limits"].as_array().expect("limits").clone();
-    let memory = limits.iter().find(|limit| limit["limit"] == "memory").expect("a memory limit");
-    let means = memory["means"].as_str().expect("its means").to_owned();
-    assert!(means.starts_with("cgroup") || means == "watchdog", "{means}");
-    means.starts_with("cgroup")
-}
-
-#[test]
-fn memory_limit_counts_memory_that_no_process_owns() {
-    at_every_wall(|arena| {
-        if !memory_is_kept_by_a_cgroup(arena) {
-            // The watchdog adds up processes, so it cannot see this; the outcome has said so.
-            return;
-        }
-        for (what, script) in UNOWNED {
-            // The control: the script gets its memory where the limit has room for it.
-            let roomy = ["--memory", "600M", "--disk", "16M"];
-            arena.attack_with(&roomy, script).exits(0).shows("got it all");
-            let tight = ["--memory", "64M", "--disk", "16M"];
-            let attack = arena.attack_with(&tight, script);
-            assert_ne!(attack.code, 0, "{what} behind {:?}\n{attack:?}", arena.wall);
-            attack.never_shows("got it all");
-        }
-    });
-}
-
 #[test]
 fn disk_limit_is_one_for_all_places_that_can_be_written() {
     at_every_wall(|arena| {

@@ -27,6 +27,8 @@ mod support;
 #[cfg(test)]
 mod syscalls;
 #[cfg(test)]
+mod unseen;
+#[cfg(test)]
 mod warden;
 #[cfg(test)]
 mod workspace;

@@ -26,8 +26,8 @@ const LAUNCHER_LINKS: [&str; 14] = [
     "thiserror",
 ];
 
-/// The warden adds the frames it speaks and the words in them.
-const WARDEN_LINKS_ALSO: [&str; 2] = ["ringwall-spec", "ringwall-wire"];
+/// The warden adds the frames it speaks, the words in them, and what it reads of its ring.
+const WARDEN_LINKS_ALSO: [&str; 3] = ["ringwall-facts", "ringwall-spec", "ringwall-wire"];
 
 /// Pure data and pure decisions: nothing here can reach a kernel.
 const PURE: [(&str, &[&str]); 2] = [

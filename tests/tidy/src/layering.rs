@@ -6,16 +6,20 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
     ("workspace", &["spec"]),
     ("policy", &["spec"]),
     ("wire", &["spec"]),
+    ("facts", &["spec", "linux"]),
+    ("tool", &["spec", "image"]),
+    ("wasm", &[]),
     ("ring", &["spec", "policy", "linux", "wire"]),
     ("ring-process", &["spec", "policy", "linux", "ring"]),
     ("ring-container", &["spec", "policy", "linux", "ring"]),
+    ("ring-wasm", &["spec", "policy", "linux", "wire", "ring"]),
     (
         "engine",
         &[
@@ -28,11 +32,14 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "ring",
             "ring-process",
             "ring-container",
+            "ring-wasm",
         ],
     ),
     ("launcher", &["linux"]),
-    ("warden", &["spec", "wire", "linux"]),
-    ("bench", &["spec", "policy", "engine"]),
+    ("warden", &["spec", "wire", "linux", "facts"]),
+    ("wasm-warden", &["spec", "wire", "linux", "facts", "wasm"]),
+    ("wasm-compiler", &["spec", "wire", "linux", "facts", "wasm"]),
+    ("bench", &["spec", "policy", "engine", "wasm"]),
     ("e2e", &["spec", "policy", "wire", "linux", "image", "workspace", "engine"]),
     ("escape", &[]),
     ("soak", &["spec", "policy", "engine"]),
@@ -41,7 +48,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
 
 /// The command line may use whatever stands below the engine's surface.
 const COMMAND_LINE: (&str, &[&str]) =
-    ("ringwall", &["spec", "policy", "wire", "engine", "linux", "image", "workspace"]);
+    ("ringwall", &["spec", "policy", "wire", "engine", "linux", "image", "workspace", "tool"]);
 
 #[test]
 fn crates_use_only_the_crates_below_them() {

@@ -7,8 +7,15 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Made by builds and runs, or kept by git itself; everything else is ours to keep tidy.
-const NOT_OURS: [&str; 6] =
-    [".git", "target", "benches/out", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
+const NOT_OURS: [&str; 7] = [
+    ".git",
+    "target",
+    "benches/out",
+    "fuzz/target",
+    "fuzz/corpus",
+    "fuzz/artifacts",
+    "tools/target",
+];
 
 /// One text file, with its path from the root of the repository.
 pub(crate) struct TextFile {

@@ -23,7 +23,7 @@ fn rules_without_reason(file: &TextFile) -> Vec<String> {
         if line.starts_with('#') {
             // A ruled-off heading is not a reason.
             explained = line.split_whitespace().count() > 1 && !line.contains("---");
-        } else if line.starts_with("allow ") || line.starts_with("refuse ") {
+        } else if ["allow ", "refuse ", "otherwise "].iter().any(|rule| line.starts_with(rule)) {
             if !explained {
                 findings.push(format!("{}:{}: {line}", file.path, index + 1));
             }

@@ -53,12 +53,16 @@ pub(crate) struct Instruction {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) instructions: Vec<Instruction>,
-    pub(crate) fingerprint: u64,
+    /// A filter on top of another leaves the answer to that one, and so has none of its own.
+    pub(crate) fingerprint: Option<u64>,
 }
 
 /// Compiles twice: first with empty answers to hash what the filter does, then with the hash.
 pub(crate) fn compile(rules: &Rules, table: &SyscallTable) -> Program {
-    let fingerprint = hash(&assemble(rules, table, 0));
+    if rules.on_top {
+        return Program { instructions: assemble(rules, table, None), fingerprint: None };
+    }
+    let fingerprint = Some(hash(&assemble(rules, table, Some(0))));
     Program { instructions: assemble(rules, table, fingerprint), fingerprint }
 }
 
@@ -77,22 +81,28 @@ enum Outcome {
     Checks(Label),
 }
 
-fn assemble(rules: &Rules, table: &SyscallTable, fingerprint: u64) -> Vec<Instruction> {
+fn assemble(rules: &Rules, table: &SyscallTable, fingerprint: Option<u64>) -> Vec<Instruction> {
     let mut assembler = Assembler::default();
+    let (unnamed, unknown) = match rules.on_top {
+        true => (ALLOW, ALLOW),
+        false => (errno(EPERM), errno(ENOSYS)),
+    };
     let mut outcomes = BTreeMap::new();
     for (_, number) in table.calls() {
         let outcome = match rules.decision(number) {
             Some(Decision::Allow) => Outcome::Answer(ALLOW),
             Some(Decision::Refuse(error)) => Outcome::Answer(errno(*error)),
             Some(Decision::Check(checks)) => Outcome::Checks(assembler.checks(checks)),
-            None => Outcome::Answer(errno(EPERM)),
+            None => Outcome::Answer(unnamed),
         };
         outcomes.insert(number, outcome);
     }
-    for (call, chunk) in (fingerprint::FIRST_CALL..).zip(chunks(fingerprint)) {
+    for (call, chunk) in
+        (fingerprint::FIRST_CALL..).zip(fingerprint.map(chunks).into_iter().flatten())
+    {
         outcomes.insert(call, Outcome::Answer(errno(Errno(1 + chunk))));
     }
-    let tree = assembler.tree(&ranges(outcomes));
+    let tree = assembler.tree(&ranges(outcomes, Outcome::Answer(unknown)));
     let by_number = assembler.before(LOAD, NUMBER_OFFSET, tree);
     let kill = assembler.answer(KILL_PROCESS);
     let by_architecture = assembler.branch(JUMP_EQUAL, ARCHITECTURE, by_number, kill);
@@ -101,8 +111,7 @@ fn assemble(rules: &Rules, table: &SyscallTable, fingerprint: u64) -> Vec<Instru
 }
 
 /// Fills in the numbers without an outcome of their own and merges neighbours with the same one.
-fn ranges(outcomes: BTreeMap<u32, Outcome>) -> Vec<Range> {
-    let unknown = Outcome::Answer(errno(ENOSYS));
+fn ranges(outcomes: BTreeMap<u32, Outcome>, unknown: Outcome) -> Vec<Range> {
     let mut starts = BTreeMap::from([
         (0, unknown),
         (X32_BIT, Outcome::Answer(KILL_PROCESS)),

@@ -1,8 +1,8 @@
-//! Puts the job filter in force, and asks which filter is.
+//! Puts a filter in force, and asks which filter is.
 
 use std::io;
 
-use super::{JOB_FILTER, fingerprint};
+use super::{JOB_FILTER, WASM_FILTER, WATCHED_FILTER, fingerprint};
 
 /// Adds the job filter to the calling thread and to everything it starts from now on.
 ///
@@ -10,9 +10,23 @@ use super::{JOB_FILTER, fingerprint};
 /// process stay as they are, so call it where there are none. Allocates nothing: it may be called
 /// between fork and exec.
 pub fn install_job_filter() -> io::Result<()> {
-    const { assert!(JOB_FILTER.len() <= libc::BPF_MAXINSNS as usize) };
-    let program =
-        libc::sock_fprog { len: JOB_FILTER.len() as u16, filter: JOB_FILTER.as_ptr().cast_mut() };
+    install(&JOB_FILTER)
+}
+
+/// Adds the filter that keeps memory in the watchdog's sight; all that [`install_job_filter`] says
+/// holds for it too. It goes with another filter: by itself it allows nearly everything.
+pub fn install_watched_filter() -> io::Result<()> {
+    install(&WATCHED_FILTER)
+}
+
+/// Adds the filter of what runs WASM; all that [`install_job_filter`] says holds for it too.
+pub fn install_wasm_filter() -> io::Result<()> {
+    install(&WASM_FILTER)
+}
+
+fn install<const N: usize>(filter: &'static [libc::sock_filter; N]) -> io::Result<()> {
+    const { assert!(N <= libc::BPF_MAXINSNS as usize) };
+    let program = libc::sock_fprog { len: N as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: `program` is alive during the call and its length is that of the array it points to.
     // The kernel copies the instructions and writes to neither.
     let result = unsafe {

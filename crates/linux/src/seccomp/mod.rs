@@ -1,7 +1,8 @@
-//! The system call filter of jobs and wardens.
+//! The system call filters of jobs and wardens, the one that goes with the memory watchdog, and the
+//! tighter one of what runs WASM.
 //!
-//! The rules are data with reasons, `resources/seccomp/job.filter`; the build turns them into a
-//! static program. Nothing is parsed when a sandbox is started.
+//! The rules are data with reasons, in `resources/seccomp`; the build turns them into static
+//! programs. Nothing is parsed when a sandbox is started.
 //!
 //! Invariant: a filter can only be added, never removed, and holds for every program started later.
 
@@ -22,6 +23,10 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use install::{install_job_filter, read_fingerprint};
+pub use install::{
+    install_job_filter, install_wasm_filter, install_watched_filter, read_fingerprint,
+};
 
 include!(concat!(env!("OUT_DIR"), "/job_filter.rs"));
+include!(concat!(env!("OUT_DIR"), "/watched_filter.rs"));
+include!(concat!(env!("OUT_DIR"), "/wasm_filter.rs"));

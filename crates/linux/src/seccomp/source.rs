@@ -16,6 +16,8 @@ pub(crate) struct SyscallTable {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
     decisions: BTreeMap<u32, Decision>,
+    /// Stands on top of another filter and leaves to it what no rule here names.
+    pub(crate) on_top: bool,
     /// Names given to numbers; a test holds them against the system's headers.
     pub(crate) definitions: BTreeMap<String, u32>,
 }
@@ -124,7 +126,13 @@ impl Rules {
                 None => explained = false,
                 Some(word) if word.starts_with('#') => explained = true,
                 Some("define") => rules.define(words).map_err(at)?,
-                Some("allow" | "refuse") if !explained => return Err(at(Problem::NoComment)),
+                Some("allow" | "refuse" | "otherwise") if !explained => {
+                    return Err(at(Problem::NoComment));
+                }
+                Some("otherwise") => {
+                    explained = false;
+                    rules.otherwise(&words.collect::<Vec<_>>()).map_err(at)?;
+                }
                 Some("allow") => {
                     explained = false;
                     for call in words {
@@ -154,6 +162,17 @@ impl Rules {
         match self.definitions.insert(name.to_owned(), value) {
             None => Ok(()),
             Some(_) => Err(Problem::DefinedTwice(name.to_owned())),
+        }
+    }
+
+    fn otherwise(&mut self, words: &[&str]) -> Result<(), Problem> {
+        match words {
+            ["allow"] if self.on_top => Err(Problem::DecidedTwice("otherwise".to_owned())),
+            ["allow"] => {
+                self.on_top = true;
+                Ok(())
+            }
+            _ => Err(Problem::Incomplete("otherwise allow")),
         }
     }
 

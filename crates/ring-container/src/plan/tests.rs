@@ -1,8 +1,9 @@
 //! The container ring's plan, without a kernel.
 
 use ringwall_linux::step::Step;
-use ringwall_ring::testing::{admitted, faults, input};
+use ringwall_ring::testing::{admitted, faults, input, watching_faults};
 use ringwall_ring::{Identity, PlanError, Ring};
+use ringwall_spec::LimitName;
 
 use super::ContainerRing;
 
@@ -16,6 +17,16 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
         let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
     }
+}
+
+#[test]
+fn what_the_watchdog_cannot_see_is_refused_where_it_is_needed() {
+    let admitted = admitted("container").unwrap();
+    let mut input = input(&admitted, USER);
+    let other = ContainerRing.plan(&input).unwrap();
+    input.without_cgroup = vec![LimitName::Memory];
+    let watched = ContainerRing.plan(&input).unwrap();
+    assert_eq!(watching_faults(&watched, &other), Vec::<String>::new());
 }
 
 #[test]

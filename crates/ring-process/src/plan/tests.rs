@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::Step;
-use ringwall_ring::testing::{admitted, faults, input};
+use ringwall_ring::testing::{admitted, faults, input, watching_faults};
 use ringwall_ring::{Identity, PlanError, Ring, RingPlan, ShownPath, WorkspaceInput};
-use ringwall_spec::WorkspaceMode;
+use ringwall_spec::{LimitName, WorkspaceMode};
 
 use super::ProcessRing;
 
@@ -41,6 +41,16 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
         let plan = ProcessRing.plan(&input).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
     }
+}
+
+#[test]
+fn what_the_watchdog_cannot_see_is_refused_where_it_is_needed() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, USER);
+    let other = ProcessRing.plan(&input).unwrap();
+    input.without_cgroup = vec![LimitName::Memory];
+    let watched = ProcessRing.plan(&input).unwrap();
+    assert_eq!(watching_faults(&watched, &other), Vec::<String>::new());
 }
 
 #[test]

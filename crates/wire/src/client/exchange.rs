@@ -162,6 +162,19 @@ impl Outlet {
         self.drain(deadline)
     }
 
+    /// Queues as much of the input as there is credit for, and its end if that is all of it; both go
+    /// out with the first wait. Gives back the rest.
+    pub(crate) fn queue<'a>(&self, input: &'a [u8]) -> &'a [u8] {
+        self.link.prepare(|state| {
+            let n = state.connection.send(self.stream, Channel::Bytes, input);
+            let rest = input.get(n..).unwrap_or_default();
+            if rest.is_empty() {
+                state.connection.end(self.stream);
+            }
+            rest
+        })
+    }
+
     /// Sends at least one byte of a non-empty piece.
     pub(crate) fn send_some(
         &self,

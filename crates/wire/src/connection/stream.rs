@@ -17,6 +17,8 @@ enum Shape {
     Stat,
     Facts,
     Raise,
+    Call,
+    Compile,
     /// Answered by `Done` alone.
     Plain,
 }
@@ -61,9 +63,14 @@ impl Stream {
             Request::Stat { .. } => Shape::Stat,
             Request::Facts => Shape::Facts,
             Request::Raise(_) => Shape::Raise,
+            Request::CallTool(_) => Shape::Call,
+            Request::Compile { .. } => Shape::Compile,
             Request::MakeDir { .. }
             | Request::Rename { .. }
             | Request::Remove { .. }
+            | Request::LoadTool(_)
+            | Request::UnloadTool { .. }
+            | Request::ProbeTool { .. }
             | Request::Shutdown => Shape::Plain,
         };
         let ended = |side| !shape.ever_carries_data_from(side);
@@ -92,7 +99,9 @@ impl Stream {
 
     pub(super) fn may_carry(&self, side: Side, channel: Channel) -> bool {
         let channel_fits = match self.shape {
-            Shape::Process { .. } if side == Side::Warden => channel != Channel::Bytes,
+            Shape::Process { .. } | Shape::Call if side == Side::Warden => {
+                channel != Channel::Bytes
+            }
             _ => channel == Channel::Bytes,
         };
         channel_fits && self.carries_data_from(side)
@@ -179,6 +188,8 @@ impl Stream {
             | (Shape::Raise, Running, Reply::Done)
             | (Shape::Stat, _, Reply::Stat(_))
             | (Shape::Facts, _, Reply::Facts(_))
+            | (Shape::Call, _, Reply::Called(_))
+            | (Shape::Compile, _, Reply::Compiled(_))
             | (Shape::ReadFile | Shape::WriteFile | Shape::List | Shape::Plain, _, Reply::Done) => {
                 Ok(After::Closes)
             }
@@ -203,7 +214,7 @@ impl Shape {
             Shape::Process { stdin } => side == Side::Warden || stdin,
             Shape::ReadFile => side == Side::Warden,
             Shape::WriteFile => side == Side::Engine,
-            Shape::Raise => true,
+            Shape::Raise | Shape::Call | Shape::Compile => true,
             Shape::List | Shape::Stat | Shape::Facts | Shape::Plain => false,
         }
     }

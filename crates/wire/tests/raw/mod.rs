@@ -34,7 +34,7 @@ pub(crate) fn frame_of(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn hello() -> Vec<u8> {
-    frame(Kind::Hello, 0, b"RWWP\x01\x00")
+    frame(Kind::Hello, 0, b"RWWP\x02\x00")
 }
 
 /// One that has sent its greeting and got one.

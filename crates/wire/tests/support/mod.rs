@@ -193,7 +193,11 @@ impl TinyWarden {
                 Reply::Raised
             }
             Request::Facts => Reply::Facts(Box::new(RingFacts { pid: 1, ..RingFacts::default() })),
-            Request::Shutdown => Reply::Done,
+            Request::Shutdown
+            | Request::LoadTool(_)
+            | Request::UnloadTool { .. }
+            | Request::ProbeTool { .. } => Reply::Done,
+            Request::CallTool(_) | Request::Compile { .. } => not_found(),
         };
         self.connection.reply(stream, &reply);
     }

@@ -216,6 +216,17 @@ impl Arena {
         self.wall == Wall::ProcessOfOrdinaryUser
     }
 
+    /// Whether the memory limit is kept by the watchdog, as the outcome tells it.
+    #[track_caller]
+    pub(crate) fn is_watched(&self) -> bool {
+        let outcome = self.attack_with(&["-o", "json"], "1").exits(0).json();
+        let limits = outcome["limits"].as_array().expect("limits");
+        let memory = limits.iter().find(|limit| limit["limit"] == "memory").expect("a limit");
+        let means = memory["means"].as_str().expect("its means");
+        assert!(means.starts_with("cgroup") || means == "watchdog", "{means}");
+        means == "watchdog"
+    }
+
     pub(crate) fn make_dir(&self, path: &Path) {
         fs::create_dir(path).expect("a directory");
         open_to_all(path);

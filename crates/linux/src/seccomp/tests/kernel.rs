@@ -9,7 +9,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use std::{env, thread};
 
-use crate::seccomp::{JOB_FINGERPRINT, install_job_filter, read_fingerprint};
+use crate::seccomp::{
+    JOB_FINGERPRINT, install_job_filter, install_watched_filter, read_fingerprint,
+};
 
 const INSIDE: &str = "RINGWALL_TEST_UNDER_FILTER";
 
@@ -85,6 +87,28 @@ fn a_second_filter_of_the_same_kind_changes_nothing() {
     under_filter("a_second_filter_of_the_same_kind_changes_nothing", || {
         install_job_filter().unwrap();
         assert_eq!(read_fingerprint(), JOB_FINGERPRINT);
+    });
+}
+
+#[test]
+fn with_the_watched_filter_on_top_both_hold_and_the_fingerprint_stays() {
+    under_filter("with_the_watched_filter_on_top_both_hold_and_the_fingerprint_stays", || {
+        install_watched_filter().unwrap();
+        assert_eq!(read_fingerprint(), JOB_FINGERPRINT);
+        let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
+        let new_user = libc::CLONE_NEWUSER as usize;
+        for (name, number, arguments, error) in [
+            ("memfd_create", libc::SYS_memfd_create, [0, 0, 0, 0], libc::ENOSYS),
+            ("shmget", libc::SYS_shmget, [0, 4096, 0o1600, 0], libc::ENOSYS),
+            ("mmap", libc::SYS_mmap, [0, 4096, 3, shared], libc::EPERM),
+            ("setsockopt", libc::SYS_setsockopt, [0, 1, 7, 0], libc::EPERM),
+            ("fcntl", libc::SYS_fcntl, [0, 1031, 1 << 20, 0], libc::EPERM),
+            ("unshare", libc::SYS_unshare, [new_user, 0, 0, 0], libc::EPERM),
+            // Not a socket: the kernel itself answers, so it was asked.
+            ("another option", libc::SYS_setsockopt, [0, 1, 2, 0], libc::ENOTSOCK),
+        ] {
+            assert_eq!(errno_of(number, arguments), error, "{name}");
+        }
     });
 }
 

@@ -1,9 +1,11 @@
-//! What the job filter decides: by the rules, by running the program here, and by the kernel.
+//! What the filters decide: by the rules, by running the program here, and by the kernel.
 
 mod compiled;
 mod kernel;
 mod machine;
 mod numbers;
+mod wasm;
+mod watched;
 mod written;
 
 use std::sync::LazyLock;
@@ -12,6 +14,7 @@ use super::source::{Rules, SyscallTable};
 
 const TABLE: &str = include_str!("../../../../../resources/seccomp/x86_64.syscalls");
 const JOB: &str = include_str!("../../../../../resources/seccomp/job.filter");
+const WATCHED: &str = include_str!("../../../../../resources/seccomp/watched.filter");
 
 static PARSED_TABLE: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable::parse(TABLE).unwrap());
 

@@ -42,6 +42,14 @@ fn checks_of_one_call_add_up_in_their_order() {
 }
 
 #[test]
+fn a_filter_on_top_of_another_says_so_once() {
+    assert!(!parse("# why\nallow read\n").unwrap().on_top);
+    let rules = parse("# why\notherwise allow\n# why\nrefuse 1 read\n").unwrap();
+    assert!(rules.on_top);
+    assert_eq!(rules.decision(0), Some(&Decision::Refuse(Errno(1))));
+}
+
+#[test]
 fn mistakes_are_told_with_their_line() {
     let no_comment = "the rule has no comment; say why it is there on the line above";
     let mistakes = [
@@ -54,6 +62,12 @@ fn mistakes_are_told_with_their_line() {
         (
             "# why\nallow ioctl\n# why\nrefuse 1 ioctl when arg0 in 1\n",
             r#"line 4: "ioctl" was decided by an earlier rule"#.into(),
+        ),
+        ("otherwise allow\n", format!("line 1: {no_comment}")),
+        ("# why\notherwise refuse\n", "line 2: the line must read `otherwise allow`".into()),
+        (
+            "# why\notherwise allow\n# why\notherwise allow\n",
+            r#"line 4: "otherwise" was decided by an earlier rule"#.into(),
         ),
         ("define A 1\ndefine A 1\n", r#"line 2: "A" was defined before"#.into()),
         ("define A\n", "line 1: the line must read `define NAME VALUE`".into()),

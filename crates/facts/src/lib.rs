@@ -22,7 +22,7 @@ const READ_BYTES: usize = 8 << 10;
 const CANARY: &str = "canary";
 
 /// Everything but the canary is read anew for each request.
-pub(crate) fn gather(denied_open: DeniedOpen) -> RingFacts {
+pub fn gather(denied_open: DeniedOpen) -> RingFacts {
     let status = parse::status(&read("/proc/self/status"));
     let files = rustix::process::getrlimit(Resource::Nofile);
     let unlimited = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
@@ -55,7 +55,7 @@ pub(crate) fn gather(denied_open: DeniedOpen) -> RingFacts {
 }
 
 /// Tries the canary and closes the way to it: no job may ever hold that directory.
-pub(crate) fn try_denied_open(directory: Option<OwnedFd>) -> DeniedOpen {
+pub fn try_denied_open(directory: Option<OwnedFd>) -> DeniedOpen {
     let Some(directory) = directory else {
         return DeniedOpen::NotTried;
     };
@@ -81,7 +81,7 @@ fn read(path: &str) -> String {
 }
 
 /// The start of a file, at most `most` bytes of it, as text.
-pub(crate) fn read_start(path: &str, most: usize) -> Option<String> {
+pub fn read_start(path: &str, most: usize) -> Option<String> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut bytes = Vec::new();
     while bytes.len() < most {

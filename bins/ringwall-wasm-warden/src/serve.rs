@@ -1,0 +1,306 @@
+//! The loop: bytes of the engine, and calls that go on beside each other on one thread.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+
+use futures_util::future::{AbortHandle, Abortable, Aborted};
+use futures_util::stream::{FuturesUnordered, Stream};
+use ringwall_spec::DeniedOpen;
+use ringwall_wasm::CALLS_AT_ONCE;
+use ringwall_wire::{
+    CallTool, Channel, Connection, ErrorCode, Event, RemoteError, Reply, Request, Side, StreamId,
+};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::call::{self, Finished};
+use crate::ticker::Ticker;
+use crate::tools::{Tools, refused};
+
+/// The most that is moved at once between the stream and the connection.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Longest input of a call.
+const MAX_INPUT_BYTES: usize = 16 << 20;
+
+type Task = Pin<Box<dyn Future<Output = (StreamId, Result<Ended, RemoteError>)>>>;
+
+pub(crate) struct Server {
+    stream: AsyncFd<OwnedFd>,
+    /// There while the stream does not take all that we have to say.
+    blocked: Option<AsyncFd<OwnedFd>>,
+    connection: Connection,
+    denied_open: DeniedOpen,
+    tools: Tools,
+    ticker: Ticker,
+    buffer: Vec<u8>,
+    /// Calls whose input has not all come.
+    waiting: BTreeMap<StreamId, (Box<CallTool>, Vec<u8>)>,
+    /// Calls whose turn has not come.
+    queued: Vec<(StreamId, Box<CallTool>, Vec<u8>)>,
+    running: FuturesUnordered<Abortable<Task>>,
+    aborts: BTreeMap<StreamId, AbortHandle>,
+    /// Calls whose output has not all gone.
+    sending: BTreeMap<StreamId, Sending>,
+    leaving: bool,
+}
+
+enum Ended {
+    Call(Finished),
+    Probe,
+}
+
+struct Sending {
+    finished: Finished,
+    output_sent: usize,
+    errors_sent: usize,
+}
+
+enum Woken {
+    /// So many bytes; none at the end.
+    Read(usize),
+    Writable,
+    Ended(Option<(StreamId, Result<Ended, RemoteError>)>),
+}
+
+impl Server {
+    /// Must be called inside the runtime.
+    pub(crate) fn new(
+        stream: OwnedFd,
+        denied_open: DeniedOpen,
+        tools: Tools,
+        ticker: Ticker,
+    ) -> io::Result<Server> {
+        let flags = rustix::fs::fcntl_getfl(&stream)?;
+        rustix::fs::fcntl_setfl(&stream, flags | OFlags::NONBLOCK)?;
+        Ok(Server {
+            stream: watch(stream, Interest::READABLE)?,
+            blocked: None,
+            connection: Connection::new(Side::Warden),
+            denied_open,
+            tools,
+            ticker,
+            buffer: vec![0; BUFFER_BYTES],
+            waiting: BTreeMap::new(),
+            queued: Vec::new(),
+            running: FuturesUnordered::new(),
+            aborts: BTreeMap::new(),
+            sending: BTreeMap::new(),
+            leaving: false,
+        })
+    }
+
+    /// Serves the engine until it is gone or has asked to stop.
+    pub(crate) async fn serve(mut self) -> io::Result<()> {
+        loop {
+            match self.wake().await? {
+                Woken::Read(0) => return Ok(()),
+                Woken::Read(count) => {
+                    let bytes = self.buffer.get(..count).unwrap_or_default();
+                    self.connection.receive(bytes).map_err(io::Error::other)?;
+                }
+                Woken::Ended(Some((stream, ended))) => self.ended(stream, ended),
+                Woken::Writable | Woken::Ended(None) => {}
+            }
+            while let Some(event) = self.connection.next_event() {
+                self.handle(event);
+            }
+            self.start_queued();
+            self.send_output();
+            self.flush()?;
+            if self.leaving && self.connection.outgoing().is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for whatever comes first, and lets the calls go on meanwhile.
+    async fn wake(&mut self) -> io::Result<Woken> {
+        let Server { stream, blocked, buffer, running, .. } = self;
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(Some(ended)) = Pin::new(&mut *running).poll_next(cx) {
+                let given_up = |_: Aborted| None;
+                return Poll::Ready(Ok(Woken::Ended(ended.map_or_else(given_up, Some))));
+            }
+            if let Some(blocked) = blocked
+                && blocked.poll_write_ready(cx)?.is_ready()
+            {
+                return Poll::Ready(Ok(Woken::Writable));
+            }
+            loop {
+                let mut ready = ready!(stream.poll_read_ready(cx))?;
+                let read = rustix::io::read(stream.get_ref(), &mut **buffer);
+                // Less than there is room for was all: what comes later is told anew.
+                if read.is_ok_and(|count| count < buffer.len()) || read == Err(Errno::AGAIN) {
+                    ready.clear_ready();
+                }
+                match read {
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    read => return Poll::Ready(Ok(Woken::Read(read?))),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Writes what the stream takes.
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.connection.outgoing().is_empty() {
+            match rustix::io::write(self.stream.get_ref(), self.connection.outgoing()) {
+                Ok(count) => self.connection.sent(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    // Asked for only while it is wanted: else every answer would wake us twice.
+                    let copy = self.stream.get_ref().try_clone()?;
+                    self.blocked = Some(watch(copy, Interest::WRITABLE)?);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.blocked = None;
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Opened { stream, request } => self.open(stream, request),
+            Event::Data { stream, bytes, .. } => self.take_input(stream, &bytes),
+            Event::End { stream } => {
+                if let Some((call, input)) = self.waiting.remove(&stream) {
+                    self.queued.push((stream, call, input));
+                }
+            }
+            Event::Cancelled { stream } | Event::Broken { stream, .. } => {
+                self.waiting.remove(&stream);
+                self.queued.retain(|(queued, ..)| *queued != stream);
+                self.sending.remove(&stream);
+                if let Some(abort) = self.aborts.remove(&stream) {
+                    abort.abort();
+                }
+            }
+            Event::Hello { .. }
+            | Event::Reply { .. }
+            | Event::Signal { .. }
+            | Event::Resize { .. } => {}
+        }
+    }
+
+    fn open(&mut self, stream: StreamId, request: Request) {
+        let answer = match request {
+            Request::CallTool(call) => {
+                self.waiting.insert(stream, (call, Vec::new()));
+                return;
+            }
+            Request::ProbeTool { tool } => match self.tools.get(tool) {
+                Ok(tool) => {
+                    let engine = self.tools.engine().clone();
+                    let probe = call::probe(engine, tool, self.ticker.hold());
+                    self.run(stream, async { probe.await.map(|()| Ended::Probe) });
+                    return;
+                }
+                Err(error) => Err(error),
+            },
+            Request::LoadTool(load) => self.tools.load(load).map(|()| Reply::Done),
+            Request::UnloadTool { tool } => {
+                self.tools.unload(tool);
+                Ok(Reply::Done)
+            }
+            Request::Facts => Ok(Reply::Facts(Box::new(ringwall_facts::gather(self.denied_open)))),
+            Request::Shutdown => {
+                self.leaving = true;
+                Ok(Reply::Done)
+            }
+            _ => Err(refused(ErrorCode::Invalid, "this ring runs WASM tools and nothing else")),
+        };
+        self.connection.reply(stream, &answer.unwrap_or_else(Reply::Error));
+    }
+
+    fn take_input(&mut self, stream: StreamId, bytes: &[u8]) {
+        let Some((_, input)) = self.waiting.get_mut(&stream) else {
+            return;
+        };
+        if input.len() + bytes.len() > MAX_INPUT_BYTES {
+            self.waiting.remove(&stream);
+            let message = format!("the input is longer than {} MiB", MAX_INPUT_BYTES >> 20);
+            self.connection.reply(stream, &Reply::Error(refused(ErrorCode::Limit, &message)));
+            return;
+        }
+        input.extend_from_slice(bytes);
+        self.connection.consumed(stream, bytes.len());
+    }
+
+    /// Starts as many calls as there are slots for; the others keep their turn.
+    fn start_queued(&mut self) {
+        while self.running.len() < CALLS_AT_ONCE as usize && !self.queued.is_empty() {
+            let (stream, call, input) = self.queued.remove(0);
+            match self.tools.get(call.tool) {
+                Ok(tool) => {
+                    let engine = self.tools.engine().clone();
+                    let ran = call::run(engine, tool, *call, input, self.ticker.hold());
+                    self.run(stream, async { ran.await.map(Ended::Call) });
+                }
+                Err(error) => self.connection.reply(stream, &Reply::Error(error)),
+            }
+        }
+    }
+
+    fn run(
+        &mut self,
+        stream: StreamId,
+        task: impl Future<Output = Result<Ended, RemoteError>> + 'static,
+    ) {
+        let (abort, registration) = AbortHandle::new_pair();
+        let task: Task = Box::pin(async move { (stream, task.await) });
+        self.running.push(Abortable::new(task, registration));
+        self.aborts.insert(stream, abort);
+    }
+
+    fn ended(&mut self, stream: StreamId, ended: Result<Ended, RemoteError>) {
+        self.aborts.remove(&stream);
+        match ended {
+            Ok(Ended::Call(finished)) => {
+                let sending = Sending { finished, output_sent: 0, errors_sent: 0 };
+                self.sending.insert(stream, sending);
+            }
+            Ok(Ended::Probe) => self.connection.reply(stream, &Reply::Done),
+            Err(error) => self.connection.reply(stream, &Reply::Error(error)),
+        }
+    }
+
+    /// Sends what the engine has given credit for, and reports of what has all been sent.
+    fn send_output(&mut self) {
+        let connection = &mut self.connection;
+        self.sending.retain(|stream, sending| {
+            let Sending { finished, output_sent, errors_sent } = sending;
+            let mut done = true;
+            for (channel, bytes, sent) in [
+                (Channel::Stdout, &finished.output, output_sent),
+                (Channel::Stderr, &finished.errors, errors_sent),
+            ] {
+                let rest = bytes.get(*sent..).unwrap_or_default();
+                if !rest.is_empty() {
+                    *sent += connection.send(*stream, channel, rest);
+                    done &= *sent == bytes.len();
+                }
+            }
+            if done {
+                let report = Box::new(finished.report.clone());
+                connection.reply(*stream, &Reply::Called(report));
+            }
+            !done
+        });
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe, and this one sound for a descriptor that it owns"
+)]
+fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, interest)
+}

@@ -1,0 +1,192 @@
+//! The tools that this warden has loaded, each ready to be instantiated.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use ringwall_linux::fdpass;
+use ringwall_spec::ToolKind;
+use ringwall_wasm::{HOST_INTERFACE, TOOL_INTERFACE, TYPES_INTERFACE};
+use ringwall_wire::{ErrorCode, LoadTool, LoadedTool, RemoteError};
+use wasmtime::component::{self, Component, ComponentExportIndex, ComponentType, Lift};
+use wasmtime::{Engine, Error, Result, Store};
+use wasmtime_wasi::p2::bindings::CommandPre;
+
+use crate::context::Context;
+
+/// Loaded at once; each costs address space and a few descriptors.
+const MAX_TOOLS: usize = 256;
+
+const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+pub(crate) struct Tools {
+    engine: Engine,
+    loader: OwnedFd,
+    components: component::Linker<Context>,
+    modules: wasmtime::Linker<Context>,
+    loaded: HashMap<LoadedTool, Rc<Tool>>,
+}
+
+pub(crate) enum Tool {
+    Component { instance: component::InstancePre<Context>, call: ComponentExportIndex },
+    Command(CommandPre<Context>),
+    Module(wasmtime::InstancePre<Context>),
+}
+
+/// What came of running a tool without being stopped.
+pub(crate) enum Ran {
+    Returned(String),
+    Failed(Failure),
+    Exited(u8),
+}
+
+/// A component's own word for what went wrong.
+#[derive(Debug, ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct Failure {
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+impl Tools {
+    pub(crate) fn new(loader: OwnedFd) -> Result<Tools> {
+        let engine = ringwall_wasm::warden_engine()?;
+        let mut components = component::Linker::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut components)?;
+        components.instance(TYPES_INTERFACE)?;
+        let mut host = components.instance(HOST_INTERFACE)?;
+        host.func_wrap("log", |store, (level, text): (u8, String)| log(&store, level, &text))?;
+        let mut modules = wasmtime::Linker::new(&engine);
+        wasmtime_wasi::p1::add_to_linker_async(&mut modules, Context::wasi)?;
+        crate::poll::add_to_linker(&mut modules)?;
+        Ok(Tools { engine, loader, components, modules, loaded: HashMap::new() })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn get(&self, tool: LoadedTool) -> Result<Rc<Tool>, RemoteError> {
+        let missing = || refused(ErrorCode::NotFound, "the tool is not loaded");
+        self.loaded.get(&tool).cloned().ok_or_else(missing)
+    }
+
+    /// Calls under way keep what they run.
+    pub(crate) fn unload(&mut self, tool: LoadedTool) {
+        self.loaded.remove(&tool);
+    }
+
+    pub(crate) fn load(&mut self, load: LoadTool) -> Result<(), RemoteError> {
+        let code = self.receive_code(load.tool)?;
+        if self.loaded.len() >= MAX_TOOLS {
+            let message = format!("{MAX_TOOLS} tools are loaded already");
+            return Err(refused(ErrorCode::Limit, &message));
+        }
+        let tool = match load.kind {
+            ToolKind::CommandModule => self.load_module(&code)?,
+            _ => self.load_component(&code, load)?,
+        };
+        self.loaded.insert(load.tool, Rc::new(tool));
+        Ok(())
+    }
+
+    /// The engine sends descriptors in the order in which it asks for them.
+    fn receive_code(&self, tool: LoadedTool) -> Result<OwnedFd, RemoteError> {
+        let mut number = [0; size_of::<LoadedTool>()];
+        let received = fdpass::receive(self.loader.as_fd(), &mut number);
+        match received {
+            Ok(Some((_, mut code))) if number == tool.to_le_bytes() && code.len() == 1 => {
+                code.pop().ok_or_else(|| refused(ErrorCode::Invalid, "no code came"))
+            }
+            _ => Err(refused(ErrorCode::Invalid, "the code of another tool came")),
+        }
+    }
+
+    fn load_module(&self, code: &OwnedFd) -> Result<Tool, RemoteError> {
+        let module = ringwall_wasm::load_module(&self.engine, code).map_err(not_ours)?;
+        self.modules.instantiate_pre(&module).map(Tool::Module).map_err(unlinkable)
+    }
+
+    fn load_component(&self, code: &OwnedFd, load: LoadTool) -> Result<Tool, RemoteError> {
+        let component = ringwall_wasm::load_component(&self.engine, code).map_err(not_ours)?;
+        let instance = if load.wants_http {
+            self.deny_http(&component).and_then(|linker| linker.instantiate_pre(&component))
+        } else {
+            self.components.instantiate_pre(&component)
+        };
+        let instance = instance.map_err(unlinkable)?;
+        if load.kind == ToolKind::CommandComponent {
+            return CommandPre::new(instance).map(Tool::Command).map_err(unlinkable);
+        }
+        let call = component
+            .get_export_index(None, TOOL_INTERFACE)
+            .and_then(|interface| component.get_export_index(Some(&interface), "call"))
+            .ok_or_else(|| refused(ErrorCode::Invalid, "the tool exports no `call`"))?;
+        Ok(Tool::Component { instance, call })
+    }
+
+    /// A linker in which everything of HTTP is there, and each use of it ends the call.
+    fn deny_http(&self, component: &Component) -> Result<component::Linker<Context>> {
+        let mut linker = self.components.clone();
+        let kind = component.component_type();
+        let own = [HOST_INTERFACE, TYPES_INTERFACE];
+        let foreign = |name: &str| !name.starts_with("wasi:") && !own.contains(&name);
+        if !kind.imports(&self.engine).any(|(name, _)| foreign(name)) {
+            linker.define_unknown_imports_as_traps(component)?;
+        }
+        Ok(linker)
+    }
+}
+
+impl Tool {
+    pub(crate) async fn run(&self, store: &mut Store<Context>, input: &str) -> Result<Ran> {
+        match self {
+            Tool::Component { instance, call } => {
+                let instance = instance.instantiate_async(&mut *store).await?;
+                let call = instance
+                    .get_typed_func::<(&str,), (Result<String, Failure>,)>(&mut *store, call)?;
+                let (result,) = call.call_async(store, (input,)).await?;
+                Ok(result.map_or_else(Ran::Failed, Ran::Returned))
+            }
+            Tool::Command(command) => {
+                let command = command.instantiate_async(&mut *store).await?;
+                let result = command.wasi_cli_run().call_run(store).await?;
+                Ok(Ran::Exited(u8::from(result.is_err())))
+            }
+            Tool::Module(module) => {
+                let instance = module.instantiate_async(&mut *store).await?;
+                let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
+                start.call_async(store, ()).await?;
+                Ok(Ran::Exited(0))
+            }
+        }
+    }
+
+    /// Makes an instance and runs nothing of it but its start function.
+    pub(crate) async fn probe(&self, store: &mut Store<Context>) -> Result<()> {
+        match self {
+            Tool::Component { instance, .. } => instance.instantiate_async(store).await.map(drop),
+            Tool::Command(command) => command.instantiate_async(store).await.map(drop),
+            Tool::Module(module) => module.instantiate_async(store).await.map(drop),
+        }
+    }
+}
+
+fn log(store: &wasmtime::StoreContextMut<'_, Context>, level: u8, text: &str) -> Result<()> {
+    let level = LOG_LEVELS.get(usize::from(level)).copied().unwrap_or("trace");
+    let parts = [level.as_bytes(), b": ", text.as_bytes(), b"\n"];
+    if store.data().log.push(&parts) { Ok(()) } else { Err(Error::msg("too much output")) }
+}
+
+pub(crate) fn refused(code: ErrorCode, message: &str) -> RemoteError {
+    RemoteError { code, errno: None, message: message.to_owned() }
+}
+
+/// Code that this build does not run. Another compilation helps.
+fn not_ours(error: Error) -> RemoteError {
+    refused(ErrorCode::NotPermitted, &format!("the compiled code does not load: {error:#}"))
+}
+
+fn unlinkable(error: Error) -> RemoteError {
+    refused(ErrorCode::Invalid, &format!("the tool wants something that no tool gets: {error:#}"))
+}

@@ -1,0 +1,160 @@
+//! Runs WASM tools: compiles them once, and calls them in jailed wardens that stay up.
+//!
+//! Invariant: no byte of a tool is parsed or run in this process. A compiler and wardens do that,
+//! each in a ring that holds nothing but itself and what was granted.
+
+mod call;
+mod compile;
+mod dirs;
+mod pool;
+mod warden;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use ringwall_policy::AdmittedSpec;
+use ringwall_ring::{PlanError, Ring, RingInput};
+use ringwall_ring_wasm::{Cache, CacheError, Entry, WasmRing};
+use ringwall_spec::{Limits, RingKind, SandboxSpec, ToolDigest, Wall};
+
+use crate::config::{Engine, OpenError};
+use crate::place::{PlaceError, Placement};
+use crate::raise::RaiseError;
+use crate::record::RecordKind;
+use crate::sandbox::Sandbox;
+use crate::{host, limits};
+pub use call::{ToolCall, ToolError, ToolInput, ToolOutcome, ToolTotals};
+pub use compile::{CompileError, Compiled};
+pub use dirs::DirGrant;
+use pool::Pool;
+use warden::Warden;
+
+/// Below the engine's home.
+const CACHE: &str = "tools-cache";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ToolHostError {
+    #[error(transparent)]
+    Engine(#[from] OpenError),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(
+        "the program {0:?} is missing next to ringwall; install all five programs in one directory"
+    )]
+    ProgramMissing(PathBuf),
+}
+
+/// Compiles and calls tools. Clones share wardens and the cache; all end with the last clone.
+#[derive(Debug, Clone)]
+pub struct ToolHost {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    rings: Arc<Rings>,
+    pool: Pool,
+    /// What has been verified and is open.
+    known: Mutex<HashMap<ToolDigest, Arc<Entry>>>,
+    totals: Mutex<ToolTotals>,
+}
+
+/// What it takes to raise a ring for WASM.
+#[derive(Debug)]
+struct Rings {
+    engine: Engine,
+    cache: Cache,
+    warden: PathBuf,
+    compiler: PathBuf,
+}
+
+impl ToolHost {
+    pub(crate) fn open(engine: Engine) -> Result<ToolHost, ToolHostError> {
+        let beside = |name: &str| {
+            let path = engine.programs.warden.with_file_name(name);
+            if path.is_file() { Ok(path) } else { Err(ToolHostError::ProgramMissing(path)) }
+        };
+        let (warden, compiler) =
+            (beside("ringwall-wasm-warden")?, beside("ringwall-wasm-compiler")?);
+        let cache = Cache::open(&engine.home.join(CACHE))?;
+        let rings = Arc::new(Rings { engine, cache, warden, compiler });
+        let inner = Inner {
+            pool: Pool::new(Arc::clone(&rings)),
+            rings,
+            known: Mutex::default(),
+            totals: Mutex::default(),
+        };
+        Ok(ToolHost { inner: Arc::new(inner) })
+    }
+
+    /// Keeps so many wardens without grants up and idle, from now on. They are raised in the
+    /// background; until then calls raise what they need.
+    pub fn keep_ready(&self, wardens: usize) {
+        self.inner.pool.keep_ready(wardens);
+    }
+
+    /// The processes of its wardens, as numbered here outside.
+    pub fn wardens(&self) -> Vec<u32> {
+        self.inner.pool.wardens().iter().map(|warden| warden.pid).collect()
+    }
+
+    pub fn calls_under_way(&self) -> usize {
+        let calls = |warden: &Arc<Warden>| warden.calls.load(Ordering::SeqCst);
+        self.inner.pool.wardens().iter().map(calls).sum()
+    }
+
+    pub fn totals(&self) -> ToolTotals {
+        let (started, lost) = self.inner.pool.counts();
+        ToolTotals { wardens_started: started, wardens_lost: lost, ..*lock(&self.inner.totals) }
+    }
+}
+
+impl Rings {
+    /// Raises a ring in which `program` is the warden.
+    fn raise(
+        &self,
+        program: &Path,
+        ring: &WasmRing,
+        limits: Limits,
+        what: &str,
+    ) -> Result<Sandbox, RaiseError> {
+        let begun = Instant::now();
+        let id = host::new_id();
+        let admitted = admit(limits)?;
+        let kept = limits::kept(&admitted.spec().limits, &self.engine.cgroups, None)?;
+        let input = RingInput {
+            admitted: &admitted,
+            identity: self.engine.identity,
+            warden: program.to_owned(),
+            shown: Vec::new(),
+            workspace: None,
+            host_links: Vec::new(),
+            host_dirs: Vec::new(),
+            layers: Vec::new(),
+            image_user: (0, 0),
+            cgroup_files: self.engine.cgroups.join_file_count(),
+            without_cgroup: limits::without_cgroup(&kept),
+            apparmor: self.engine.apparmor.clone(),
+            hostname: "ring-wasm".to_owned(),
+        };
+        let plan = ring.plan(&input).map_err(PlaceError::from)?;
+        let placement = Placement::bare(plan, kept);
+        let command = [what.to_owned()];
+        self.engine.raise_placed(&admitted, placement, (id, begun), RecordKind::Run, &command)
+    }
+}
+
+fn admit(limits: Limits) -> Result<AdmittedSpec, PlaceError> {
+    let spec = SandboxSpec { limits, ..SandboxSpec::new(Wall::single(RingKind::Wasm)) };
+    ringwall_policy::admit(spec).map_err(|denied| {
+        PlaceError::Plan(PlanError::Limit(RingKind::Wasm, "tools".into(), denied.to_string()))
+    })
+}
+
+/// Nothing panics while holding one of these locks; if something did, the maps are still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,273 @@
+//! One call of a tool, from the request to its outcome.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringwall_ring_wasm::Entry;
+use ringwall_spec::{Evidence, ToolDigest, ToolKind, ToolLimits, ToolMeter, ToolStatus};
+use ringwall_wire::{
+    Answer, CallReport, CallTool, ClientError, ErrorCode, GuestDir, LoadedTool, RemoteError,
+};
+
+use super::dirs::{self, DirGrant, GrantClass};
+use super::pool::Seat;
+use super::{ToolHost, lock};
+use crate::raise::RaiseError;
+
+/// A call that is so late was not stopped from inside: it blocks in its host.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// How long a tool may take to be mapped and instantiated.
+const LOAD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest input.
+const MAX_INPUT_BYTES: usize = 16 << 20;
+
+/// Longest arguments and environment, together: they travel in one frame.
+const MAX_WORDS_BYTES: usize = 512 << 10;
+
+#[derive(Debug, Clone)]
+pub enum ToolInput {
+    /// For a component: JSON, not looked at here.
+    Component { json: Vec<u8> },
+    /// For a command; its own name is not among the arguments.
+    Command { args: Vec<String>, stdin: Vec<u8> },
+}
+
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    pub digest: ToolDigest,
+    pub input: ToolInput,
+    /// What a command is told that it is called.
+    pub program: String,
+    pub dirs: Vec<DirGrant>,
+    pub env: Vec<(String, String)>,
+    pub limits: ToolLimits,
+    /// Given: the same call gives the same bytes.
+    pub seed: Option<u64>,
+    /// Imports of HTTP are accepted, and every use of them is denied.
+    pub wants_http: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct ToolOutcome {
+    pub status: ToolStatus,
+    /// The JSON of a component, or standard output.
+    pub output: Vec<u8>,
+    /// The log of a component, or standard error.
+    pub errors: Vec<u8>,
+    pub meter: ToolMeter,
+    /// The checked facts of the ring that it ran in.
+    pub evidence: Arc<Vec<Evidence>>,
+}
+
+/// What all calls of a host used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ToolTotals {
+    pub calls: u64,
+    pub failures: u64,
+    pub fuel: u64,
+    pub wall_us: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub wardens_started: u64,
+    pub wardens_lost: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error("the tool {0} is not compiled here; install it again")]
+    NotCompiled(ToolDigest),
+    #[error("the directory {path:?} cannot be granted: {reason}")]
+    Dir { path: PathBuf, reason: String },
+    #[error("the call is refused: {0}")]
+    Refused(String),
+    #[error("the warden that ran the tool has ended; call the tool again")]
+    WardenLost,
+    #[error("no ring for the tool could be raised")]
+    Raise(#[from] RaiseError),
+}
+
+impl ToolCall {
+    pub fn component(digest: ToolDigest, json: impl Into<Vec<u8>>) -> ToolCall {
+        ToolCall::new(digest, ToolInput::Component { json: json.into() }, "tool")
+    }
+
+    pub fn command(
+        digest: ToolDigest,
+        program: &str,
+        args: Vec<String>,
+        stdin: Vec<u8>,
+    ) -> ToolCall {
+        ToolCall::new(digest, ToolInput::Command { args, stdin }, program)
+    }
+
+    fn new(digest: ToolDigest, input: ToolInput, program: &str) -> ToolCall {
+        ToolCall {
+            digest,
+            input,
+            program: program.to_owned(),
+            dirs: Vec::new(),
+            env: Vec::new(),
+            limits: ToolLimits::default(),
+            seed: None,
+            wants_http: false,
+        }
+    }
+}
+
+impl ToolHost {
+    /// Runs a tool to its end, whatever that is. An error means that it did not run, or that it is
+    /// not known how it ended.
+    pub fn call(&self, call: &ToolCall) -> Result<ToolOutcome, ToolError> {
+        let entry = self.entry(&call.digest).ok_or(ToolError::NotCompiled(call.digest))?;
+        let (class, guests) = dirs::resolve(&self.inner.rings.engine, &call.dirs)?;
+        let (request, input) = request(call, entry.kind, guests)?;
+        let mut tried = self.try_call(call, &entry, &class, &request, input)?;
+        if matches!(tried, Tried::Lost) {
+            // The fault was another call's, and this one has changed nothing.
+            tried = self.try_call(call, &entry, &class, &request, input)?;
+        }
+        let Tried::Ended(outcome) = tried else { return Err(ToolError::WardenLost) };
+        self.count(&outcome);
+        Ok(outcome)
+    }
+
+    /// Maps a tool and makes an instance of it, without calling it.
+    pub fn probe(&self, digest: &ToolDigest, wants_http: bool) -> Result<(), ToolError> {
+        let entry = self.entry(digest).ok_or(ToolError::NotCompiled(*digest))?;
+        let seat = self.inner.pool.seat(&GrantClass::default())?;
+        let tool = self.load(&seat, digest, &entry, wants_http)?;
+        let client = seat.warden.client.until(Instant::now() + LOAD_PATIENCE);
+        client.probe_tool(tool).map_err(|error| match error {
+            ClientError::Remote(refusal) => ToolError::Refused(refusal.message),
+            _ => {
+                seat.give_up();
+                ToolError::WardenLost
+            }
+        })
+    }
+
+    fn try_call(
+        &self,
+        call: &ToolCall,
+        entry: &Entry,
+        class: &GrantClass,
+        request: &CallTool,
+        input: &[u8],
+    ) -> Result<Tried, ToolError> {
+        let seat = self.inner.pool.seat(class)?;
+        let tool = match self.load(&seat, &call.digest, entry, call.wants_http) {
+            // Nothing has run yet.
+            Err(ToolError::WardenLost) => return Ok(Tried::Lost),
+            loaded => loaded?,
+        };
+        let request = CallTool { tool, ..request.clone() };
+        let begun = Instant::now();
+        let client = seat.warden.client.until(begun + request.limits.time + GRACE);
+        let most = usize::try_from(request.limits.output_bytes).unwrap_or(usize::MAX);
+        let evidence = Arc::clone(&seat.warden.evidence);
+        match client.call_tool(request, input, most) {
+            Ok(Answer { report: CallReport { status, meter }, output, errors }) => {
+                let outcome = ToolOutcome { status, output, errors, meter, evidence };
+                Ok(Tried::Ended(outcome))
+            }
+            Err(ClientError::TimedOut) => {
+                seat.give_up();
+                let wall_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+                let bytes_in = input.len() as u64;
+                let meter = ToolMeter { wall_us, bytes_in, ..ToolMeter::default() };
+                let (status, output, errors) = (ToolStatus::Timeout, Vec::new(), Vec::new());
+                Ok(Tried::Ended(ToolOutcome { status, output, errors, meter, evidence }))
+            }
+            // It was unloaded in this very moment, to make room.
+            Err(ClientError::Remote(RemoteError { code: ErrorCode::NotFound, .. })) => {
+                Ok(Tried::Lost)
+            }
+            Err(ClientError::Remote(refusal)) => Err(ToolError::Refused(refusal.message)),
+            Err(_) => {
+                seat.give_up();
+                if seat.was_shared() && !class.has_writable() {
+                    return Ok(Tried::Lost);
+                }
+                Err(ToolError::WardenLost)
+            }
+        }
+    }
+
+    fn load(
+        &self,
+        seat: &Seat,
+        digest: &ToolDigest,
+        entry: &Entry,
+        wants_http: bool,
+    ) -> Result<LoadedTool, ToolError> {
+        seat.warden.tool(*digest, entry, wants_http).map_err(|error| match error {
+            // Code of another machine or another build; the cache could not know.
+            ClientError::Remote(RemoteError { code: ErrorCode::NotPermitted, .. }) => {
+                self.forget(digest);
+                ToolError::NotCompiled(*digest)
+            }
+            ClientError::Remote(refusal) => ToolError::Refused(refusal.message),
+            _ => {
+                seat.give_up();
+                ToolError::WardenLost
+            }
+        })
+    }
+
+    fn count(&self, outcome: &ToolOutcome) {
+        let mut totals = lock(&self.inner.totals);
+        totals.calls += 1;
+        totals.failures += u64::from(!outcome.status.is_success());
+        totals.fuel = totals.fuel.saturating_add(outcome.meter.fuel);
+        totals.wall_us = totals.wall_us.saturating_add(outcome.meter.wall_us);
+        totals.bytes_in = totals.bytes_in.saturating_add(outcome.meter.bytes_in);
+        totals.bytes_out = totals.bytes_out.saturating_add(outcome.meter.bytes_out);
+    }
+}
+
+enum Tried {
+    Ended(ToolOutcome),
+    /// The warden was lost, and trying once more does no harm.
+    Lost,
+}
+
+/// What goes to the warden, but for the number of the tool there.
+fn request(
+    call: &ToolCall,
+    kind: ToolKind,
+    dirs: Vec<GuestDir>,
+) -> Result<(CallTool, &[u8]), ToolError> {
+    let (args, input) = match (&call.input, kind) {
+        (ToolInput::Component { json }, ToolKind::Component) => (Vec::new(), json),
+        (
+            ToolInput::Command { args, stdin },
+            ToolKind::CommandComponent | ToolKind::CommandModule,
+        ) => {
+            let all = std::iter::once(&call.program).chain(args).cloned();
+            (all.collect(), stdin)
+        }
+        (ToolInput::Component { .. }, _) => {
+            let reason = "the tool is a command; give it arguments and standard input";
+            return Err(ToolError::Refused(reason.to_owned()));
+        }
+        (ToolInput::Command { .. }, _) => {
+            let reason = "the tool is a component; give it JSON";
+            return Err(ToolError::Refused(reason.to_owned()));
+        }
+    };
+    if input.len() > MAX_INPUT_BYTES {
+        let reason = format!("its input is longer than {} MiB", MAX_INPUT_BYTES >> 20);
+        return Err(ToolError::Refused(reason));
+    }
+    let env = call.env.clone();
+    let words = args.iter().map(String::len).chain(env.iter().map(|(k, v)| k.len() + v.len()));
+    if words.map(|length| length + 8).sum::<usize>() > MAX_WORDS_BYTES {
+        let reason = format!("its arguments are longer than {} KiB", MAX_WORDS_BYTES >> 10);
+        return Err(ToolError::Refused(reason));
+    }
+    let limits = call.limits.capped();
+    Ok((CallTool { tool: 0, args, env, dirs, limits, seed: call.seed }, input))
+}

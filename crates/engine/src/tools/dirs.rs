@@ -1,0 +1,90 @@
+//! Directories that a call is granted.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ringwall_ring_wasm::{GrantedDir, MAX_GRANTS};
+use ringwall_spec::DirAccess;
+use ringwall_wire::GuestDir;
+
+use super::ToolError;
+use crate::config::Engine;
+use crate::place::refuse_own_state;
+
+/// A directory of the host, and where a tool finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirGrant {
+    pub host: PathBuf,
+    /// Absolute, `/work`.
+    pub guest: String,
+    pub access: DirAccess,
+}
+
+/// Everything that a warden can reach: calls with the same class can share one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct GrantClass {
+    pub(super) dirs: Vec<GrantedDir>,
+    /// Device and inode of each: a directory that was replaced is another one.
+    identities: Vec<(u64, u64)>,
+}
+
+impl GrantClass {
+    pub(super) fn has_writable(&self) -> bool {
+        self.dirs.iter().any(|dir| dir.access == DirAccess::Write)
+    }
+}
+
+/// Looks at the directories of the host; nothing is opened for the tool here.
+pub(super) fn resolve(
+    engine: &Engine,
+    grants: &[DirGrant],
+) -> Result<(GrantClass, Vec<GuestDir>), ToolError> {
+    if grants.len() > MAX_GRANTS {
+        let reason = format!("at most {MAX_GRANTS} directories can be granted to one call");
+        return Err(ToolError::Refused(reason));
+    }
+    let mut found = Vec::with_capacity(grants.len());
+    for grant in grants {
+        found.push((look(engine, grant)?, grant));
+    }
+    // The same set in another order is the same class.
+    found.sort_by(|((a, _), _), ((b, _), _)| (&a.path, a.access).cmp(&(&b.path, b.access)));
+    let mut class = GrantClass::default();
+    let mut guests = Vec::with_capacity(grants.len());
+    for ((dir, identity), grant) in found {
+        if class.dirs.last() != Some(&dir) {
+            class.dirs.push(dir);
+            class.identities.push(identity);
+        }
+        let number = u16::try_from(class.dirs.len() - 1).unwrap_or(u16::MAX);
+        guests.push(GuestDir { number, guest: grant.guest.clone(), access: grant.access });
+    }
+    Ok((class, guests))
+}
+
+fn look(engine: &Engine, grant: &DirGrant) -> Result<(GrantedDir, (u64, u64)), ToolError> {
+    let refused = |reason: String| ToolError::Dir { path: grant.host.clone(), reason };
+    let guest = Path::new(&grant.guest);
+    let plain = grant.guest.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+    if !guest.is_absolute() || !plain || grant.guest.contains('\0') {
+        let reason = format!("{:?} is no plain absolute path; write for example /work", guest);
+        return Err(refused(reason));
+    }
+    let unusable = |error: std::io::Error| refused(error.to_string());
+    let path = std::fs::canonicalize(&grant.host).map_err(unusable)?;
+    let stat = File::open(&path).and_then(|dir| dir.metadata()).map_err(unusable)?;
+    if !stat.is_dir() {
+        return Err(refused("it is no directory".to_owned()));
+    }
+    refuse_own_state(&path, &engine.home).map_err(|error| refused(error.to_string()))?;
+    if grant.access == DirAccess::Write && stat.uid() == 0 && engine.identity.is_root() {
+        let reason = "it belongs to root, and what breaks out of a tool could leave a setuid \
+                      program of root's there; grant it read-only, or give a directory of an \
+                      ordinary user";
+        return Err(refused(reason.to_owned()));
+    }
+    let identity = (stat.dev(), stat.ino());
+    let owner = (stat.uid(), stat.gid());
+    Ok((GrantedDir { path, access: grant.access, owner }, identity))
+}

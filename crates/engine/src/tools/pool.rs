@@ -1,0 +1,191 @@
+//! Wardens that stay up between calls.
+//!
+//! A call prefers a warden for itself. A new one is raised while there are few; then calls share.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::dirs::GrantClass;
+use super::warden::Warden;
+use super::{Rings, lock};
+use crate::raise::RaiseError;
+
+/// Wardens for each CPU. Beyond, more of them only take memory.
+const PER_CPU: usize = 2;
+
+/// Calls in one warden; it has slots for as many.
+const CALLS_AT_ONCE: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    rings: Arc<Rings>,
+    most: usize,
+    state: Mutex<State>,
+    /// A call has left its warden, or a warden has come.
+    changed: Condvar,
+    ready: AtomicUsize,
+    started: AtomicU64,
+    lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The one that was used last is at the end.
+    wardens: Vec<Arc<Warden>>,
+    /// On their way up.
+    coming: Vec<GrantClass>,
+}
+
+/// A place in a warden.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) warden: Arc<Warden>,
+    shared: Arc<Shared>,
+    alone: bool,
+    meetings: u64,
+}
+
+impl Pool {
+    pub(super) fn new(rings: Arc<Rings>) -> Pool {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let shared = Shared {
+            rings,
+            most: PER_CPU * cpus,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            ready: AtomicUsize::new(0),
+            started: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        };
+        Pool { shared: Arc::new(shared) }
+    }
+
+    pub(super) fn wardens(&self) -> Vec<Arc<Warden>> {
+        lock(&self.shared.state).wardens.clone()
+    }
+
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.shared.started), count(&self.shared.lost))
+    }
+
+    pub(super) fn keep_ready(&self, wardens: usize) {
+        self.shared.ready.store(wardens.min(self.shared.most), Ordering::SeqCst);
+        Shared::refill(&self.shared);
+    }
+
+    /// A place in a warden of this class.
+    pub(super) fn seat(&self, class: &GrantClass) -> Result<Seat, RaiseError> {
+        let shared = &self.shared;
+        let mut state = lock(&shared.state);
+        loop {
+            state.wardens.retain(|warden| !warden.lost.load(Ordering::SeqCst));
+            let calls = |warden: &Arc<Warden>| warden.calls.load(Ordering::SeqCst);
+            let of_class = || state.wardens.iter().rev().filter(|warden| warden.class == *class);
+            let best = of_class().min_by_key(|warden| calls(warden)).cloned();
+            let full = state.wardens.len() + state.coming.len() >= shared.most;
+            let is_coming = state.coming.contains(class);
+            match best {
+                Some(warden) if calls(&warden) == 0 => return Ok(shared.sit(&mut state, warden)),
+                Some(warden) if full && calls(&warden) < CALLS_AT_ONCE => {
+                    return Ok(shared.sit(&mut state, warden));
+                }
+                // Either way there will be a place soon.
+                best if full && (best.is_some() || is_coming) => {
+                    state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                _ => {}
+            }
+            let idle = state.wardens.iter().position(|warden| calls(warden) == 0);
+            // Ended outside of the lock: that takes a while.
+            let evicted = idle.filter(|_| full).map(|at| state.wardens.remove(at));
+            state.coming.push(class.clone());
+            drop(state);
+            drop(evicted);
+            let raised = Warden::raise(&shared.rings, class.clone());
+            state = lock(&shared.state);
+            state.arrived(class);
+            shared.changed.notify_all();
+            let warden = Arc::new(raised?);
+            shared.started.fetch_add(1, Ordering::Relaxed);
+            state.wardens.push(Arc::clone(&warden));
+            return Ok(shared.sit(&mut state, warden));
+        }
+    }
+}
+
+impl Shared {
+    fn sit(self: &Arc<Self>, state: &mut State, warden: Arc<Warden>) -> Seat {
+        let alone = warden.calls.fetch_add(1, Ordering::SeqCst) == 0;
+        if !alone {
+            warden.meetings.fetch_add(1, Ordering::SeqCst);
+        }
+        if let Some(at) = state.wardens.iter().position(|known| Arc::ptr_eq(known, &warden)) {
+            let used = state.wardens.remove(at);
+            state.wardens.push(used);
+        }
+        let meetings = warden.meetings.load(Ordering::SeqCst);
+        Seat { warden, shared: Arc::clone(self), alone, meetings }
+    }
+
+    /// Raises what is missing of the idle wardens that are to be ready, in the background.
+    fn refill(self: &Arc<Self>) {
+        let wanted = self.ready.load(Ordering::SeqCst);
+        let mut state = lock(&self.state);
+        let bare = |warden: &&Arc<Warden>| warden.class == GrantClass::default();
+        let there = state.wardens.iter().filter(bare).count() + state.coming.len();
+        for _ in there..wanted {
+            state.coming.push(GrantClass::default());
+            let shared = Arc::clone(self);
+            std::thread::spawn(move || {
+                let raised = Warden::raise(&shared.rings, GrantClass::default());
+                let mut state = lock(&shared.state);
+                state.arrived(&GrantClass::default());
+                // If it cannot be raised, the next call finds out and says why.
+                if let Ok(warden) = raised {
+                    shared.started.fetch_add(1, Ordering::Relaxed);
+                    state.wardens.insert(0, Arc::new(warden));
+                }
+                shared.changed.notify_all();
+            });
+        }
+    }
+}
+
+impl State {
+    fn arrived(&mut self, class: &GrantClass) {
+        if let Some(at) = self.coming.iter().position(|coming| coming == class) {
+            self.coming.remove(at);
+        }
+    }
+}
+
+impl Seat {
+    /// Whether another call was in the warden at the same time.
+    pub(super) fn was_shared(&self) -> bool {
+        !self.alone || self.warden.meetings.load(Ordering::SeqCst) != self.meetings
+    }
+
+    /// The warden is of no use any more.
+    pub(super) fn give_up(&self) {
+        if !self.warden.lost.load(Ordering::SeqCst) {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.warden.kill();
+        lock(&self.shared.state).wardens.retain(|known| !Arc::ptr_eq(known, &self.warden));
+        self.shared.refill();
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.warden.calls.fetch_sub(1, Ordering::SeqCst);
+        self.shared.changed.notify_one();
+    }
+}

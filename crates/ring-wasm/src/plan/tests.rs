@@ -1,0 +1,97 @@
+//! The wasm ring's plan, without a kernel.
+
+use std::path::Path;
+
+use ringwall_ring::testing::{admitted, faults, input};
+
+use super::*;
+
+const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
+
+fn ring() -> WasmRing {
+    let grant = |path: &str, access| GrantedDir { path: path.into(), access, owner: (1000, 1000) };
+    WasmRing {
+        grants: vec![grant("/home/a", DirAccess::Read), grant("/home/b", DirAccess::Write)],
+        cache: Some("/var/lib/ringwall/tools-cache".into()),
+    }
+}
+
+fn plan(ring: &WasmRing, identity: Identity) -> RingPlan {
+    let admitted = admitted("wasm").unwrap();
+    let mut input = input(&admitted, identity);
+    input.layers.clear();
+    ring.plan(&input).unwrap()
+}
+
+#[test]
+fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
+    for identity in [ROOT, USER] {
+        assert_eq!(faults(&plan(&ring(), identity)), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn nothing_of_the_host_is_opened_but_the_warden_the_grants_and_devices() {
+    let plan = plan(&ring(), ROOT);
+    let opened: Vec<&Path> = plan
+        .template
+        .iter()
+        .filter_map(|step| match step {
+            Step::OpenHostTree { path, .. } => Some(path.as_path()),
+            _ => None,
+        })
+        .filter(|path| !path.starts_with("/dev"))
+        .collect();
+    let allowed = [
+        "/home/a",
+        "/home/b",
+        "/var/lib/ringwall/tools-cache",
+        "/opt/ringwall/ringwall-warden",
+        "/proc",
+    ];
+    assert_eq!(opened, allowed.map(Path::new));
+}
+
+#[test]
+fn the_cache_is_never_attached() {
+    for step in plan(&ring(), ROOT).template {
+        assert!(!matches!(step, Step::Attach { tree: CACHE, .. }), "{step:?}");
+    }
+}
+
+#[test]
+fn a_read_only_grant_is_mounted_and_ruled_read_only() {
+    let plan = plan(&ring(), ROOT);
+    let flags = |tree| {
+        plan.template.iter().find_map(|step| match step {
+            Step::SetMountFlags { tree: of, flags } if *of == tree => Some(flags.read_only),
+            _ => None,
+        })
+    };
+    assert_eq!(flags(Slot(FIRST_GRANT)), Some(true));
+    assert_eq!(flags(Slot(FIRST_GRANT + 1)), Some(false));
+    let rules = plan.last.iter().find_map(|step| match step {
+        Step::LandlockWithHeld { rules, .. } => Some(rules),
+        _ => None,
+    });
+    let rules: Vec<(&Path, PathAccess)> =
+        rules.unwrap().iter().map(|(path, access)| (path.as_path(), *access)).collect();
+    assert!(rules.contains(&(Path::new("/grants/0"), PathAccess::Read)));
+    assert!(rules.contains(&(Path::new("/grants/1"), PathAccess::Write)));
+    assert!(rules.iter().all(|(path, _)| *path != Path::new("/")));
+}
+
+#[test]
+fn the_scratch_space_is_reported_before_the_loader() {
+    let plan = plan(&ring(), USER);
+    let reported: Vec<Slot> = plan
+        .last
+        .iter()
+        .filter_map(|step| match step {
+            Step::Report { slot } => Some(*slot),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reported, [slot::SCRATCH, LOADER_OUTSIDE]);
+}

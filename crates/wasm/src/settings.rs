@@ -1,0 +1,80 @@
+//! How WASM is compiled and run.
+
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Result,
+};
+
+/// Calls that one warden can have under way.
+pub const CALLS_AT_ONCE: u32 = 64;
+
+/// Of a tool's own code; its recursion traps beyond.
+pub const STACK_BYTES: usize = 512 << 10;
+
+/// Host functions run on the same stack.
+const WHOLE_STACK_BYTES: usize = STACK_BYTES + (512 << 10);
+
+/// Most bytes of one linear memory; each call has its own, lower limit.
+const MEMORY_BYTES: usize = 512 << 20;
+
+/// Pages that a call wrote are cleared rather than given back, up to here: the next call then takes
+/// no page fault.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Everything that changes what code is made, so everything on which compiler and warden agree.
+/// Change `ringwall_wire::COMPILED_CODE` with it.
+fn settings() -> Config {
+    let mut config = Config::new();
+    config
+        .wasm_component_model(true)
+        // Time and work are limited in all code; there is no second, unlimited kind.
+        .epoch_interruption(true)
+        .consume_fuel(true)
+        // The same input gives the same bytes, on every machine.
+        .relaxed_simd_deterministic(true)
+        .wasm_memory64(false)
+        .concurrency_support(false)
+        .max_wasm_stack(STACK_BYTES)
+        .async_stack_size(WHOLE_STACK_BYTES)
+        // Nobody reads native backtraces of a tool.
+        .generate_address_map(false)
+        .native_unwind_info(false);
+    config
+}
+
+/// Compiles, and runs nothing.
+#[cfg(feature = "compiler")]
+pub fn compiler_engine() -> Result<Engine> {
+    let mut config = settings();
+    config.cranelift_nan_canonicalization(true);
+    Engine::new(&config)
+}
+
+/// Runs compiled code in slots of a pool that is reserved once.
+pub fn warden_engine() -> Result<Engine> {
+    let mut pool = PoolingAllocationConfig::new();
+    // A tool that embeds an interpreter has many instances and tables, and a large one.
+    pool.total_memories(CALLS_AT_ONCE)
+        .total_component_instances(CALLS_AT_ONCE)
+        .total_stacks(CALLS_AT_ONCE)
+        .total_core_instances(16 * CALLS_AT_ONCE)
+        .total_tables(8 * CALLS_AT_ONCE)
+        .max_core_instances_per_component(256)
+        .max_tables_per_component(64)
+        .max_memories_per_component(4)
+        .max_tables_per_module(16)
+        .max_component_instance_size(8 << 20)
+        .max_core_instance_size(1 << 20)
+        .max_memory_size(MEMORY_BYTES)
+        .table_elements(200_000)
+        .linear_memory_keep_resident(KEPT_BYTES)
+        .table_keep_resident(64 << 10)
+        .async_stack_keep_resident(64 << 10)
+        .max_unused_warm_slots(16)
+        // Asks the kernel which pages a call wrote, so that only those are cleared.
+        .pagemap_scan(Enabled::Auto);
+    let mut config = settings();
+    config
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        .wasm_backtrace_max_frames(None);
+    Engine::new(&config)
+}

@@ -1,0 +1,93 @@
+//! Calls of tools in a WASM warden, and of the WASM compiler.
+
+use super::exchange::{Exchange, Item};
+use super::{Client, ClientError, unexpected_reply};
+use crate::connection::Channel;
+use crate::limits::MAX_DATA_BYTES;
+use crate::message::{Reply, Request};
+use crate::tool::{CallReport, CallTool, CompileReport, LoadTool, LoadedTool};
+
+/// What a call or a compilation gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer<T> {
+    pub report: T,
+    pub output: Vec<u8>,
+    pub errors: Vec<u8>,
+}
+
+impl Client {
+    pub fn load_tool(&self, load: LoadTool) -> Result<(), ClientError> {
+        self.ask(&Request::LoadTool(load)).map(drop)
+    }
+
+    /// Makes an instance of a loaded tool and runs nothing of it but its start function.
+    pub fn probe_tool(&self, tool: LoadedTool) -> Result<(), ClientError> {
+        self.ask(&Request::ProbeTool { tool }).map(drop)
+    }
+
+    pub fn unload_tool(&self, tool: LoadedTool) -> Result<(), ClientError> {
+        self.ask(&Request::UnloadTool { tool }).map(drop)
+    }
+
+    /// Runs a tool to its end. More output than `most` bytes on one channel is an error: the warden
+    /// was told to stop there.
+    pub fn call_tool(
+        &self,
+        call: CallTool,
+        input: &[u8],
+        most: usize,
+    ) -> Result<Answer<CallReport>, ClientError> {
+        let exchange = self.open(&Request::CallTool(Box::new(call)))?;
+        self.converse(&exchange, input, most, |reply| match reply {
+            Reply::Called(report) => Some(*report),
+            _ => None,
+        })
+    }
+
+    /// Compiles a tool; the output is the code.
+    pub fn compile(&self, wasm: &[u8], most: usize) -> Result<Answer<CompileReport>, ClientError> {
+        let exchange = self.open(&Request::Compile { bytes: wasm.len() as u64 })?;
+        self.converse(&exchange, wasm, most, |reply| match reply {
+            Reply::Compiled(report) => Some(*report),
+            _ => None,
+        })
+    }
+
+    fn converse<T>(
+        &self,
+        exchange: &Exchange,
+        input: &[u8],
+        most: usize,
+        report: impl FnOnce(Reply) -> Option<T>,
+    ) -> Result<Answer<T>, ClientError> {
+        let outlet = exchange.outlet();
+        let mut rest = outlet.queue(input);
+        while !rest.is_empty() {
+            match outlet.send_some(rest, self.deadline) {
+                Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+                // It has its answer without reading on.
+                Err(ClientError::InputClosed) => break,
+                Err(error) => return Err(error),
+            }
+            if rest.is_empty() {
+                outlet.end();
+            }
+        }
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
+        loop {
+            match exchange.next(MAX_DATA_BYTES, self.deadline)? {
+                Item::Data(channel, bytes) => {
+                    let sink = if channel == Channel::Stderr { &mut errors } else { &mut output };
+                    if sink.len() + bytes.len() > most {
+                        return Err(ClientError::FileTooLarge { max_bytes: most as u64 });
+                    }
+                    sink.extend_from_slice(&bytes);
+                }
+                Item::Reply(reply) => {
+                    let report = report(reply).ok_or_else(unexpected_reply)?;
+                    return Ok(Answer { report, output, errors });
+                }
+            }
+        }
+    }
+}
