@@ -2,6 +2,7 @@
 
 mod error;
 mod sandbox;
+mod tool;
 mod values;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 
 pub(crate) use error::UsageError;
 pub(crate) use sandbox::{JobArgs, SandboxArgs};
+pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
 pub(crate) use values::SandboxPath;
 
 /// Parses the whole command line, program name included.
@@ -97,6 +99,9 @@ pub(crate) enum Verb {
     /// Get, list and remove images
     #[command(subcommand)]
     Image(ImageVerb),
+    /// Install, call and make tools that run as WebAssembly
+    #[command(subcommand)]
+    Tool(ToolVerb),
     /// Check what this machine can do and how to fix what it cannot
     Doctor(OutputArgs),
     /// Remove what crashed runs left behind

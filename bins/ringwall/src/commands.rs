@@ -16,6 +16,7 @@ mod ps;
 mod rm;
 mod run;
 mod stop;
+mod tool;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => return run::run(*args),
         Verb::Exec(args) => return exec::run(*args),
         Verb::Doctor(output) => return doctor::run(output.json()),
+        Verb::Tool(verb) => return tool::run(verb),
         Verb::Create(args) => create::run(*args),
         Verb::Ps(args) => ps::run(&args),
         Verb::Logs(args) => logs::run(&args),

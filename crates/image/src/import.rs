@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use files::Files;
 
+use crate::artifact::{Artifact, ArtifactKind};
 use crate::digest::DigestError;
 use crate::manifest::{Descriptor, ManifestError};
 use crate::progress::{Piece, Progress};
@@ -100,6 +101,24 @@ impl Store {
         } else {
             Err(ImportError::NotAnImage(source.path.clone()))
         }
+    }
+}
+
+impl Store {
+    /// Reads a file that was packed as an OCI artefact, out of a layout directory (also spelled
+    /// `oci:DIRECTORY` or `oci:DIRECTORY:TAG`) or a layout in a tar archive.
+    pub fn read_artifact(
+        &self,
+        source: &Path,
+        kind: &ArtifactKind,
+        progress: &dyn Progress,
+    ) -> Result<Artifact, ImportError> {
+        let source = Source::parse(source);
+        let files = Files::open(&source.path, self)?;
+        if !files.contains("oci-layout") || !files.contains("index.json") {
+            return Err(ImportError::NotAnImage(source.path));
+        }
+        Import { store: self, source: &source, name: None, progress }.artifact(&files, kind)
     }
 }
 

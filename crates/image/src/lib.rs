@@ -6,6 +6,7 @@
 //!
 //! Invariant: blocking, no async runtime; no unsafe code; plain HTTP only to this machine itself.
 
+mod artifact;
 mod config;
 mod digest;
 mod import;
@@ -19,6 +20,7 @@ mod store;
 mod tar_stream;
 mod unpack;
 
+pub use artifact::{Artifact, ArtifactKind};
 pub use config::{ConfigError, ImageConfig};
 pub use digest::{Digest, DigestError};
 pub use import::ImportError;

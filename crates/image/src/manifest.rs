@@ -46,6 +46,10 @@ pub enum ManifestError {
     TooManyLayers { count: usize, max: usize },
     #[error("the manifest lists {layers} layers but the configuration lists {diff_ids}")]
     LayerCountMismatch { layers: usize, diff_ids: usize },
+    #[error("this is no {expected}, but {found:?}")]
+    OtherKind { expected: &'static str, found: String },
+    #[error("the index names {0} variants; name the one that is wanted by its digest")]
+    SeveralVariants(usize),
     #[error("indexes are nested too deeply")]
     NestedIndex,
     #[error(transparent)]
@@ -105,6 +109,9 @@ struct Platform {
     architecture: String,
 }
 
+/// Takes one of the entries of an index.
+pub(crate) type Choose = fn(&Index) -> Result<&IndexEntry, ManifestError>;
+
 /// What a document fetched from `/manifests/` or named by an index turned out to be.
 pub(crate) enum Document {
     Manifest(Manifest),
@@ -163,6 +170,16 @@ impl Index {
             let offered = if offered.is_empty() { "none".to_owned() } else { offered.join(", ") };
             ManifestError::NoPlatform { offered }
         })
+    }
+}
+
+impl Index {
+    /// The only entry, whatever platform it is for.
+    pub(crate) fn only(&self) -> Result<&IndexEntry, ManifestError> {
+        match self.manifests.as_slice() {
+            [only] => Ok(only),
+            several => Err(ManifestError::SeveralVariants(several.len())),
+        }
     }
 }
 
@@ -233,7 +250,7 @@ fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Descri
 }
 
 /// Hostile text cut to what an error message can bear.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.chars().take(100).filter(|c| !c.is_control()).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::digest::Digest;
-use crate::manifest::{Document, Manifest, ManifestError, parse_document};
+use crate::manifest::{Choose, Document, Index, Manifest, ManifestError, parse_document};
 use crate::progress::{Piece, Progress};
 use crate::reference::{Reference, ReferenceError, Version};
 use crate::registry::{RegistryClient, RegistryError};
@@ -68,7 +68,8 @@ impl Store {
     ) -> Result<Image, PullError> {
         let reference = reference.parse::<Reference>()?.with_default_registry();
         let client = RegistryClient::new(&reference, options)?;
-        let (manifest_bytes, manifest) = self.fetch_manifest(&client, &reference)?;
+        let (manifest_bytes, manifest) =
+            self.fetch_manifest(&client, &reference, Index::for_this_platform)?;
         let candidate = Candidate {
             name: reference.to_string(),
             manifest_bytes: &manifest_bytes,
@@ -77,11 +78,12 @@ impl Store {
         self.assemble(&client, &candidate, progress)
     }
 
-    /// Follows an index to the manifest for this machine.
-    fn fetch_manifest(
+    /// Follows an index to the manifest that `choose` takes.
+    pub(crate) fn fetch_manifest(
         &self,
         client: &RegistryClient,
         reference: &Reference,
+        choose: Choose,
     ) -> Result<(Vec<u8>, Manifest), PullError> {
         let mut version = reference.version_text();
         let mut expected: Option<Digest> = match reference.version() {
@@ -94,7 +96,7 @@ impl Store {
             match parse_document(&fetched.bytes, fetched.media_type.as_deref())? {
                 Document::Manifest(manifest) => return Ok((fetched.bytes, manifest)),
                 Document::Index(index) => {
-                    let digest = index.for_this_platform()?.descriptor.digest.clone();
+                    let digest = choose(&index)?.descriptor.digest.clone();
                     version = digest.to_string();
                     expected = Some(digest);
                 }

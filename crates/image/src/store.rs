@@ -205,7 +205,7 @@ impl Store {
     }
 
     /// Makes what a store consists of. Cheap, and done before anything is written.
-    fn make_layout(&self) -> Result<(), StoreError> {
+    pub(crate) fn make_layout(&self) -> Result<(), StoreError> {
         for part in ["blobs", "blobs/sha256", "layers", "images", "refs", "tmp"] {
             make_private_directory(&self.root.join(part))?;
         }

@@ -27,4 +27,8 @@ mod support;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod tool;
+#[cfg(test)]
+mod tool_serve;
+#[cfg(test)]
 mod workspace;

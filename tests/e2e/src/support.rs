@@ -6,6 +6,7 @@ mod finished;
 mod image;
 mod patience;
 mod terminal;
+pub(crate) mod tool;
 mod world;
 
 pub(crate) use finished::Finished;

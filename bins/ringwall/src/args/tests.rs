@@ -107,7 +107,7 @@ fn a_wrong_line_is_answered_with_one_line_and_the_fix() {
         (&["run", "--pids", "-1", "--", "ls"], "not a count", "128"),
         (&["run", "--pids", "many", "--", "ls"], "not a count", "128"),
         (&["run", "--cpus", "1e9", "--", "ls"], "not a number of CPUs", "0.5"),
-        (&["run", "--wall", "moat", "--", "ls"], "moat", "process and container"),
+        (&["run", "--wall", "moat", "--", "ls"], "moat", "process, container and wasm"),
         (&["run", "--name", "../x", "--", "ls"], "not a sandbox name", "letter or digit"),
         (&["run", "-e", "HOME", "--", "ls"], "value is missing", "KEY=VALUE"),
         (&["run", "-o", "yaml", "--", "ls"], "yaml", "text, json"),
@@ -152,4 +152,30 @@ fn a_copy_names_a_sandbox_by_what_stands_before_the_colon() {
     assert_eq!(copy("plain"), SandboxPath::Host("plain".into()));
     assert!(told(&["cp", "box:", "x"]).contains("no path after the colon"));
     assert!(told(&["cp", ":/x", "x"]).contains("no sandbox id"));
+}
+
+#[test]
+fn a_tool_call_takes_its_input_its_grants_and_its_limits() {
+    let line = "tool call grep --input @in.json --dir /work=src:rw -e LANG=C --seed 7 --timeout 1s \
+        --memory 8M --fuel 9";
+    let Ok(Verb::Tool(ToolVerb::Call(args))) = parsed(&line.split_whitespace().collect::<Vec<_>>())
+    else {
+        panic!()
+    };
+    assert_eq!((args.input.as_str(), args.seed), ("@in.json", Some(7)));
+    let grants = args.grants.grants();
+    assert_eq!((grants.dirs.len(), grants.env.len()), (1, 1));
+    let limits = args.limits.wishes();
+    assert_eq!(
+        (limits.time_ms, limits.memory_bytes, limits.fuel),
+        (Some(1000), Some(8 << 20), Some(9))
+    );
+}
+
+#[test]
+fn a_tool_name_that_is_none_is_told_what_one_looks_like() {
+    assert!(told(&["tool", "call", "Grep"]).contains("such as json-lint"));
+    assert!(told(&["tool", "call", "grep@latest"]).contains("a version such as 1.2.0"));
+    assert!(told(&["tool", "add", "x", "--digest", "sha256:1"]).contains("64 lower-case"));
+    assert!(told(&["tool", "new", "x", "--lang", "perl"]).contains("rust, python, javascript"));
 }

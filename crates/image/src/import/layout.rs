@@ -4,10 +4,11 @@ use serde::Deserialize;
 
 use super::files::Files;
 use super::{Import, ImportError, blob_name, copy_blob};
+use crate::artifact::{Artifact, ArtifactKind};
 use crate::digest::Digest;
 use crate::manifest::{
-    Descriptor, Document, Index, IndexEntry, Manifest, ManifestError, check_size, parse_document,
-    parse_index,
+    Choose, Descriptor, Document, Index, IndexEntry, Manifest, ManifestError, check_size,
+    parse_document, parse_index,
 };
 use crate::progress::Piece;
 use crate::reference::{Reference, ReferenceError};
@@ -29,7 +30,8 @@ impl Import<'_> {
         let entries = self.chosen(&index)?;
         let mut images = Vec::new();
         for entry in entries {
-            let (manifest_bytes, manifest) = self.read_manifest(files, entry)?;
+            let (manifest_bytes, manifest) =
+                self.read_manifest(files, entry, Index::for_this_platform)?;
             let candidate = Candidate {
                 name: self.name_of(entry)?.to_string(),
                 manifest_bytes: &manifest_bytes,
@@ -92,18 +94,47 @@ impl Import<'_> {
         }
     }
 
-    /// Follows an index to the manifest for this machine.
+    /// Reads the layout's one artefact, or the one with the tag asked for.
+    pub(super) fn artifact(
+        &self,
+        files: &Files,
+        kind: &ArtifactKind,
+    ) -> Result<Artifact, ImportError> {
+        self.check_layout_version(files)?;
+        let max_bytes = self.store.limits().max_document_bytes;
+        let index = parse_index(&files.read("index.json", "index", max_bytes)?)?;
+        let entry = match &self.source.tag {
+            None => index.only()?,
+            Some(tag) => index
+                .manifests
+                .iter()
+                .find(|entry| tag_of(entry) == Some(tag))
+                .ok_or_else(|| self.no_such_tag(tag, &index.manifests))?,
+        };
+        let (manifest_bytes, manifest) = self.read_manifest(files, entry, Index::only)?;
+        let content = self.store.fetch_content(&LayoutBlobs(files), &manifest, kind, self.progress);
+        Ok(Artifact { manifest: Digest::of(&manifest_bytes), content: content? })
+    }
+
+    fn no_such_tag(&self, tag: &str, entries: &[IndexEntry]) -> ImportError {
+        let names = entries.iter().filter_map(tag_of).take(20);
+        let there = names.collect::<Vec<&str>>().join(", ");
+        ImportError::NoSuchTag { wanted: tag.to_owned(), there }
+    }
+
+    /// Follows an index to the manifest that `choose` takes.
     fn read_manifest(
         &self,
         files: &Files,
         entry: &IndexEntry,
+        choose: Choose,
     ) -> Result<(Vec<u8>, Manifest), ImportError> {
         let mut blob = entry.descriptor.clone();
         for _ in 0..=MAX_INDEX_DEPTH {
             let bytes = self.read_document(files, &blob)?;
             match parse_document(&bytes, Some(&blob.media_type))? {
                 Document::Manifest(manifest) => return Ok((bytes, manifest)),
-                Document::Index(index) => blob = index.for_this_platform()?.descriptor.clone(),
+                Document::Index(index) => blob = choose(&index)?.descriptor.clone(),
             }
         }
         Err(ManifestError::NestedIndex.into())

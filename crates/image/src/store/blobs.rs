@@ -48,7 +48,7 @@ impl Store {
         Ok(bytes)
     }
 
-    pub(super) fn write_blob(&self, expected: &Descriptor) -> Result<BlobWriter, StoreError> {
+    pub(crate) fn write_blob(&self, expected: &Descriptor) -> Result<BlobWriter, StoreError> {
         let (file, temp) = self.temp_file()?;
         Ok(BlobWriter { file, temp, hasher: Hasher::default(), expected: expected.clone() })
     }
@@ -67,17 +67,22 @@ impl Store {
 
     pub(super) fn commit_blob(&self, writer: BlobWriter) -> Result<(), CommitError> {
         let BlobWriter { file: _, temp, hasher, expected } = writer;
-        let Descriptor { digest, size, .. } = expected;
-        let found = hasher.bytes();
-        if found != size {
-            return Err(BlobError::TooShort { digest, size, found }.into());
-        }
-        let found = hasher.finish();
-        if found != digest {
-            return Err(BlobError::WrongDigest { expected: digest, found }.into());
-        }
-        Ok(temp.replace(&self.blob_path(&digest))?)
+        check_content(hasher, &expected)?;
+        Ok(temp.replace(&self.blob_path(&expected.digest))?)
     }
+}
+
+fn check_content(hasher: Hasher, expected: &Descriptor) -> Result<(), BlobError> {
+    let Descriptor { digest, size, .. } = expected;
+    let found = hasher.bytes();
+    if found != *size {
+        return Err(BlobError::TooShort { digest: digest.clone(), size: *size, found });
+    }
+    let found = hasher.finish();
+    if found != *digest {
+        return Err(BlobError::WrongDigest { expected: digest.clone(), found });
+    }
+    Ok(())
 }
 
 /// Why a finished blob was not stored.
@@ -114,6 +119,16 @@ impl BlobWriter {
         self.file
             .write_all(bytes)
             .map_err(|source| BlobError::Write { digest: digest.clone(), source })
+    }
+
+    /// Hands out the content, checked, instead of storing it.
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>, BlobError> {
+        let BlobWriter { mut file, temp: _temp, hasher, expected } = self;
+        check_content(hasher, &expected)?;
+        let mut bytes = Vec::new();
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+        read.map_err(|source| BlobError::Write { digest: expected.digest, source })?;
+        Ok(bytes)
     }
 
     /// Forgets what was written.

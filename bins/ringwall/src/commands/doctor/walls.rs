@@ -17,8 +17,10 @@ pub(super) fn walls(features: &[Feature]) -> Vec<WallFinding> {
             let because = names_of_missing(features, |feature| needs(ring, feature));
             let possible = because.is_none();
             let because = because.map(|names| format!("missing: {names}")).or_else(|| {
-                let for_layers =
-                    |feature: &Feature| feature.needed_by == NeededBy::ContainerAndWorkspace;
+                let for_layers = |feature: &Feature| {
+                    ring == RingKind::Process
+                        && feature.needed_by == NeededBy::ContainerAndWorkspace
+                };
                 let names = names_of_missing(features, for_layers)?;
                 Some(format!("without a workspace; missing: {names}"))
             });
@@ -83,17 +85,17 @@ mod tests {
     #[test]
     fn a_missing_feature_stops_exactly_the_walls_that_need_it() {
         let every = feature("landlock", State::Missing, NeededBy::EveryWall);
-        assert_eq!(possible(&[every]), [("process", false), ("container", false)]);
+        assert_eq!(possible(&[every]), [("process", false), ("container", false), ("wasm", false)]);
         let layers = feature("overlayfs", State::Missing, NeededBy::ContainerAndWorkspace);
-        assert_eq!(possible(&[layers]), [("process", true), ("container", false)]);
+        assert_eq!(possible(&[layers]), [("process", true), ("container", false), ("wasm", true)]);
         let none = feature("kvm", State::Missing, NeededBy::Nothing);
-        assert_eq!(possible(&[none]), [("process", true), ("container", true)]);
+        assert_eq!(possible(&[none]), [("process", true), ("container", true), ("wasm", true)]);
     }
 
     #[test]
     fn a_weaker_feature_stops_no_wall() {
         let weaker = feature("landlock", State::Weaker, NeededBy::EveryWall);
-        assert_eq!(possible(&[weaker]), [("process", true), ("container", true)]);
+        assert_eq!(possible(&[weaker]), [("process", true), ("container", true), ("wasm", true)]);
     }
 
     #[test]

@@ -1,0 +1,228 @@
+//! The flags of `ringwall tool`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ringwall_spec::{DirAccess, ToolDigest};
+use ringwall_tool::{DirGrant, Grants, LimitWishes, ToolName};
+
+use super::{OutputArgs, values};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolVerb {
+    /// List tools
+    Ls(OutputArgs),
+    /// Install a tool from a file, an OCI layout or a registry
+    Add(AddArgs),
+    /// Remove installed tools
+    Rm {
+        /// NAME, NAME@VERSION or NAME@sha256:...
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Show what a tool does, what it takes and what it wants
+    Inspect {
+        /// NAME, NAME@VERSION, NAME@sha256:... or a .wasm file
+        #[arg(value_name = "TOOL")]
+        tool: ToolRef,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Call a tool once
+    #[command(after_help = "Exit codes: 0 the tool gave its output, 1 it failed, 124 time limit, \
+        125 Ringwall's own error or bad input, 137 another limit or a crash.")]
+    Call(Box<CallArgs>),
+    /// Make the source of a new tool, ready to build
+    New(NewArgs),
+    /// Call tools for another program: requests and answers as lines of JSON
+    #[command(
+        after_help = "A request is {\"id\":1,\"tool\":\"grep\",\"input\":{...}}, with \"seed\" \
+        where chance must repeat. Its answer is {\"id\":1,\"output\":...,\"digest\":...,\"meter\":...} or \
+        {\"id\":1,\"error\":{\"code\":...,\"message\":...}}; answers come as they are ready. \
+        The end of the input ends it."
+    )]
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// A .wasm file, an OCI layout (a directory, a .tar, oci:DIR:TAG) or a name in a registry
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: String,
+    /// Install it under this name [default: the name in its manifest]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Install it only if this is the SHA-256 of the .wasm
+    #[arg(long, value_name = "sha256:HEX")]
+    pub(crate) digest: Option<ToolDigest>,
+    /// Let nothing else take the name until it is removed
+    #[arg(long)]
+    pub(crate) pin: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// NAME, NAME@VERSION, NAME@sha256:... or a .wasm file
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: ToolRef,
+    /// The input: JSON, @FILE, or - for standard input
+    #[arg(short, long, value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
+    pub(crate) input: String,
+    /// Seed for chance, with clocks that stand still: the same input gives the same output
+    #[arg(long, value_name = "N", value_parser = values::long_count)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
+    #[command(flatten)]
+    pub(crate) limits: ToolLimitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Put the tools of this folder into service, and swap those that change
+    #[arg(long, value_name = "DIR")]
+    pub(crate) watch: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
+    #[command(flatten)]
+    pub(crate) limits: ToolLimitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewArgs {
+    /// What the tool is to be called
+    #[arg(value_name = "NAME")]
+    pub(crate) name: ToolName,
+    /// The language to write it in
+    #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
+    pub(crate) lang: Language,
+    /// Where to make it [default: a new directory NAME]
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Language {
+    Rust,
+    Python,
+    Javascript,
+}
+
+/// A tool by name, or a file that need not be installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ToolRef {
+    Name(ToolName),
+    File(PathBuf),
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Grants")]
+pub(crate) struct GrantArgs {
+    /// Let the tool read the directory HOST as GUEST, or with :rw also write to it
+    #[arg(long = "dir", value_name = "GUEST=HOST[:rw]", value_parser = directory)]
+    dirs: Vec<DirGrant>,
+    /// Give the tool an environment variable; the caller's own environment never enters
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct ToolLimitArgs {
+    /// Time of a call, for example 500ms or 10s [default: the tool's wish, else 2s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
+    /// Memory of a call [default: the tool's wish, else 64M]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
+    memory: Option<u64>,
+    /// What a call may compute, about one unit an instruction [default: the tool's wish, else 10^10]
+    #[arg(long, value_name = "N", value_parser = values::long_count, allow_hyphen_values = true)]
+    fuel: Option<u64>,
+    /// Bytes of output [default: the tool's wish, else 1M]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
+    output_limit: Option<u64>,
+}
+
+impl GrantArgs {
+    pub(crate) fn grants(&self) -> Grants {
+        Grants { dirs: self.dirs.clone(), env: self.env.clone() }
+    }
+}
+
+impl ToolLimitArgs {
+    pub(crate) fn wishes(&self) -> LimitWishes {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        LimitWishes {
+            time_ms: self.timeout.map(milliseconds),
+            memory_bytes: self.memory,
+            output_bytes: self.output_limit,
+            fuel: self.fuel,
+        }
+    }
+}
+
+impl std::str::FromStr for ToolRef {
+    type Err = ringwall_tool::ToolNameError;
+
+    /// No name has a slash or ends in `.wasm`.
+    fn from_str(text: &str) -> Result<ToolRef, Self::Err> {
+        if text.contains('/') || text.ends_with(".wasm") {
+            return Ok(ToolRef::File(PathBuf::from(text)));
+        }
+        text.parse().map(ToolRef::Name)
+    }
+}
+
+fn directory(text: &str) -> Result<DirGrant, String> {
+    let wrong =
+        || format!("{text:?} is no grant; write GUEST=HOST, for example /work=. or /work=src:rw");
+    let (guest, host) = text.split_once('=').ok_or_else(wrong)?;
+    let (host, access) = match host.strip_suffix(":rw") {
+        Some(host) => (host, DirAccess::Write),
+        None => (host.strip_suffix(":ro").unwrap_or(host), DirAccess::Read),
+    };
+    if !Path::new(guest).is_absolute() || host.is_empty() {
+        return Err(wrong());
+    }
+    Ok(DirGrant { guest: guest.to_owned(), host: PathBuf::from(host), access })
+}
+
+fn variable(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('=') {
+        Some(("", _)) => Err("the variable has no name; write NAME=VALUE"),
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err("the value is missing; write NAME=VALUE, the environment is never copied"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_reads_unless_it_says_otherwise() {
+        let grant = |text| directory(text).map(|dir| (dir.guest, dir.host, dir.access));
+        let expected = |host: &str, access| Ok(("/work".to_owned(), PathBuf::from(host), access));
+        assert_eq!(grant("/work=src"), expected("src", DirAccess::Read));
+        assert_eq!(grant("/work=src:ro"), expected("src", DirAccess::Read));
+        assert_eq!(grant("/work=src:rw"), expected("src", DirAccess::Write));
+        assert_eq!(grant("/work=a=b:c"), expected("a=b:c", DirAccess::Read));
+        for bad in ["", "/work", "work=src", "/work=", "/work=:rw", "=src"] {
+            assert!(grant(bad).unwrap_err().contains("write GUEST=HOST"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_a_name_or_a_file() {
+        let file = |text: &str| Ok(ToolRef::File(PathBuf::from(text)));
+        assert_eq!("./grep".parse(), file("./grep"));
+        assert_eq!("grep.wasm".parse(), file("grep.wasm"));
+        assert!(matches!("grep@1.0.0".parse(), Ok(ToolRef::Name(_))));
+        assert!("Grep".parse::<ToolRef>().is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! `ringwall tool`: list, install, inspect, call and make tools.
+
+mod call;
+mod host;
+mod new;
+mod serve;
+mod show;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use ringwall_engine::{Engine, EngineConfig};
+use ringwall_tool::{AddOptions, BuiltIns, Origin, Tool, ToolName, ToolStore, load, read_wasm};
+
+use self::host::Host;
+use super::for_each;
+use crate::args::{AddArgs, ToolRef, ToolVerb};
+use crate::report::{self, progress};
+
+/// What every verb but `new` works with.
+struct Tools {
+    engine: Engine,
+    host: Arc<Host>,
+    store: ToolStore,
+}
+
+pub(super) fn run(verb: ToolVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        ToolVerb::Call(args) => return call::run(&args),
+        ToolVerb::Ls(output) => {
+            let tools = Tools::open()?;
+            show::list(&tools.store.list(&*tools.host)?, output.json())?;
+        }
+        ToolVerb::Add(args) => add(&args)?,
+        ToolVerb::Rm { names } => remove(&names)?,
+        ToolVerb::Inspect { tool, output } => {
+            let tools = Tools::open()?;
+            show::inspect(&tools.get(&tool)?, &tool, &*tools.host, output.json())?;
+        }
+        ToolVerb::New(args) => new::run(&args)?,
+        ToolVerb::Serve(args) => serve::run(&args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Tools {
+    fn open() -> anyhow::Result<Tools> {
+        let config = EngineConfig::from_environment()?;
+        let (home, launcher) = (config.home.clone(), config.programs.launcher.clone());
+        let engine = Engine::open(config)?;
+        let host = Arc::new(Host(engine.tools()?));
+        let programs = launcher.parent().unwrap_or(&launcher);
+        let store = ToolStore::open(&home.join("tools"), BuiltIns::from_environment(programs))?;
+        Ok(Tools { engine, host, store })
+    }
+
+    /// A tool that is ready to be called.
+    fn get(&self, tool: &ToolRef) -> anyhow::Result<Tool> {
+        match tool {
+            ToolRef::Name(name) => {
+                let entry = self.store.find(name, &*self.host)?;
+                Ok(self.store.open_tool(&entry, &*self.host)?)
+            }
+            ToolRef::File(path) => {
+                let wasm = read_wasm(path)?;
+                let file = path.file_name().unwrap_or_default().to_string_lossy();
+                let loaded = load(&*self.host, &wasm, &file);
+                let (tool, _) =
+                    loaded.with_context(|| format!("{} cannot be used", path.display()))?;
+                Ok(tool)
+            }
+        }
+    }
+}
+
+fn add(args: &AddArgs) -> anyhow::Result<()> {
+    let tools = Tools::open()?;
+    let options = AddOptions { name: args.name.clone(), expected: args.digest, pin: args.pin };
+    let origin = Origin::of(&args.source);
+    let images = tools.engine.images()?;
+    let added = tools.store.add(&origin, &options, &*tools.host, &images, &*progress())?;
+    show::added(&added, args.output.json())
+}
+
+fn remove(names: &[String]) -> anyhow::Result<()> {
+    let tools = Tools::open()?;
+    for_each(names, |name| {
+        let name: ToolName = name.parse()?;
+        for entry in tools.store.remove(&name)? {
+            let line =
+                format!("removed {} {} ({})", entry.name, entry.version, entry.short_digest());
+            report::text(format!("{}\n", report::printable(&line)))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,138 @@
+//! `ringwall tool call`: one call, checked on the way in and on the way out.
+
+use std::io::{self, IsTerminal, Read};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use ringwall_engine::ToolOutcome;
+use ringwall_spec::{Evidence, ToolDigest, ToolMeter, ToolStatus};
+use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Tools;
+use super::host::Allowed;
+use crate::args::CallArgs;
+use crate::report;
+
+/// More than the wall lets through, so that it is refused and not cut.
+const MOST_INPUT: u64 = (16 << 20) + 1;
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    tool: &'a str,
+    version: &'a str,
+    digest: ToolDigest,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Failure>,
+    exit_code: u8,
+    status: &'a ToolStatus,
+    /// Standard error, and what the tool logged.
+    log: String,
+    meter: ToolMeter,
+    evidence: &'a [Evidence],
+}
+
+pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
+    let input = read_input(&args.input)?;
+    let tools = Tools::open()?;
+    let tool = tools.get(&args.tool)?;
+    let manifest = tool.manifest();
+    let request = tool.request(&input).map_err(|failure| {
+        anyhow::anyhow!("{}; see `ringwall tool inspect {}`", failure.message, tool.name())
+    })?;
+    let allowed = Allowed {
+        grants: manifest.wants.narrow(args.grants.grants())?,
+        limits: limits_for(&manifest.limits, &args.limits.wishes())?,
+        seed: args.seed,
+    };
+    let outcome = tools.host.call(&tool, request, allowed)?;
+    let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
+    let exit_code = exit_code(&result, &outcome.status);
+    if args.output.json() {
+        print_document(&tool, &outcome, &result, exit_code)?;
+    } else {
+        pass_on_log(&tool, &outcome);
+        match &result {
+            Ok(output) => print_output(output)?,
+            Err(failure) => report::note(&failure.to_string()),
+        }
+    }
+    Ok(ExitCode::from(exit_code))
+}
+
+/// The text itself, `@FILE` or `-`.
+fn read_input(given: &str) -> anyhow::Result<Vec<u8>> {
+    let mut input = Vec::new();
+    if given == "-" {
+        io::stdin()
+            .take(MOST_INPUT)
+            .read_to_end(&mut input)
+            .context("standard input cannot be read")?;
+    } else if let Some(path) = given.strip_prefix('@') {
+        let file = std::fs::File::open(path)
+            .and_then(|file| file.take(MOST_INPUT).read_to_end(&mut input));
+        file.with_context(|| format!("the input {path} cannot be read; write @FILE, - or JSON"))?;
+    } else {
+        input.extend_from_slice(given.as_bytes());
+    }
+    Ok(input)
+}
+
+/// A program's exit code is part of what it returned; the call itself went well.
+fn exit_code(result: &Result<Value, Failure>, status: &ToolStatus) -> u8 {
+    match (result, status) {
+        (Ok(_), _) => 0,
+        (Err(_), ToolStatus::Returned | ToolStatus::Exited { .. }) => 1,
+        (Err(_), other) => other.exit_code(),
+    }
+}
+
+/// Pretty for people, one line for programs.
+fn print_output(output: &Value) -> anyhow::Result<()> {
+    if io::stdout().is_terminal() {
+        // Every character that a terminal would obey is escaped in JSON, or made printable.
+        let pretty = serde_json::to_string_pretty(output)?;
+        let lines = pretty.lines().map(|line| format!("{}\n", report::printable(line)));
+        report::text(lines.collect::<String>())?;
+    } else {
+        report::text(format!("{output}\n"))?;
+    }
+    Ok(())
+}
+
+/// What the tool said beside its output, unless that is in the output already.
+fn pass_on_log(tool: &Tool, outcome: &ToolOutcome) {
+    let manifest = tool.manifest();
+    let shown = manifest.command.as_ref().is_some_and(|command| command.stdout == Stdout::Text);
+    if manifest.kind == Kind::Command && shown {
+        return;
+    }
+    for line in String::from_utf8_lossy(&outcome.errors).lines() {
+        report::note(&format!("{}: {line}", tool.name()));
+    }
+}
+
+fn print_document(
+    tool: &Tool,
+    outcome: &ToolOutcome,
+    result: &Result<Value, Failure>,
+    exit_code: u8,
+) -> anyhow::Result<()> {
+    report::json(&Document {
+        tool: tool.name(),
+        version: &tool.manifest().version,
+        digest: tool.digest,
+        output: result.as_ref().ok(),
+        error: result.as_ref().err(),
+        exit_code,
+        status: &outcome.status,
+        log: String::from_utf8_lossy(&outcome.errors).into_owned(),
+        meter: outcome.meter,
+        evidence: &outcome.evidence,
+    })?;
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Values that fit and do not, and schemas that mean harm.
+
+use std::time::Instant;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+
+fn check(schema: &Value, value: Value) -> Result<Value, Misfit> {
+    let bytes = value.to_string().len();
+    Schema::compile(schema).unwrap().check(value, bytes)
+}
+
+fn told(schema: &Value, value: Value) -> String {
+    check(schema, value).unwrap_err().to_string()
+}
+
+fn refused(schema: Value) -> String {
+    Schema::compile(&schema).unwrap_err().to_string()
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_told_where_and_what_was_expected() {
+    let schema = json!({
+        "type": "object", "required": ["a"], "additionalProperties": false,
+        "properties": {
+            "a": { "type": "integer", "minimum": 3 },
+            "b": { "type": "array", "items": { "type": ["string", "null"], "pattern": "^x" } },
+            "c": { "enum": ["red", "green"] }
+        }
+    });
+    assert_eq!(told(&schema, json!({})), "at its top: \"a\" is missing");
+    assert_eq!(told(&schema, json!({ "a": "1" })), "at /a: expected integer, found string");
+    assert!(told(&schema, json!({ "a": 1 })).starts_with("at /a: 1 is less than"));
+    assert!(told(&schema, json!({ "a": 3, "b": ["x", "y"] })).starts_with("at /b/1: \"y\""));
+    let types = told(&schema, json!({ "a": 3, "b": [1] }));
+    assert!(types.contains("expected null or string, found number"), "{types}");
+    let choice = told(&schema, json!({ "a": 3, "c": "blue" }));
+    assert!(choice.contains("\"red\"") && choice.contains("\"green\""), "{choice}");
+    assert_eq!(told(&schema, json!({ "a": 3, "d/e": 1 })), "at /d~1e: nothing has this name");
+    let fits = json!({ "a": 3, "b": ["x", null], "c": "red" });
+    assert_eq!(check(&schema, fits.clone()), Ok(fits));
+}
+
+#[test]
+fn all_problems_of_a_small_value_are_told_but_not_without_end() {
+    let schema = json!({ "items": { "type": "string" } });
+    let misfit = check(&schema, json!(vec![1; 100])).unwrap_err();
+    assert_eq!(misfit.problems().count(), MOST_PROBLEMS);
+    let large = check(&schema, json!(vec![1; 100_000])).unwrap_err();
+    assert_eq!(large.problems().count(), 1);
+    let long = told(&json!({ "const": "x" }), json!("y".repeat(100_000)));
+    assert!(long.len() < 2 * MOST_SHOWN, "{}", long.len());
+}
+
+#[test]
+fn a_schema_that_is_none_is_refused_with_its_place() {
+    assert!(refused(json!({ "type": "objct" })).contains("at /type"));
+    assert!(
+        refused(json!({ "properties": { "a": { "minimum": "x" } } })).contains("/properties/a")
+    );
+    assert!(refused(json!({ "pattern": "[" })).contains("/pattern"));
+    assert!(refused(json!(3)).contains("its top"));
+}
+
+#[test]
+fn nothing_is_fetched_and_nothing_means_another_place_than_it_says() {
+    for reference in
+        ["https://example.com/x", "file:///etc/passwd", "other.json", "#/nope", "#name"]
+    {
+        let told = refused(json!({ "properties": { "a": { "$ref": reference } } }));
+        assert!(told.contains("/properties/a/$ref") && told.contains("leads nowhere"), "{told}");
+    }
+    assert!(refused(json!({ "items": { "$dynamicRef": "#x" } })).contains("not supported"));
+    assert!(refused(json!({ "items": { "$id": "x" } })).contains("only the top"));
+    let old = json!({ "$schema": "http://json-schema.org/draft-07/schema#" });
+    assert!(refused(old).contains("/$schema"));
+}
+
+#[test]
+fn a_schema_may_refer_to_itself_for_what_is_inside_a_value() {
+    let tree = json!({
+        "type": "object", "required": ["name"],
+        "properties": { "name": { "type": "string" }, "parts": { "type": "array", "items": { "$ref": "#" } } }
+    });
+    let value = json!({ "name": "a", "parts": [{ "name": "b", "parts": [{ "name": 1 }] }] });
+    assert_eq!(told(&tree, value), "at /parts/0/parts/0/name: expected string, found number");
+}
+
+#[test]
+fn a_schema_that_refers_to_itself_in_place_is_refused() {
+    let rings = [
+        json!({ "$ref": "#" }),
+        json!({ "allOf": [{ "$ref": "#" }] }),
+        json!({ "$ref": "#/$defs/a", "$defs": { "a": { "not": { "$ref": "#/$defs/a" } } } }),
+    ];
+    for ring in rings {
+        assert!(refused(ring.clone()).contains("refers to itself"), "{ring}");
+    }
+    let chain: Map<String, Value> = (0..5000)
+        .map(|n| (format!("d{n}"), json!({ "$ref": format!("#/$defs/d{}", (n + 1) % 5000) })))
+        .collect();
+    assert!(refused(json!({ "$ref": "#/$defs/d0", "$defs": chain })).contains("refers to itself"));
+}
+
+/// Each definition applies the next one twice: a few lines of schema, 2^40 checks.
+fn doubling(deeper: bool) -> Value {
+    let next = |n: usize| {
+        let one = json!({ "$ref": format!("#/$defs/d{}", n + 1) });
+        let both = json!({ "allOf": [one, one] });
+        if deeper { json!({ "properties": { "x": both } }) } else { both }
+    };
+    let mut definitions: Map<String, Value> = (0..20).map(|n| (format!("d{n}"), next(n))).collect();
+    let last = if deeper { json!({ "$ref": "#/$defs/d0" }) } else { json!({ "type": "string" }) };
+    definitions.insert("d20".to_owned(), last);
+    json!({ "$ref": "#/$defs/d0", "$defs": definitions })
+}
+
+#[test]
+fn a_check_that_would_take_forever_is_given_up_once_and_not_begun_again() {
+    let mut value = json!({});
+    for _ in 0..100 {
+        value = json!({ "x": value });
+    }
+    let schema = Schema::compile(&doubling(true)).unwrap();
+    let misfit = schema.check(value.clone(), 1000).unwrap_err().to_string();
+    assert!(misfit.contains("takes more than"), "{misfit}");
+    let begun = Instant::now();
+    assert!(schema.check(value, 1000).unwrap_err().to_string().contains("takes more than"));
+    assert!(begun.elapsed() < PATIENCE, "the check was begun again");
+}
+
+#[test]
+fn what_is_applied_too_often_to_one_value_is_refused_or_costly_but_never_a_hang() {
+    // Twenty doublings in place: a million checks of one text, still within patience or given up.
+    match Schema::compile(&doubling(false)) {
+        Ok(schema) => drop(schema.check(json!("x"), 3)),
+        Err(error) => assert!(!error.problem.is_empty()),
+    }
+}
+
+#[test]
+fn values_nested_as_deep_as_json_may_be_are_checked() {
+    let schema =
+        json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "$ref": "#" } }] });
+    let mut value = json!("end");
+    for _ in 0..120 {
+        value = json!([value]);
+    }
+    assert!(check(&schema, value).is_ok());
+}
+
+/// Words that mean something in schemas.
+const KEYWORDS: [&str; 16] = [
+    "type",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "not",
+    "if",
+    "items",
+    "properties",
+    "pattern",
+    "$defs",
+    "minimum",
+    "required",
+    "enum",
+    "a",
+    "prefixItems",
+    "additionalProperties",
+];
+const TEXTS: [&str; 7] = ["#", "#/a", "object", "string", "^a", "[", "(?=x)"];
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!(null)),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        prop::sample::select(&TEXTS[..]).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 4, |inner| {
+        let keyword = prop::sample::select(&KEYWORDS[..]).prop_map(str::to_owned);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((keyword, inner), 0..4)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_schema_and_any_value_end_in_an_answer(schema in any_json(), value in any_json()) {
+        if let Ok(schema) = Schema::compile(&schema) {
+            let _ = schema.check(value, 100);
+        }
+    }
+}
