@@ -13,6 +13,9 @@ MUSL_TARGET := x86_64-unknown-linux-musl
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_DIR := $(TARGET_DIR)/$(MUSL_TARGET)/release
 PROGRAMS := ringwall ringwall-warden ringwall-launcher
+# Built one by one: together, the warden would get the features of the compiler.
+WASM_PROGRAMS := ringwall-wasm-warden ringwall-wasm-compiler
+TOOLS_DIR := $(BIN_DIR)/tools
 
 # Tests and the bench use the programs that `make build` made, never ones from PATH.
 export RINGWALL_PROGRAMS := $(BIN_DIR)
@@ -24,7 +27,7 @@ RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,t
 WHOLE := ringwall-e2e ringwall-escape ringwall-soak
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup build demo test check fmt-check clippy unit-test e2e-test tidy deny bench install clean
+.PHONY: help setup build programs wasm-programs tools demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,12 +35,21 @@ help: ## list the targets
 setup: ## install what is missing on this machine (quick when nothing is)
 	@scripts/setup.sh all
 
-build: ## the three static programs, optimised
+build: programs wasm-programs tools ## all programs and the built-in tools, optimised
+
+programs: ## ringwall, its warden and its launcher
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) $(PROGRAMS:%=--package %)
+
+wasm-programs: ## what runs WASM tools, and what compiles them
+	$(foreach program,$(WASM_PROGRAMS),$(CARGO) build --locked --release --target $(MUSL_TARGET) --package $(program) &&) true
+
+tools: ## the built-in WASM tools
+	@tools/toolchain/setup.sh
+	@scripts/build-tools.sh "$(TOOLS_DIR)"
 
 demo: ## set up, build, and run three jobs that show what Ringwall does
 	@scripts/setup.sh demo
-	@$(MAKE) build
+	@$(MAKE) programs
 	@scripts/demo.sh "$(BIN_DIR)"
 
 test: ## set up, then everything: format, lints, unit, end-to-end and tidy tests
@@ -73,9 +85,18 @@ bench: ## start time, throughput and memory, beside bubblewrap, crun, runc, dock
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
 	"$(BIN_DIR)/ringwall-bench" $(BENCH_ARGS)
 
+bench-tools: ## calls of WASM tools, beside processes, containers and other WASM hosts
+	@scripts/setup.sh bench
+	@benches/rivals/setup.sh || echo "bench-tools: goes on without those rivals"
+	@$(MAKE) build
+	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
+	"$(BIN_DIR)/ringwall-bench" tools $(BENCH_ARGS)
+
 install: build ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"
-	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") $(WASM_PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
+	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
+	install -m 644 "$(TOOLS_DIR)"/*.wasm "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -12,9 +12,10 @@ readonly MUSL_TARGET=x86_64-unknown-linux-musl
 
 # command:package, by what needs them.
 readonly FOR_BUILD="cc:gcc make:make musl-gcc:musl-tools"
+readonly FOR_TOOLS="python3:python3 python3-venv:python3-venv"
 readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
 readonly FOR_TEST="skopeo:skopeo docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux"
-readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io"
+readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs"
 
 fail() {
     printf 'setup: %s\n' "$*" >&2
@@ -31,15 +32,20 @@ has_static_busybox() {
     has_command busybox && ! ldd "$(command -v busybox)" >/dev/null 2>&1
 }
 
+# A part of Python that Debian keeps in a package of its own.
+has_venv() {
+    python3 -c 'import ensurepip' >/dev/null 2>&1
+}
+
 missing_packages() {
     local pair command package
     for pair in "$@"; do
         command=${pair%%:*} package=${pair#*:}
-        if [ "$command" = busybox ]; then
-            has_static_busybox || echo "$package"
-        else
-            has_command "$command" || echo "$package"
-        fi
+        case "$command" in
+            busybox) has_static_busybox ;;
+            python3-venv) has_venv ;;
+            *) has_command "$command" ;;
+        esac || echo "$package"
     done
 }
 
@@ -89,9 +95,9 @@ main() {
     # Tests need no rivals; a docker daemon is a large thing to install for nothing.
     case "${1:-test}" in
         demo) wanted="$FOR_BUILD $FOR_DEMO" ;;
-        test) wanted="$FOR_BUILD $FOR_DEMO $FOR_TEST" ;;
-        bench) wanted="$FOR_BUILD $FOR_DEMO $FOR_BENCH" ;;
-        all) wanted="$FOR_BUILD $FOR_DEMO $FOR_TEST $FOR_BENCH" ;;
+        test) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_TEST" ;;
+        bench) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_BENCH" ;;
+        all) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_TEST $FOR_BENCH" ;;
         *) fail "unknown purpose $1; say demo, test, bench or all" ;;
     esac
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "Ringwall builds on Linux on x86_64 only, so far"

@@ -1,0 +1,10 @@
+//! `echo`: the smallest tool there can be.
+
+use ringwall_tool::Failure;
+
+ringwall_tool::tool! { manifest: "tool.json", text: call }
+
+/// Text to text, without parsing: what remains is the cost of the call itself.
+pub fn call(input: String) -> Result<String, Failure> {
+    Ok(input)
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds the tool, and beside it the runtime from which tools are made of scripts.
+#
+#   tools/eval-js/build.sh OUT_DIR
+#
+# RINGWALL_BAKE names the program that takes the snapshot; without it, it is built here.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out=$(cd "${1:?the folder for the tool}" && pwd)
+target=${CARGO_TARGET_DIR:-$here/../../target/tools}
+cd "$here"
+cargo build --locked --release --target wasm32-wasip2 --package tool-eval-js
+
+if [ -z "${RINGWALL_BAKE:-}" ]; then
+    cargo build --locked --release --manifest-path bake/Cargo.toml --target-dir "$target/bake"
+    RINGWALL_BAKE=$target/bake/release/ringwall-bake
+fi
+runtime=$target/wasm32-wasip2/release/tool_eval_js.wasm
+# A snapshot takes seconds: only when something it is made of is newer.
+for source in "$runtime" "$RINGWALL_BAKE" "$here/tool.json"; do
+    if [ "$source" -nt "$out/eval-js.wasm" ]; then
+        "$RINGWALL_BAKE" "$runtime" "$here/tool.json" "$out/eval-js.wasm"
+        break
+    fi
+done
+mkdir -p "$out/runtimes"
+cmp -s "$runtime" "$out/runtimes/js.wasm" || cp "$runtime" "$out/runtimes/js.wasm"
