@@ -24,10 +24,10 @@ export RINGWALL_BIN_DIR := $(BIN_DIR)
 # nextest runs test programs side by side; plain cargo does where it is absent.
 RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,test --no-fail-fast)
 # These test the built programs; the last one only reads the repository.
-WHOLE := ringwall-e2e ringwall-escape ringwall-soak
+WHOLE := ringwall-e2e ringwall-escape ringwall-soak ringwall-wasm-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup build programs wasm-programs tools demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools install clean
+.PHONY: help setup build programs wasm-programs tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,7 +54,7 @@ demo: ## set up, build, and run three jobs that show what Ringwall does
 
 test: ## set up, then everything: format, lints, unit, end-to-end and tidy tests
 	@scripts/setup.sh test
-	@$(MAKE) fmt-check clippy deny tidy build unit-test e2e-test
+	@$(MAKE) fmt-check clippy deny tidy build unit-test e2e-test tools-test
 	@echo "make test: all passed"
 
 check: fmt-check clippy unit-test ## the quick loop: format, lints, unit tests
@@ -70,6 +70,12 @@ unit-test:
 
 e2e-test: build
 	$(CARGO) $(RUN_TESTS) --locked $(WHOLE:%=--package %)
+
+# The tools' own logic, natively; what they do behind the wall is e2e's.
+tools-test: ## format, lints and tests of the built-in tools
+	cd tools && $(CARGO) fmt --all --check
+	cd tools && CARGO_TARGET_DIR="$(TARGET_DIR)/tools" $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	cd tools && CARGO_TARGET_DIR="$(TARGET_DIR)/tools" $(CARGO) test --locked --workspace --no-fail-fast
 
 tidy: ## the repository's own rules: layering, sizes, headers, what may be named
 	$(CARGO) $(RUN_TESTS) --locked --package ringwall-tidy

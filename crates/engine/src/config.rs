@@ -31,7 +31,7 @@ pub enum OpenError {
     #[error("no home directory is known; set RINGWALL_HOME to a directory for Ringwall's state")]
     NoHome,
     #[error(
-        "the program {0} is missing next to ringwall; install all three programs in one directory"
+        "the program {0} is missing next to ringwall; install all of Ringwall's programs in one directory"
     )]
     ProgramMissing(String),
     #[error("the running program could not be found")]
