@@ -35,7 +35,7 @@ help: ## list the targets
 setup: ## install what is missing on this machine (quick when nothing is)
 	@scripts/setup.sh all
 
-build: programs wasm-programs tools ## all programs and the built-in tools, optimised
+build: programs wasm-programs ## all programs, optimised
 
 programs: ## ringwall, its warden and its launcher
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) $(PROGRAMS:%=--package %)
@@ -43,7 +43,7 @@ programs: ## ringwall, its warden and its launcher
 wasm-programs: ## what runs WASM tools, and what compiles them
 	$(foreach program,$(WASM_PROGRAMS),$(CARGO) build --locked --release --target $(MUSL_TARGET) --package $(program) &&) true
 
-tools: ## the built-in WASM tools
+tools: ## the built-in WASM tools; the first time takes a while
 	@tools/toolchain/setup.sh
 	@scripts/build-tools.sh "$(TOOLS_DIR)"
 
@@ -54,7 +54,7 @@ demo: ## set up, build, and run three jobs that show what Ringwall does
 
 test: ## set up, then everything: format, lints, unit, end-to-end and tidy tests
 	@scripts/setup.sh test
-	@$(MAKE) fmt-check clippy deny tidy build unit-test e2e-test tools-test
+	@$(MAKE) fmt-check clippy deny tidy build unit-test e2e-test
 	@echo "make test: all passed"
 
 check: fmt-check clippy unit-test ## the quick loop: format, lints, unit tests
@@ -72,7 +72,7 @@ e2e-test: build
 	$(CARGO) $(RUN_TESTS) --locked $(WHOLE:%=--package %)
 
 # The tools' own logic, natively; what they do behind the wall is e2e's.
-tools-test: ## format, lints and tests of the built-in tools
+tools-test: tools ## format, lints and tests of the built-in tools
 	cd tools && $(CARGO) fmt --all --check
 	cd tools && CARGO_TARGET_DIR="$(TARGET_DIR)/tools" $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	cd tools && CARGO_TARGET_DIR="$(TARGET_DIR)/tools" $(CARGO) test --locked --workspace --no-fail-fast
@@ -98,7 +98,7 @@ bench-tools: ## calls of WASM tools, beside processes, containers and other WASM
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
 	"$(BIN_DIR)/ringwall-bench" tools $(BENCH_ARGS)
 
-install: build ## into PREFIX (/usr/local)
+install: build tools ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") $(WASM_PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
 	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
