@@ -19,24 +19,30 @@ pub(crate) const IMAGE: &str = "localhost/ringwall-bench:latest";
 #[derive(Debug)]
 pub(crate) struct Ground {
     directory: TempDir,
-    /// Where the three programs are.
+    /// Where Ringwall's programs are.
     pub(crate) programs: PathBuf,
 }
 
 impl Ground {
     pub(crate) fn prepare() -> Result<Ground> {
-        let ground =
-            Ground { directory: TempDir::with_prefix("ringwall-bench.")?, programs: programs()? };
-        ground.make_root()?;
+        let ground = Ground::without_image()?;
         ground.make_image()?;
-        fs::write(ground.filter(), JOB_FILTER)?;
-        ground.make_bundle("true", &["/bin/true"])?;
         ground.make_bundle("sleep", &["/bin/sleep", "100000"])?;
         run(Command::new(ground.ringwall())
             .args(["image", "import"])
             .arg(ground.path("image"))
             .args(["--name", IMAGE])
             .env("RINGWALL_HOME", ground.home()))?;
+        Ok(ground)
+    }
+
+    /// For those who measure nothing that has an image.
+    pub(crate) fn without_image() -> Result<Ground> {
+        let ground =
+            Ground { directory: TempDir::with_prefix("ringwall-bench.")?, programs: programs()? };
+        ground.make_root()?;
+        fs::write(ground.filter(), JOB_FILTER)?;
+        ground.make_bundle("true", &["/bin/true"])?;
         Ok(ground)
     }
 

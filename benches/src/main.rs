@@ -1,4 +1,5 @@
-//! `make bench`: how fast and how small Ringwall is, beside others, measured in one run.
+//! `make bench` and `make bench-tools`: how fast and how small Ringwall is, beside others, measured
+//! in one run.
 //!
 //! Everything is measured from the start of a program to its end, teardown and evidence included,
 //! round by round in turn. What cannot be had on this machine is named with the reason; no figure
@@ -17,20 +18,29 @@ mod report;
 mod results;
 mod stats;
 mod stopwatch;
+mod tools;
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ground::Ground;
-use crate::options::{HELP, Options, Task};
+use crate::options::{HELP, Options, Task, ToolsOptions};
+use crate::promises::Promise;
+
+// As in the programs that hold an engine.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
     let done = match options::parse(std::env::args_os().skip(1)) {
         Ok(Task::Bench(options)) => bench(&options),
+        Ok(Task::Tools(options)) => bench_tools(&options),
+        Ok(Task::RunCompiled(module)) => tools::run_compiled(&module).map(|()| ExitCode::SUCCESS),
         Ok(Task::Stopwatch(filter)) => stopwatch::serve(filter).map(|()| ExitCode::SUCCESS),
         Ok(Task::Help) => print(HELP).map(|()| ExitCode::SUCCESS),
         Err(error) => Err(error),
@@ -42,26 +52,61 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options) -> Result<ExitCode> {
-    let mut say = |what: &str| {
-        let _ = writeln!(std::io::stderr(), "bench: {what}");
-    };
     say("preparing images");
     let ground = Ground::prepare()?;
     let results = measure::all(&ground, options, &mut say)?;
     let promises = promises::check(&results);
     let text = report::text(&results, &promises)?;
+    let report = Report {
+        name: "results",
+        all: json!({ "results": results, "promises": promises }),
+        picture: plot::svg(plot::panels(&results))?,
+        text,
+    };
+    report.publish(&options.out)?;
+    Ok(verdict(&promises, options.assert))
+}
 
-    let out = &options.out;
-    fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
-    let all = json!({ "results": results, "promises": promises });
-    fs::write(out.join("results.json"), serde_json::to_string_pretty(&all)?)?;
-    fs::write(out.join("results.svg"), plot::svg(&results)?)?;
-    fs::write(out.join("results.txt"), &text)?;
-    print(&text)?;
-    print(&format!("\nAlso in {}: results.json, results.svg, results.txt\n", out.display()))?;
+fn bench_tools(options: &ToolsOptions) -> Result<ExitCode> {
+    let findings = tools::measure(options, &mut say)?;
+    let promises = tools::promises(&findings);
+    let report = Report {
+        name: "tools",
+        all: json!({ "results": findings, "promises": promises }),
+        picture: plot::svg(tools::panels(&findings))?,
+        text: tools::text(&findings, &promises)?,
+    };
+    report.publish(&options.out)?;
+    Ok(verdict(&promises, options.assert))
+}
 
+/// One run in the three forms in which it is kept.
+struct Report {
+    name: &'static str,
+    all: Value,
+    picture: String,
+    text: String,
+}
+
+impl Report {
+    fn publish(&self, out: &Path) -> Result<()> {
+        fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
+        let name = self.name;
+        fs::write(out.join(format!("{name}.json")), serde_json::to_string_pretty(&self.all)?)?;
+        fs::write(out.join(format!("{name}.svg")), &self.picture)?;
+        fs::write(out.join(format!("{name}.txt")), &self.text)?;
+        print(&self.text)?;
+        print(&format!("\nAlso in {}: {name}.json, {name}.svg, {name}.txt\n", out.display()))
+    }
+}
+
+fn verdict(promises: &[Promise], assert: bool) -> ExitCode {
     let missed = promises.iter().any(|promise| promise.kept == Some(false));
-    Ok(if missed && options.assert { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if missed && assert { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn say(what: &str) {
+    let _ = writeln!(std::io::stderr(), "bench: {what}");
 }
 
 fn print(text: &str) -> Result<()> {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::contender::{self, Contender, LIVING};
 use crate::daemons::{self, Docker};
-use crate::ground::{Ground, IMAGE, is_root, run};
+use crate::ground::{Ground, IMAGE, run};
 use crate::library::{self, Library};
 use crate::memory::{private_bytes, private_bytes_below};
 use crate::options::Options;
@@ -19,13 +19,20 @@ const WARM_UP: usize = 3;
 const WORKERS: usize = 2;
 
 /// The two stopwatches.
-struct Clocks {
+pub(crate) struct Clocks {
     here: Stopwatch,
     without_unified: Stopwatch,
 }
 
 impl Clocks {
-    fn at(&mut self, place: Place) -> &mut Stopwatch {
+    pub(crate) fn start(ground: &Ground) -> Result<Clocks> {
+        Ok(Clocks {
+            here: Stopwatch::start(Place::Here, ground)?,
+            without_unified: Stopwatch::start(Place::WithoutUnifiedCgroup, ground)?,
+        })
+    }
+
+    pub(crate) fn at(&mut self, place: Place) -> &mut Stopwatch {
         match place {
             Place::Here => &mut self.here,
             Place::WithoutUnifiedCgroup => &mut self.without_unified,
@@ -73,10 +80,7 @@ pub(crate) fn all(
     say: &mut dyn FnMut(&str),
 ) -> Result<Results> {
     let load_before = load_average();
-    let mut clocks = Clocks {
-        here: Stopwatch::start(Place::Here, ground)?,
-        without_unified: Stopwatch::start(Place::WithoutUnifiedCgroup, ground)?,
-    };
+    let mut clocks = Clocks::start(ground)?;
     let library = Library::open(ground)?;
     let mut unavailable = Vec::new();
 
@@ -100,13 +104,7 @@ pub(crate) fn all(
     say("idle memory");
     let memory = memory(ground, &library, &mut clocks, options, &mut unavailable)?;
 
-    let machine = Machine {
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        root: is_root(),
-        load_before,
-        load_after: load_average(),
-    };
+    let machine = Machine::look(load_before);
     Ok(Results { machine, start, exec, throughput, memory, unavailable })
 }
 
@@ -129,7 +127,7 @@ fn find_rivals(
         });
         match tried {
             Ok(contender) => rivals.push(contender),
-            Err(error) => note(unavailable, name, &error),
+            Err(error) => unavailable.push(Unavailable::new(name, &error)),
         }
     }
     (rivals, docker)
@@ -177,7 +175,7 @@ fn exec(
                 place: Place::WithoutUnifiedCgroup,
                 argv,
             })),
-            Err(error) => note(unavailable, name, &error),
+            Err(error) => unavailable.push(Unavailable::new(name, &error)),
         }
     }
     let measured = rounds(&mut timed, clocks, options.rounds);
@@ -287,11 +285,7 @@ fn memory(
     });
     match held {
         Ok(found) => footprints.push(found),
-        Err(error) => note(unavailable, "bubblewrap, idle", &error),
+        Err(error) => unavailable.push(Unavailable::new("bubblewrap, idle", &error)),
     }
     Ok(footprints)
-}
-
-fn note(unavailable: &mut Vec<Unavailable>, name: &str, error: &anyhow::Error) {
-    unavailable.push(Unavailable { name: name.to_owned(), reason: format!("{error:#}") });
 }

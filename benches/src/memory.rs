@@ -41,13 +41,22 @@ pub(crate) fn private_bytes_below(root: u32, names: &[&str]) -> Result<(u64, usi
 
 /// Private_Clean, Private_Dirty and Private_Hugetlb together.
 pub(crate) fn private_bytes(pid: u32) -> Result<u64> {
-    Ok(private_of(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?))
+    bytes_of(pid, "Private_")
 }
 
-fn private_of(rollup: &str) -> u64 {
+/// With what is shared, most of all the code of the program.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    bytes_of(pid, "Rss:")
+}
+
+fn bytes_of(pid: u32, kind: &str) -> Result<u64> {
+    Ok(sum_of(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?, kind))
+}
+
+fn sum_of(rollup: &str, kind: &str) -> u64 {
     rollup
         .lines()
-        .filter(|line| line.starts_with("Private_"))
+        .filter(|line| line.starts_with(kind))
         .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum::<u64>()
         * 1024
@@ -89,9 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn only_private_lines_are_added() {
+    fn only_lines_of_the_kind_are_added() {
         let rollup = "Rss: 10 kB\nPrivate_Clean: 4 kB\nPrivate_Dirty:  8 kB\nShared_Clean: 99 kB\n";
-        assert_eq!(private_of(rollup), 12 << 10);
+        assert_eq!(sum_of(rollup, "Private_"), 12 << 10);
+        assert_eq!(sum_of(rollup, "Rss:"), 10 << 10);
     }
 
     #[test]

@@ -12,6 +12,10 @@ usage: ringwall-bench [--rounds N] [--burst N] [--idle N] [--out DIR] [--assert]
   --idle N     idle sandboxes when memory is measured [16]
   --out DIR    where results.json, results.txt and results.svg go [benches/out]
   --assert     fail when a promised figure is missed
+
+usage: ringwall-bench tools [--quick] [--out DIR] [--assert]
+  calls of WASM tools instead: tools.json, tools.txt and tools.svg
+  --quick      fewer rounds, for a first look
 ";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -23,24 +27,54 @@ pub(crate) struct Options {
     pub(crate) assert: bool,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ToolsOptions {
+    pub(crate) quick: bool,
+    pub(crate) out: PathBuf,
+    pub(crate) assert: bool,
+}
+
 /// What this process was started for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Bench(Options),
+    Tools(ToolsOptions),
+    /// A rival: one process that runs one compiled module once.
+    RunCompiled(PathBuf),
     /// A child that starts and times programs; the filter it hands to them is in this file.
     Stopwatch(PathBuf),
     Help,
 }
 
+/// Where results go.
+const OUT: &str = "benches/out";
+
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Task> {
-    let mut options = Options {
-        rounds: 60,
-        burst: 300,
-        idle: 16,
-        out: PathBuf::from("benches/out"),
-        assert: false,
-    };
-    let mut arguments = arguments.into_iter();
+    let mut arguments = arguments.into_iter().peekable();
+    if arguments.next_if(|first| first == "tools").is_some() {
+        tools(arguments)
+    } else {
+        walls(arguments)
+    }
+}
+
+fn tools(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
+    let mut options = ToolsOptions { quick: false, out: PathBuf::from(OUT), assert: false };
+    while let Some(flag) = arguments.next() {
+        match flag.to_str() {
+            Some("--quick") => options.quick = true,
+            Some("--assert") => options.assert = true,
+            Some("--out") => options.out = arguments.next().context("--out needs a value")?.into(),
+            Some("--help" | "-h") => return Ok(Task::Help),
+            _ => bail!("unknown option {} of tools; see --help", flag.display()),
+        }
+    }
+    Ok(Task::Tools(options))
+}
+
+fn walls(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
+    let mut options =
+        Options { rounds: 60, burst: 300, idle: 16, out: PathBuf::from(OUT), assert: false };
     while let Some(flag) = arguments.next() {
         let mut value = || {
             let flag = flag.display();
@@ -53,6 +87,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Tas
             Some("--out") => options.out = value()?.into(),
             Some("--assert") => options.assert = true,
             Some("--stopwatch") => return Ok(Task::Stopwatch(value()?.into())),
+            Some("--run-compiled") => return Ok(Task::RunCompiled(value()?.into())),
             Some("--help" | "-h") => return Ok(Task::Help),
             _ => bail!("unknown option {}; see --help", flag.display()),
         }
@@ -82,8 +117,23 @@ mod tests {
     }
 
     #[test]
+    fn tools_have_options_of_their_own() {
+        let Task::Tools(options) = parsed("tools --quick --out there").unwrap() else { panic!() };
+        assert_eq!((options.quick, options.assert), (true, false));
+        assert_eq!(options.out, PathBuf::from("there"));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
-        for bad in ["--rounds", "--rounds 0", "--rounds many", "--fast", "x"] {
+        for bad in [
+            "--rounds",
+            "--rounds 0",
+            "--rounds many",
+            "--fast",
+            "x",
+            "tools --rounds 5",
+            "tools --out",
+        ] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
     }

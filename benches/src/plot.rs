@@ -11,21 +11,20 @@ const VALUES: f64 = 110.0;
 const ROW: f64 = 24.0;
 const HEAD: f64 = 44.0;
 
-struct Panel {
-    title: String,
-    rows: Vec<Row>,
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) rows: Vec<Row>,
 }
 
-struct Row {
-    name: String,
-    value: f64,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) value: f64,
     /// The 95th percentile, for times.
-    reach: Option<f64>,
+    pub(crate) reach: Option<f64>,
 }
 
-pub(crate) fn svg(results: &Results) -> Result<String, fmt::Error> {
-    let panels: Vec<Panel> =
-        panels(results).into_iter().filter(|panel| !panel.rows.is_empty()).collect();
+pub(crate) fn svg(panels: Vec<Panel>) -> Result<String, fmt::Error> {
+    let panels: Vec<Panel> = panels.into_iter().filter(|panel| !panel.rows.is_empty()).collect();
     let height: f64 =
         20.0 + panels.iter().map(|panel| HEAD + ROW * panel.rows.len() as f64).sum::<f64>();
     let mut out = String::new();
@@ -42,7 +41,7 @@ pub(crate) fn svg(results: &Results) -> Result<String, fmt::Error> {
     Ok(out)
 }
 
-fn panels(results: &Results) -> Vec<Panel> {
+pub(crate) fn panels(results: &Results) -> Vec<Panel> {
     let times = |rows: &[Summary]| {
         let row = |summary: &Summary| Row {
             name: summary.name.clone(),

@@ -14,7 +14,7 @@ pub(crate) struct Promise {
     pub(crate) kept: Option<bool>,
 }
 
-enum Bound {
+pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
@@ -66,7 +66,7 @@ pub(crate) fn check(results: &Results) -> Vec<Promise> {
     ]
 }
 
-fn promise(what: &str, bound: Bound, measured: Option<f64>) -> Promise {
+pub(crate) fn promise(what: &str, bound: Bound, measured: Option<f64>) -> Promise {
     let (wanted, kept) = match bound {
         Bound::AtMost(most) => (format!("<= {most}"), measured.map(|value| value <= most)),
         Bound::AtLeast(least) => (format!(">= {least}"), measured.map(|value| value >= least)),

@@ -3,22 +3,13 @@
 use std::fmt::{self, Write};
 
 use crate::promises::Promise;
-use crate::results::Results;
+use crate::results::{Machine, Results, Unavailable};
 use crate::stats::Summary;
 use crate::{contender, library};
 
 pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fmt::Error> {
     let mut out = String::new();
-    let machine = &results.machine;
-    writeln!(
-        out,
-        "Linux {}, {} CPUs, {}; load average {} before, {} after",
-        machine.kernel,
-        machine.cpus,
-        if machine.root { "as root" } else { "as an ordinary user" },
-        machine.load_before,
-        machine.load_after
-    )?;
+    machine(&mut out, &results.machine)?;
 
     times(
         &mut out,
@@ -38,13 +29,35 @@ pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fm
         writeln!(out, "{:<44} {:>8} {:>12.2}", item.name, item.sandboxes, item.mib_per_sandbox)?;
     }
 
-    if !results.unavailable.is_empty() {
-        writeln!(out, "\nNot available here")?;
-        for missing in &results.unavailable {
-            writeln!(out, "{:<44} {}", missing.name, missing.reason)?;
-        }
-    }
+    missing(&mut out, &results.unavailable)?;
+    promised(&mut out, promises)?;
+    Ok(out)
+}
 
+pub(crate) fn machine(out: &mut String, machine: &Machine) -> fmt::Result {
+    writeln!(
+        out,
+        "Linux {}, {} CPUs, {}; load average {} before, {} after",
+        machine.kernel,
+        machine.cpus,
+        if machine.root { "as root" } else { "as an ordinary user" },
+        machine.load_before,
+        machine.load_after
+    )
+}
+
+/// What could not be measured, and why.
+pub(crate) fn missing(out: &mut String, unavailable: &[Unavailable]) -> fmt::Result {
+    if !unavailable.is_empty() {
+        writeln!(out, "\nNot available here")?;
+    }
+    for missing in unavailable {
+        writeln!(out, "{:<44} {}", missing.name, missing.reason)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn promised(out: &mut String, promises: &[Promise]) -> fmt::Result {
     writeln!(out, "\n{:<44} {:>8} {:>12}", "Promised", "wanted", "measured")?;
     for promise in promises {
         let measured = promise.measured.map_or("-".to_owned(), |value| format!("{value:.2}"));
@@ -55,7 +68,7 @@ pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fm
         };
         writeln!(out, "{:<44} {:>8} {measured:>12}  {verdict}", promise.what, promise.wanted)?;
     }
-    Ok(out)
+    Ok(())
 }
 
 /// One table of times; ratios are to the contender named `reference`.

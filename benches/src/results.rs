@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::ground::is_root;
 use crate::stats::Summary;
 
 #[derive(Debug, Serialize)]
@@ -45,6 +46,25 @@ pub(crate) struct Footprint {
 pub(crate) struct Unavailable {
     pub(crate) name: String,
     pub(crate) reason: String,
+}
+
+impl Machine {
+    /// To be called when all has been measured.
+    pub(crate) fn look(load_before: String) -> Machine {
+        Machine {
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            root: is_root(),
+            load_before,
+            load_after: load_average(),
+        }
+    }
+}
+
+impl Unavailable {
+    pub(crate) fn new(name: &str, error: &anyhow::Error) -> Unavailable {
+        Unavailable { name: name.to_owned(), reason: format!("{error:#}") }
+    }
 }
 
 impl Results {

@@ -1,4 +1,4 @@
-//! Medians and 95th percentiles of measured times.
+//! Medians and higher percentiles of measured times.
 
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ pub(crate) struct Summary {
     pub(crate) min_ms: f64,
     pub(crate) median_ms: f64,
     pub(crate) p95_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
 }
 
 impl Summary {
@@ -25,6 +27,8 @@ impl Summary {
             min_ms: *sorted.first()?,
             median_ms: quantile(&sorted, 0.5)?,
             p95_ms: quantile(&sorted, 0.95)?,
+            p99_ms: quantile(&sorted, 0.99)?,
+            max_ms: *sorted.last()?,
         })
     }
 }
@@ -44,11 +48,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_lies_between_the_middle_values_and_p95_near_the_end() {
+    fn the_median_lies_between_the_middle_values_and_high_percentiles_near_the_end() {
         let times: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
         let summary = Summary::of("x", &times).unwrap();
         assert_eq!((summary.min_ms, summary.median_ms), (1.0, 50.5));
         assert!((summary.p95_ms - 95.05).abs() < 1e-9);
+        assert!((summary.p99_ms - 99.01).abs() < 1e-9);
+        assert_eq!(summary.max_ms, 100.0);
     }
 
     #[test]
