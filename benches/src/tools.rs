@@ -144,7 +144,7 @@ fn warm(
     play(&mut players, rounds)
 }
 
-fn our_calls<'a>(stand: &'a Stand) -> Vec<(&'static str, Result<ToolCall>)> {
+fn our_calls(stand: &Stand) -> Vec<(&'static str, Result<ToolCall>)> {
     let built_in = |name| (name, stand.tool(name).map(|tool| tool.call.clone()));
     vec![
         built_in(ECHO),

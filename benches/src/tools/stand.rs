@@ -43,7 +43,7 @@ pub(crate) struct Stand<'a> {
 }
 
 /// What the bench has to know of a tool's description of itself.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Default)]
 #[serde(default)]
 struct Manifest {
     wants: Wants,
@@ -162,12 +162,6 @@ impl<'a> Stand<'a> {
     fn read_only(&self, guest: &str) -> DirGrant {
         let (host, guest) = (self.folder.clone(), guest.to_owned());
         DirGrant { host, guest, access: DirAccess::Read }
-    }
-}
-
-impl Default for Manifest {
-    fn default() -> Manifest {
-        Manifest { wants: Wants::default(), limits: Wishes::default(), examples: Vec::new() }
     }
 }
 
