@@ -86,10 +86,12 @@ fn memory_limit_contains_many_small_programs() {
         let flags = ["--memory", "64M", "--timeout", "10s", "-o", "json"];
         let script = "for (1 .. 16) { fork or last } my $size = 8 << 20; my $x = 'x' x $size; sleep 5; exit 0;";
         let (attack, most) = watched(arena, &flags, script, resident);
-        assert_ne!(attack.code, 0, "{attack:?}");
         assert!(most >= 8 * MIB, "{most} bytes behind {:?}", arena.wall);
-        // A watchdog looks from time to time: it ends such a run, but not before the limit.
-        if !arena.is_ordinary() {
+        // A watchdog looks from time to time: it ends such a run, but not before the limit. The
+        // kernel keeps the limit itself, and perhaps by the end of some of the programs only.
+        if arena.is_ordinary() {
+            assert_ne!(attack.code, 0, "{attack:?}");
+        } else {
             assert!(most <= 80 * MIB, "{most} bytes behind {:?}", arena.wall);
         }
     });
