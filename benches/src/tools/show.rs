@@ -59,12 +59,15 @@ fn median(rows: &[Summary], name: &str) -> Option<f64> {
     rows.iter().find(|row| row.name == name).map(|row| row.median_ms)
 }
 
+/// A heading, and what stands below it for each row.
+type LastColumn<'a> = (&'a str, &'a dyn Fn(&Summary) -> Option<f64>);
+
 /// One table of times, in microseconds, with one more column if need be.
 fn times(
     out: &mut String,
     title: &str,
     rows: &[Summary],
-    last: Option<(&str, &dyn Fn(&Summary) -> Option<f64>)>,
+    last: Option<LastColumn<'_>>,
 ) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
