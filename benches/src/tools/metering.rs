@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn the_sieve_finds_the_primes_below_two_million() {
         let engine = Engine::default();
-        let module = Module::new(&engine, guests::SIEVE).unwrap();
+        let wasm = wat::parse_str(guests::SIEVE).unwrap();
+        let module = Module::new(&engine, wasm).unwrap();
         let mut store = Store::new(&engine, ());
         let instance = Instance::new(&mut store, &module, &[]).unwrap();
         let run = instance.get_typed_func::<(), i32>(&mut store, "run").unwrap();
