@@ -9,9 +9,9 @@ use std::task::{Poll, ready};
 use futures_util::future::{AbortHandle, Abortable, Aborted};
 use futures_util::stream::{FuturesUnordered, Stream};
 use ringwall_spec::DeniedOpen;
-use ringwall_wasm::CALLS_AT_ONCE;
 use ringwall_wire::{
-    CallTool, Channel, Connection, ErrorCode, Event, RemoteError, Reply, Request, Side, StreamId,
+    CallTool, Channel, Connection, ErrorCode, Event, MAX_TOOL_CALLS, MAX_TOOL_INPUT_BYTES,
+    RemoteError, Reply, Request, Side, StreamId,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -24,8 +24,6 @@ use crate::tools::{Tools, refused};
 
 /// The most that is moved at once between the stream and the connection.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Longest input of a call.
-const MAX_INPUT_BYTES: usize = 16 << 20;
 
 type Task = Pin<Box<dyn Future<Output = (StreamId, Result<Ended, RemoteError>)>>>;
 
@@ -224,9 +222,9 @@ impl Server {
         let Some((_, input)) = self.waiting.get_mut(&stream) else {
             return;
         };
-        if input.len() + bytes.len() > MAX_INPUT_BYTES {
+        if input.len() + bytes.len() > MAX_TOOL_INPUT_BYTES {
             self.waiting.remove(&stream);
-            let message = format!("the input is longer than {} MiB", MAX_INPUT_BYTES >> 20);
+            let message = format!("the input is longer than {} MiB", MAX_TOOL_INPUT_BYTES >> 20);
             self.connection.reply(stream, &Reply::Error(refused(ErrorCode::Limit, &message)));
             return;
         }
@@ -236,7 +234,7 @@ impl Server {
 
     /// Starts as many calls as there are slots for; the others keep their turn.
     fn start_queued(&mut self) {
-        while self.running.len() < CALLS_AT_ONCE as usize && !self.queued.is_empty() {
+        while self.running.len() < MAX_TOOL_CALLS as usize && !self.queued.is_empty() {
             let (stream, call, input) = self.queued.remove(0);
             match self.tools.get(call.tool) {
                 Ok(tool) => {

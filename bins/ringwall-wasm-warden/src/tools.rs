@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ringwall_linux::fdpass;
 use ringwall_spec::ToolKind;
 use ringwall_wasm::{HOST_INTERFACE, TOOL_INTERFACE, TYPES_INTERFACE};
-use ringwall_wire::{ErrorCode, LoadTool, LoadedTool, RemoteError};
+use ringwall_wire::{ErrorCode, LoadTool, LoadedTool, MAX_TOOL_CALLS, RemoteError};
 use wasmtime::component::{self, Component, ComponentExportIndex, ComponentType, Lift};
 use wasmtime::{Engine, Error, Result, Store};
 use wasmtime_wasi::p2::bindings::CommandPre;
@@ -50,7 +50,7 @@ pub(crate) struct Failure {
 
 impl Tools {
     pub(crate) fn new(loader: OwnedFd) -> Result<Tools> {
-        let engine = ringwall_wasm::warden_engine()?;
+        let engine = ringwall_wasm::warden_engine(MAX_TOOL_CALLS)?;
         let mut components = component::Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut components)?;
         components.instance(TYPES_INTERFACE)?;

@@ -187,14 +187,12 @@ impl Engine {
     /// every sandbox needs its own.
     fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
         let counted_outside = self.cgroups.means_of(Controller::Pids).is_some();
-        match self.parking {
-            Parking::ForMore if counted_outside => {}
-            Parking::ForMore | Parking::OneRing => {
-                return SpawnerHandle::prepare(self.launcher()?, plan, Parking::OneRing);
-            }
-            Parking::NotAtAll => {
-                return SpawnerHandle::prepare(self.launcher()?, plan, Parking::NotAtAll);
-            }
+        let parking = match self.parking {
+            Parking::ForMore if !counted_outside => Parking::OneRing,
+            parking => parking,
+        };
+        if parking != Parking::ForMore {
+            return SpawnerHandle::prepare(self.launcher()?, plan, parking);
         }
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         // One that somebody killed is of no use to anybody.

@@ -32,7 +32,7 @@ pub use reference::{Reference, ReferenceError, Version};
 pub use registry::{HttpError, RegistryError};
 pub use store::{
     BlobError, Freed, HoldError, Image, ImageHold, ImageInfo, LayerError, RemoveError, Removed,
-    ResolveError, Store, StoreError,
+    ResolveError, Store, StoreError, wait_for_lock,
 };
 pub use tar_stream::ArchiveError;
 pub use unpack::{Bomb, Refusal, UnpackError, Unpacked, unpack_layer};

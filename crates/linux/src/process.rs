@@ -64,8 +64,8 @@ pub fn clone_sharing(flags: u64, mut body: impl FnMut()) -> io::Result<(Pid, Own
         enter::<F>
     }
 
-    let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
-    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end.cast::<c_void>();
     let mut pidfd: RawFd = -1;
     let sharing = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     let flags = sharing | c_int::try_from(flags).map_err(io::Error::other)?;

@@ -6,7 +6,7 @@
 //!
 //! Invariant: after an error no child is left, not even one to wait for.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -14,8 +14,8 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
-/// Enough for a handful of nested calls of the child in a debug build; touched lazily.
-const STACK_BYTES: usize = 64 * 1024;
+use crate::process;
+
 /// Linux has signals 1 to 64.
 const LAST_SIGNAL: c_int = 64;
 
@@ -61,33 +61,17 @@ pub enum SpawnError {
 pub fn spawn(program: &Program, streams: Streams<'_>) -> Result<Pid, SpawnError> {
     let argv = null_terminated(&program.argv);
     let env = null_terminated(&program.env);
-    let mut child = Child { program, streams, argv: &argv, env: &env, failure: None };
-    let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(STACK_BYTES);
-    // SAFETY: the offset is the capacity of the allocation, so this is its one-past-the-end.
-    let top = unsafe { stack.as_mut_ptr().add(STACK_BYTES) };
-
+    let child = Child { program, streams, argv: &argv, env: &env };
+    let mut failure = None;
     // A handler of ours must not run in a child that shares our memory. The child unblocks.
     let blocked = block_signals();
-    let shared = &raw mut child;
-    // SAFETY: `enter` gets a pointer to a `Child` that outlives it, as CLONE_VFORK stops this
-    // thread until the child has executed or exited; the stack is ours and as large as promised,
-    // and page-multiple allocations from the allocator keep the alignment the ABI asks for.
-    let pid = unsafe {
-        libc::clone(
-            enter,
-            top.map_addr(|address| address & !15).cast(),
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            shared.cast(),
-        )
-    };
-    let refused = Errno::from_io_error(&std::io::Error::last_os_error());
+    let cloned = process::clone_sharing(0, || failure = Some(child.run()));
     restore_signals(&blocked);
 
-    let Some(pid) = Pid::from_raw(pid.max(0)) else {
-        return Err(SpawnError::NoProcess(refused.unwrap_or(Errno::AGAIN)));
-    };
-    // SAFETY: the child is past its last use of the field, and no reference to it is alive.
-    match unsafe { shared.read() }.failure {
+    let (pid, _) = cloned.map_err(|error| {
+        SpawnError::NoProcess(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    })?;
+    match failure {
         None => Ok(pid),
         Some((step, errno)) => {
             // It only has to be waited for; how it ended is known.
@@ -110,22 +94,17 @@ struct Child<'a> {
     streams: Streams<'a>,
     argv: &'a [*const c_char],
     env: &'a [*const c_char],
-    failure: Option<(SpawnStep, Errno)>,
-}
-
-/// The child's whole life. Its return value becomes the exit status.
-extern "C" fn enter(shared: *mut c_void) -> c_int {
-    let shared: *mut Child<'_> = shared.cast();
-    // SAFETY: the parent passed a valid `Child` and is stopped until this function returns.
-    let child = unsafe { &mut *shared };
-    child.failure = Some(match child.prepare() {
-        Ok(()) => (SpawnStep::Execute, child.execute()),
-        Err(failure) => failure,
-    });
-    127
 }
 
 impl Child<'_> {
+    /// The child's whole life. Comes back only if it could not become the program.
+    fn run(&self) -> (SpawnStep, Errno) {
+        match self.prepare() {
+            Ok(()) => (SpawnStep::Execute, self.execute()),
+            Err(failure) => failure,
+        }
+    }
+
     fn prepare(&self) -> Result<(), (SpawnStep, Errno)> {
         let at = |step: SpawnStep| move |errno: Errno| (step, errno);
         rustix::process::setsid().map_err(at(SpawnStep::Session))?;

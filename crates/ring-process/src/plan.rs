@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{
-    Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot, shown_slot,
+    Base, Expected, PlanError, Ring, RingInput, RingPlan, run_slots as slot, shown_slot,
 };
 use ringwall_spec::RingKind;
 
@@ -17,9 +17,6 @@ const VISIBLE: [&str; 11] =
 /// socket on it, and this one builds, with network access, for every user of the host.
 const HIDDEN: [&str; 1] = ["nix/var/nix/daemon-socket"];
 
-/// The user inside when root runs Ringwall; programs behave better when they are not root.
-const USER_FOR_ROOT: u32 = 1000;
-
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessRing;
 
@@ -29,7 +26,6 @@ impl Ring for ProcessRing {
     }
 
     fn plan(&self, input: &RingInput<'_>) -> Result<RingPlan, PlanError> {
-        let inside = inside_user(input);
         let places = input.workspace.iter().map(|workspace| &workspace.path);
         for place in places.chain(input.shown.iter().map(|shown| &shown.path)) {
             refuse_covering(place)?;
@@ -37,27 +33,12 @@ impl Ring for ProcessRing {
         let workspace = input.workspace.as_ref().map(|w| w.path.clone());
         Ok(RingPlan {
             ring: RingKind::Process,
-            template: template(input, inside),
+            template: template(input, input.identity.user_inside()),
             ahead: ahead(input),
             last: last(input),
-            expected: Expected {
-                maps: input.identity.one_user(inside),
-                user: inside,
-                root_read_only: true,
-                open_files: input.admitted.spec().limits.open_files.into(),
-                apparmor: input.apparmor.clone(),
-                own_namespaces: true,
-                seccomp_filters: input.seccomp_filters(),
-            },
+            expected: Expected::of_one_user(input),
             working_directory: workspace.unwrap_or_else(|| PathBuf::from("/tmp")),
         })
-    }
-}
-
-fn inside_user(input: &RingInput<'_>) -> (u32, u32) {
-    match input.identity {
-        Identity::Root { .. } => (USER_FOR_ROOT, USER_FOR_ROOT),
-        Identity::User { uid, gid } => (uid, gid),
     }
 }
 

@@ -8,9 +8,6 @@ use ringwall_ring::{
 };
 use ringwall_spec::{DirAccess, RingKind};
 
-/// The user inside when root runs Ringwall.
-const USER_FOR_ROOT: u32 = 1000;
-
 /// Directories that one ring can be granted.
 pub const MAX_GRANTS: usize = 32;
 
@@ -50,24 +47,15 @@ impl Ring for WasmRing {
         if let Some(one_more) = self.grants.get(MAX_GRANTS) {
             return Err(PlanError::Path(one_more.path.clone(), "too many directories are granted"));
         }
-        let inside = match input.identity {
-            Identity::Root { .. } => (USER_FOR_ROOT, USER_FOR_ROOT),
-            Identity::User { uid, gid } => (uid, gid),
-        };
         Ok(RingPlan {
             ring: RingKind::Wasm,
-            template: self.template(input, inside),
+            template: self.template(input, input.identity.user_inside()),
             ahead: ahead(input),
             last: self.last(input),
             expected: Expected {
-                maps: input.identity.one_user(inside),
-                user: inside,
-                root_read_only: true,
-                open_files: input.admitted.spec().limits.open_files.into(),
-                apparmor: input.apparmor.clone(),
-                own_namespaces: true,
                 // The launcher's, and the tighter one of the warden itself.
                 seccomp_filters: input.seccomp_filters() + 1,
+                ..Expected::of_one_user(input)
             },
             working_directory: PathBuf::from("/"),
         })

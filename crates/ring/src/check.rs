@@ -6,6 +6,8 @@ use ringwall_spec::{
     CheckedFact, DeniedOpen, Evidence, IdMapLine, Namespace, NamespaceKind, RingFacts, RingKind,
 };
 
+use crate::input::RingInput;
+
 /// What a ring's facts must show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
@@ -18,6 +20,22 @@ pub struct Expected {
     pub own_namespaces: bool,
     /// Filters stack: one per ring, and one more for the outermost where its memory is watched.
     pub seccomp_filters: u32,
+}
+
+impl Expected {
+    /// For a ring with one user and a root of its own that nobody can write to.
+    pub fn of_one_user(input: &RingInput<'_>) -> Expected {
+        let user = input.identity.user_inside();
+        Expected {
+            maps: input.identity.one_user(user),
+            user,
+            root_read_only: true,
+            open_files: input.admitted.spec().limits.open_files.into(),
+            apparmor: input.apparmor.clone(),
+            own_namespaces: true,
+            seccomp_filters: input.seccomp_filters(),
+        }
+    }
 }
 
 /// The namespaces of the engine itself: a ring must share none of them.

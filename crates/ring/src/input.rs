@@ -18,6 +18,17 @@ pub enum Identity {
 impl Identity {
     pub const RANGE: u32 = 65_536;
 
+    /// The user inside when root runs Ringwall; programs behave better when they are not root.
+    const USER_FOR_ROOT: u32 = 1000;
+
+    /// The user of a ring that has one only.
+    pub fn user_inside(self) -> (u32, u32) {
+        match self {
+            Identity::Root { .. } => (Self::USER_FOR_ROOT, Self::USER_FOR_ROOT),
+            Identity::User { uid, gid } => (uid, gid),
+        }
+    }
+
     /// Maps for a ring with this one user.
     pub fn one_user(self, inside: (u32, u32)) -> IdMaps {
         let (uid, gid) = match self {

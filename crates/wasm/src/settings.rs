@@ -4,9 +4,6 @@ use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Result,
 };
 
-/// Calls that one warden can have under way.
-pub const CALLS_AT_ONCE: u32 = 64;
-
 /// Of a tool's own code; its recursion traps beyond.
 pub const STACK_BYTES: usize = 512 << 10;
 
@@ -49,15 +46,15 @@ pub fn compiler_engine() -> Result<Engine> {
     Engine::new(&config)
 }
 
-/// Runs compiled code in slots of a pool that is reserved once.
-pub fn warden_engine() -> Result<Engine> {
+/// Runs compiled code in slots of a pool that is reserved once, for so many calls at a time.
+pub fn warden_engine(calls: u32) -> Result<Engine> {
     let mut pool = PoolingAllocationConfig::new();
     // A tool that embeds an interpreter has many instances and tables, and a large one.
-    pool.total_memories(CALLS_AT_ONCE)
-        .total_component_instances(CALLS_AT_ONCE)
-        .total_stacks(CALLS_AT_ONCE)
-        .total_core_instances(16 * CALLS_AT_ONCE)
-        .total_tables(8 * CALLS_AT_ONCE)
+    pool.total_memories(calls)
+        .total_component_instances(calls)
+        .total_stacks(calls)
+        .total_core_instances(16 * calls)
+        .total_tables(8 * calls)
         .max_core_instances_per_component(256)
         .max_tables_per_component(64)
         .max_memories_per_component(4)

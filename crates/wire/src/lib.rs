@@ -26,8 +26,8 @@ pub use error::{OpenError, ProtocolError, StreamError, Violation};
 pub use frame::StreamId;
 pub use limits::{
     COMPILED_CODE, MAX_DATA_BYTES, MAX_FRAME_BYTES, MAX_LIST_BYTES, MAX_MANIFEST_BYTES,
-    MAX_MESSAGE_BYTES, MAX_STREAMS, MAX_TOOL_BYTES, MAX_VIOLATIONS, OUTGOING_HIGH_WATER, VERSION,
-    WINDOW,
+    MAX_MESSAGE_BYTES, MAX_STREAMS, MAX_TOOL_BYTES, MAX_TOOL_CALLS, MAX_TOOL_INPUT_BYTES,
+    MAX_VIOLATIONS, OUTGOING_HIGH_WATER, VERSION, WINDOW,
 };
 pub use message::*;
 pub use process::{ProcessEvent, ProcessInput, RemoteProcess};

@@ -32,6 +32,12 @@ pub const MAX_MESSAGE_BYTES: usize = 512;
 /// Longest tool that is compiled: a whole language runtime with its library has a third of this.
 pub const MAX_TOOL_BYTES: usize = 96 << 20;
 
+/// Longest input of one call of a tool.
+pub const MAX_TOOL_INPUT_BYTES: usize = 16 << 20;
+
+/// Calls of tools that one warden can have under way; it has slots for as many.
+pub const MAX_TOOL_CALLS: u32 = 64;
+
 /// Longest description that a tool may carry of itself.
 pub const MAX_MANIFEST_BYTES: usize = 256 << 10;
 

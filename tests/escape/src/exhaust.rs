@@ -45,10 +45,10 @@ fn resident(pids: &[u32]) -> u64 {
 #[test]
 fn pids_limit_contains_a_fork_bomb() {
     at_every_wall(|arena| {
-        let flags = ["--pids", "32", "--timeout", "2s"];
+        let flags = ["--pids", "32", "--timeout", "3s"];
         let script = "fork while 1;";
         let (attack, most) = watched(arena, &flags, script, |pids| pids.len() as u64);
-        assert!((2..=32).contains(&most), "{most} processes behind {:?}", arena.wall);
+        assert!((8..=32).contains(&most), "{most} processes behind {:?}", arena.wall);
         assert_ne!(attack.code, 0, "{attack:?}");
     });
 }
@@ -56,11 +56,11 @@ fn pids_limit_contains_a_fork_bomb() {
 #[test]
 fn pids_limit_contains_daemons_that_leave_their_session() {
     at_every_wall(|arena| {
-        let flags = ["--pids", "32", "--timeout", "2s"];
+        let flags = ["--pids", "32", "--timeout", "3s"];
         let script =
             "while (1) { if (fork == 0) { syscall(112); fork && syscall(231, 0); sleep 60 } }";
         let (_, most) = watched(arena, &flags, script, |pids| pids.len() as u64);
-        assert!((2..=32).contains(&most), "{most} processes behind {:?}", arena.wall);
+        assert!((8..=32).contains(&most), "{most} processes behind {:?}", arena.wall);
     });
 }
 
@@ -84,14 +84,20 @@ fn memory_limit_contains_a_program_that_takes_all() {
 fn memory_limit_contains_many_small_programs() {
     at_every_wall(|arena| {
         let flags = ["--memory", "64M", "--timeout", "10s", "-o", "json"];
-        let script = "for (1 .. 16) { fork or last } my $size = 8 << 20; my $x = 'x' x $size; sleep 5; exit 0;";
+        // The first program fails if any of the others was ended.
+        let script = "
+            my $first = 1;
+            for (1 .. 16) { next if fork; $first = 0; last }
+            my $size = 8 << 20; my $x = 'x' x $size; sleep 5;
+            my $ended = 0;
+            while ($first && wait > 0) { $ended ||= $? }
+            exit($ended ? 1 : 0);
+        ";
         let (attack, most) = watched(arena, &flags, script, resident);
+        assert_ne!(attack.code, 0, "{attack:?}");
         assert!(most >= 8 * MIB, "{most} bytes behind {:?}", arena.wall);
-        // A watchdog looks from time to time: it ends such a run, but not before the limit. The
-        // kernel keeps the limit itself, and perhaps by the end of some of the programs only.
-        if arena.is_ordinary() {
-            assert_ne!(attack.code, 0, "{attack:?}");
-        } else {
+        // A watchdog looks from time to time: it ends such a run, but not before the limit.
+        if !arena.is_ordinary() {
             assert!(most <= 80 * MIB, "{most} bytes behind {:?}", arena.wall);
         }
     });

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use ringwall_ring_wasm::Entry;
 use ringwall_spec::{Evidence, ToolDigest, ToolKind, ToolLimits, ToolMeter, ToolStatus};
 use ringwall_wire::{
-    Answer, CallReport, CallTool, ClientError, ErrorCode, GuestDir, LoadedTool, RemoteError,
+    Answer, CallReport, CallTool, ClientError, ErrorCode, GuestDir, LoadedTool,
+    MAX_TOOL_INPUT_BYTES, RemoteError,
 };
 
 use super::dirs::{self, DirGrant, GrantClass};
@@ -20,9 +21,6 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// How long a tool may take to be mapped and instantiated.
 const LOAD_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Longest input.
-const MAX_INPUT_BYTES: usize = 16 << 20;
 
 /// Longest arguments and environment, together: they travel in one frame.
 const MAX_WORDS_BYTES: usize = 512 << 10;
@@ -258,8 +256,8 @@ fn request(
             return Err(ToolError::Refused(reason.to_owned()));
         }
     };
-    if input.len() > MAX_INPUT_BYTES {
-        let reason = format!("its input is longer than {} MiB", MAX_INPUT_BYTES >> 20);
+    if input.len() > MAX_TOOL_INPUT_BYTES {
+        let reason = format!("its input is longer than {} MiB", MAX_TOOL_INPUT_BYTES >> 20);
         return Err(ToolError::Refused(reason));
     }
     let env = call.env.clone();

@@ -5,6 +5,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use ringwall_wire::MAX_TOOL_CALLS;
+
 use super::dirs::GrantClass;
 use super::warden::Warden;
 use super::{Rings, lock};
@@ -12,9 +14,6 @@ use crate::raise::RaiseError;
 
 /// Wardens for each CPU. Beyond, more of them only take memory.
 const PER_CPU: usize = 2;
-
-/// Calls in one warden; it has slots for as many.
-const CALLS_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -92,7 +91,7 @@ impl Pool {
             let is_coming = state.coming.contains(class);
             match best {
                 Some(warden) if calls(&warden) == 0 => return Ok(shared.sit(&mut state, warden)),
-                Some(warden) if full && calls(&warden) < CALLS_AT_ONCE => {
+                Some(warden) if full && calls(&warden) < MAX_TOOL_CALLS as usize => {
                     return Ok(shared.sit(&mut state, warden));
                 }
                 // Either way there will be a place soon.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{Store, StoreError};
 
-/// How long to wait for others: longer than any deletion takes, shorter than a person's patience.
+/// How long to wait for others: longer than any change takes, shorter than a person's patience.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
@@ -41,16 +41,24 @@ impl Store {
             .mode(0o600)
             .open(&path)
             .map_err(StoreError::io("open", &path))?;
-        let give_up_at = Instant::now() + PATIENCE;
-        loop {
-            match flock(&file, operation) {
-                Ok(()) => return Ok(StoreLock { _file: file }),
-                Err(Errno::WOULDBLOCK) if Instant::now() >= give_up_at => {
-                    return Err(StoreError::Busy);
-                }
-                Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(RETRY_EVERY),
-                Err(errno) => return Err(StoreError::io("lock", &path)(errno.into())),
-            }
+        match wait_for_lock(&file, operation) {
+            Ok(true) => Ok(StoreLock { _file: file }),
+            Ok(false) => Err(StoreError::Busy),
+            Err(errno) => Err(StoreError::io("lock", &path)(errno.into())),
+        }
+    }
+}
+
+/// Waits for a lock on a file, in a mode that does not block. False if others kept it for longer
+/// than anybody should.
+pub fn wait_for_lock(file: &File, operation: FlockOperation) -> Result<bool, Errno> {
+    let give_up_at = Instant::now() + PATIENCE;
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if Instant::now() >= give_up_at => return Ok(false),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(RETRY_EVERY),
+            Err(errno) => return Err(errno),
         }
     }
 }

@@ -112,27 +112,19 @@ impl Launcher {
         last: &[Step],
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
-        let mut zygote = match self.ready.take() {
-            Some(zygote) if zygote.ahead == ahead => Some(zygote),
-            _ => None,
-        };
         let bytes = postcard::to_stdvec(last).map_err(io::Error::other)?;
-        for _ in 0..2 {
-            let asked = match zygote.take() {
-                Some(zygote) => Ok(zygote),
-                None => self.make_zygote(ahead.to_vec()),
-            };
-            let zygote = match asked {
-                Ok(zygote) => zygote,
-                Err(error) => return self.tell_of(Err(error)),
-            };
-            let passed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            // One that somebody killed while it waited is replaced.
-            if fdpass::send(zygote.socket.as_fd(), &bytes, &passed).is_ok() {
-                return self.tell_of(Ok((zygote.pid, zygote.pidfd)));
-            }
-        }
-        self.tell_of(Err(io::ErrorKind::BrokenPipe.into()))
+        let passed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let ask = |zygote: Zygote| {
+            fdpass::send(zygote.socket.as_fd(), &bytes, &passed)?;
+            Ok((zygote.pid, zygote.pidfd))
+        };
+        let ready = self.ready.take().filter(|zygote| zygote.ahead == ahead);
+        // One that somebody killed while it waited is replaced.
+        let asked = match ready.map(ask) {
+            Some(Ok(asked)) => Ok(asked),
+            _ => self.make_zygote(ahead.to_vec()).and_then(ask),
+        };
+        self.tell_of(asked)
     }
 
     fn make_zygote(&mut self, ahead: Vec<Step>) -> io::Result<Zygote> {

@@ -4,20 +4,15 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
+use ringwall_image::wait_for_lock;
 use ringwall_spec::ToolDigest;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::fs::FlockOperation;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::{StoreError, ToolStore};
-
-/// Longer than any change takes, shorter than a person's patience.
-const PATIENCE: Duration = Duration::from_secs(10);
-const RETRY_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) fn digest_of(bytes: &[u8]) -> ToolDigest {
     ToolDigest(Sha256::digest(bytes).into())
@@ -52,16 +47,10 @@ impl ToolStore {
             .mode(0o600)
             .open(&path)
             .map_err(StoreError::io("open", &path))?;
-        let give_up_at = Instant::now() + PATIENCE;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Lock { _file: file }),
-                Err(Errno::WOULDBLOCK) if Instant::now() >= give_up_at => {
-                    return Err(StoreError::Busy);
-                }
-                Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(RETRY_EVERY),
-                Err(errno) => return Err(StoreError::io("lock", &path)(errno.into())),
-            }
+        match wait_for_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(true) => Ok(Lock { _file: file }),
+            Ok(false) => Err(StoreError::Busy),
+            Err(errno) => Err(StoreError::io("lock", &path)(errno.into())),
         }
     }
 
