@@ -15,6 +15,8 @@ readonly FOR_BUILD="cc:gcc make:make musl-gcc:musl-tools"
 readonly FOR_TOOLS="python3:python3 python3-venv:python3-venv"
 readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
 readonly FOR_TEST="skopeo:skopeo docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux"
+# What unpacks a guest kernel depends on the Debian release that it is from.
+readonly FOR_VM="qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd lz4:lz4"
 readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs"
 
 fail() {
@@ -90,14 +92,25 @@ prepare_rust() {
     fi
 }
 
+# Only Debian has the package; elsewhere everything but VMs works.
+prepare_guest_kernel() {
+    local code=0
+    scripts/guest-kernel.sh || code=$?
+    case "$code" in
+        0) ;;
+        3) echo "setup: no kernel for microVMs from packages; make one: ringwall vm kernel build" ;;
+        *) fail "could not get the kernel that microVMs boot; see above" ;;
+    esac
+}
+
 main() {
     local wanted
     # Tests need no rivals; a docker daemon is a large thing to install for nothing.
     case "${1:-test}" in
         demo) wanted="$FOR_BUILD $FOR_DEMO" ;;
-        test) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_TEST" ;;
-        bench) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_BENCH" ;;
-        all) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_TEST $FOR_BENCH" ;;
+        test) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST" ;;
+        bench) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_BENCH" ;;
+        all) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST $FOR_BENCH" ;;
         *) fail "unknown purpose $1; say demo, test, bench or all" ;;
     esac
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "Ringwall builds on Linux on x86_64 only, so far"
@@ -112,6 +125,8 @@ main() {
         [ "${#packages[@]}" = 0 ] || fail "still missing after the installation: ${packages[*]}"
     fi
     prepare_rust
+    # The demo has no microVM.
+    [ "${1:-test}" = demo ] || prepare_guest_kernel
 }
 
 main "$@"
