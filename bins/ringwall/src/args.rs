@@ -259,6 +259,20 @@ pub(crate) enum ImageVerb {
     },
     /// List images
     Ls(OutputArgs),
+    /// Show an image: its layers, its root image for VMs and what it wants to run
+    Inspect {
+        #[arg(value_name = "REF")]
+        reference: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Make an image's root image for VMs, unless it is there, and print its path
+    Root {
+        #[arg(value_name = "REF")]
+        reference: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Remove images that no sandbox uses
     Rm {
         #[arg(value_name = "REF", required = true)]

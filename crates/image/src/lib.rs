@@ -1,4 +1,4 @@
-//! OCI images without a daemon: pull, import, verify, unpack, keep.
+//! OCI images without a daemon: pull, import, verify, unpack, keep, and make guests' roots of them.
 //!
 //! Everything that comes from a registry, an archive or an image is hostile: it is bounded before it
 //! is parsed, checked against its digest while it streams, and unpacked beneath one directory by a
@@ -9,6 +9,8 @@
 mod artifact;
 mod config;
 mod digest;
+mod erofs;
+mod flatten;
 mod import;
 mod limits;
 mod manifest;
@@ -23,6 +25,7 @@ mod unpack;
 pub use artifact::{Artifact, ArtifactKind};
 pub use config::{ConfigError, ImageConfig};
 pub use digest::{Digest, DigestError};
+pub use flatten::{FlattenError, write_root_image};
 pub use import::ImportError;
 pub use limits::{ImageLimits, UnpackLimits};
 pub use manifest::ManifestError;
@@ -32,7 +35,7 @@ pub use reference::{Reference, ReferenceError, Version};
 pub use registry::{HttpError, RegistryError};
 pub use store::{
     BlobError, Freed, HoldError, Image, ImageHold, ImageInfo, LayerError, RemoveError, Removed,
-    ResolveError, Store, StoreError, wait_for_lock,
+    ResolveError, RootImage, RootImageError, Store, StoreError, wait_for_lock,
 };
 pub use tar_stream::ArchiveError;
 pub use unpack::{Bomb, Refusal, UnpackError, Unpacked, unpack_layer};

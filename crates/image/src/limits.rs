@@ -10,6 +10,8 @@ pub struct ImageLimits {
     pub max_blob_bytes: u64,
     /// Compressed bytes of all layers together.
     pub max_image_bytes: u64,
+    /// Bytes of an image's root file system, as guests get it.
+    pub max_root_image_bytes: u64,
     pub unpack: UnpackLimits,
 }
 
@@ -45,6 +47,7 @@ impl Default for ImageLimits {
             max_layers: 128,
             max_blob_bytes: 16 << 30,
             max_image_bytes: 32 << 30,
+            max_root_image_bytes: 64 << 30,
             unpack: UnpackLimits::default(),
         }
     }

@@ -5,8 +5,10 @@
 //! layers/HEX/        one unpacked layer, by diff id; immutable once it has its name
 //! images/HEX.json    one image by manifest digest; also the file that a running sandbox locks
 //! refs/HEX.json      one name (by its digest) with a copy of its image: one read resolves it
+//! roots/HEX.erofs    a stack of layers as one file system, for guests; made when first asked for
 //! tmp/               work in progress; everything else appears by rename, whole
 //! lock               shared by pulls and imports, exclusive for whatever deletes
+//! converting         exclusive for whoever makes a root image
 //! ```
 //!
 //! Invariant: all directories are mode 0700 and owned by whoever runs the engine. Layers keep the
@@ -19,6 +21,7 @@ mod layers;
 mod lock;
 mod record;
 mod remove;
+mod root_image;
 mod temp;
 
 use std::fs::{self, DirBuilder};
@@ -37,6 +40,7 @@ pub use layers::LayerError;
 pub use lock::wait_for_lock;
 use record::{ImageRecord, TagRecord};
 pub use remove::{Freed, RemoveError, Removed};
+pub use root_image::{RootImage, RootImageError};
 
 use crate::config::ImageConfig;
 use crate::digest::Digest;
@@ -61,6 +65,7 @@ pub struct Image {
     pub layers: Vec<PathBuf>,
     pub config: ImageConfig,
     record_path: PathBuf,
+    root_image_path: PathBuf,
 }
 
 /// One line of a listing.
@@ -71,6 +76,8 @@ pub struct ImageInfo {
     /// Compressed bytes of all layers: what a pull downloads.
     pub size: u64,
     pub layers: usize,
+    /// Bytes of the root image, if it has been made.
+    pub root_image: Option<u64>,
     /// When the image was built, as the image says it.
     pub created: Option<String>,
 }
@@ -171,17 +178,19 @@ impl Store {
 
     /// All names in the store, sorted.
     pub fn list(&self) -> Result<Vec<ImageInfo>, StoreError> {
-        let mut images: Vec<ImageInfo> = self
-            .read_all_tags()?
-            .into_iter()
-            .map(|tag| ImageInfo {
+        let mut images = Vec::new();
+        for tag in self.read_all_tags()? {
+            let root_image = self.root_image_path(&tag.image.stack);
+            images.push(ImageInfo {
                 name: tag.name,
                 digest: tag.image.digest.to_string(),
                 size: tag.image.layers.iter().map(|layer| layer.bytes).sum(),
                 layers: tag.image.stack.len(),
+                root_image: root_image::made_bytes(&root_image)
+                    .map_err(StoreError::io("read", &root_image))?,
                 created: tag.image.created,
-            })
-            .collect();
+            });
+        }
         images.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(images)
     }
@@ -202,12 +211,13 @@ impl Store {
             layers: record.stack.iter().map(|diff_id| self.layer_path(diff_id)).collect(),
             config: record.config.clone(),
             record_path: self.image_path(&record.digest),
+            root_image_path: self.root_image_path(&record.stack),
         }
     }
 
     /// Makes what a store consists of. Cheap, and done before anything is written.
     pub(crate) fn make_layout(&self) -> Result<(), StoreError> {
-        for part in ["blobs", "blobs/sha256", "layers", "images", "refs", "tmp"] {
+        for part in ["blobs", "blobs/sha256", "layers", "images", "refs", "roots", "tmp"] {
             make_private_directory(&self.root.join(part))?;
         }
         Ok(())

@@ -33,6 +33,7 @@ pub use decompress::Bomb;
 pub(crate) use decompress::LayerReader;
 use name::{EntryPath, Marker};
 use tree::{Metadata, Tree};
+pub(crate) use tree::{OPAQUE_ATTRIBUTE, open_beneath};
 
 use crate::digest::Digest;
 use crate::limits::UnpackLimits;
@@ -236,6 +237,6 @@ fn with_name(error: PlaceError, name: &[u8]) -> UnpackError {
 }
 
 /// Hostile bytes cut to what an error message can bear.
-fn shown(bytes: &[u8]) -> String {
+pub(crate) fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned()
 }

@@ -4,10 +4,13 @@
 mod support;
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ringwall_image::{Freed, HoldError, NoProgress, RemoveError, ResolveError, Store, StoreError};
+use ringwall_image::{
+    FlattenError, Freed, HoldError, ImageLimits, NoProgress, RemoveError, ResolveError, RootImage,
+    RootImageError, Store, StoreError, UnpackLimits,
+};
 use support::images::Layout;
 use support::{is_root, names_in, told};
 use tempfile::TempDir;
@@ -43,6 +46,15 @@ impl Setting {
 
     fn layers(&self) -> usize {
         names_in(&self.path("layers")).len()
+    }
+
+    fn root_image(&self, name: &str) -> RootImage {
+        let image = self.store.resolve(name).unwrap();
+        self.store.root_image(&image, &NoProgress).unwrap()
+    }
+
+    fn root_images(&self) -> usize {
+        names_in(&self.path("roots")).len()
     }
 }
 
@@ -169,7 +181,7 @@ fn a_damaged_record_is_named() {
 #[test]
 fn nobody_else_can_reach_into_the_store() {
     let setting = Setting::new();
-    for name in ["", "blobs", "layers", "images", "refs", "tmp"] {
+    for name in ["", "blobs", "layers", "images", "refs", "roots", "tmp"] {
         let mode = fs::metadata(setting.path(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{name:?} has mode {mode:o}");
     }
@@ -217,4 +229,101 @@ fn adding_and_cleaning_up_at_the_same_time_never_breaks_an_image() {
     });
     assert_eq!(setting.store.list().unwrap().len(), 2);
     assert_eq!(setting.layers(), 2);
+}
+
+#[test]
+fn a_root_image_is_made_once_and_shown_in_the_list() {
+    let setting = Setting::new();
+    let shown = || setting.store.list().unwrap().iter().map(|i| i.root_image).collect::<Vec<_>>();
+    assert_eq!(shown(), [None, None]);
+    assert_eq!(setting.store.resolve("tool:v2").unwrap().made_root_image().unwrap(), None);
+    let made = setting.root_image("tool:v2");
+    assert_eq!(shown(), [None, Some(made.bytes)]);
+    let nodes = support::erofs::read(&made.path);
+    assert!(nodes.contains_key(&b"one"[..]) && nodes.contains_key(&b"two"[..]));
+    let found = fs::metadata(&made.path).unwrap();
+    assert_eq!((found.permissions().mode() & 0o7777, found.len()), (0o444, made.bytes));
+    assert_eq!(setting.root_image("tool:v2"), made);
+    assert_eq!(fs::metadata(&made.path).unwrap().ino(), found.ino(), "it was made again");
+}
+
+#[test]
+fn a_root_image_goes_with_the_last_image_that_has_its_layers() {
+    let setting = Setting::new();
+    setting.layout.configure("v2", &["--config.user", "1000", "--tag", "v2-user"]);
+    setting.import("v2-user", "tool:user");
+    let made = setting.root_image("tool:v2");
+    assert_eq!(setting.root_image("tool:user"), made);
+    assert_ne!(setting.root_image("tool:v1").path, made.path);
+    assert_eq!(setting.store.remove("tool:v2").unwrap().freed.root_images, 0);
+    let held = setting.store.resolve("tool:user").unwrap().hold().unwrap();
+    assert!(setting.store.remove("tool:user").is_err());
+    assert!(made.path.exists());
+    drop(held);
+    assert_eq!(setting.store.remove("tool:user").unwrap().freed.root_images, 1);
+    assert!(!made.path.exists());
+    assert_eq!(setting.root_images(), 1);
+}
+
+#[test]
+fn a_root_image_of_an_older_format_or_of_no_image_is_cleaned_up() {
+    let setting = Setting::new();
+    setting.root_image("tool:v1");
+    fs::write(setting.path("roots").join(format!("{}.erofs", "0".repeat(64))), "old").unwrap();
+    assert_eq!(setting.store.gc().unwrap(), Freed { root_images: 1, ..Freed::default() });
+    assert_eq!(setting.root_images(), 1);
+}
+
+#[test]
+fn a_root_image_that_a_crash_cut_short_is_made_anew() {
+    let setting = Setting::new();
+    let made = setting.root_image("tool:v1");
+    let whole = fs::read(&made.path).unwrap();
+    for damage in [0, 10, whole.len() / 2, whole.len() - 1] {
+        fs::remove_file(&made.path).unwrap();
+        fs::write(&made.path, &whole[..damage]).unwrap();
+        assert_eq!(setting.store.list().unwrap()[0].root_image, None);
+        assert_eq!(setting.root_image("tool:v1"), made);
+        assert!(fs::read(&made.path).unwrap() == whole, "other bytes than the first time");
+    }
+}
+
+#[test]
+fn a_conversion_that_fails_leaves_nothing() {
+    let setting = Setting::new();
+    let image = setting.store.resolve("tool:v1").unwrap();
+    let unpack = UnpackLimits { max_entries: 0, ..UnpackLimits::default() };
+    let limits = ImageLimits { unpack, ..ImageLimits::default() };
+    let store = Store::open(&setting.path("")).unwrap().with_limits(limits);
+    let error = store.root_image(&image, &NoProgress).unwrap_err();
+    let RootImageError::Flatten { source: FlattenError::TooManyFiles { .. }, .. } = error else {
+        panic!("{}", told(&error));
+    };
+    assert!(names_in(&setting.path("tmp")).is_empty());
+    assert_eq!(setting.root_images(), 0);
+    setting.store.remove("tool:v1").unwrap();
+    let error = setting.store.root_image(&image, &NoProgress).unwrap_err();
+    assert!(matches!(error, RootImageError::Removed(_)), "{}", told(&error));
+}
+
+#[test]
+fn root_images_can_be_made_and_cleaned_up_at_the_same_time() {
+    let setting = Setting::new();
+    let root = setting.path("");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let store = Store::open(&root).unwrap();
+                for _ in 0..6 {
+                    let image = store.resolve("tool:v2").unwrap();
+                    let _hold = image.hold().unwrap();
+                    let made = store.root_image(&image, &NoProgress).unwrap();
+                    assert_eq!(support::erofs::read(&made.path).len(), 3);
+                    store.gc().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(setting.root_images(), 1);
+    assert!(names_in(&setting.path("tmp")).is_empty());
 }

@@ -25,6 +25,7 @@ pub struct Removed {
 pub struct Freed {
     pub images: usize,
     pub layers: usize,
+    pub root_images: usize,
     pub blobs: usize,
     /// Bytes of the blobs; the unpacked layers come on top.
     pub blob_bytes: u64,
@@ -45,7 +46,7 @@ pub enum RemoveError {
 
 impl Store {
     /// Removes a name, or with `sha256:...` every name of an image. With its last name goes the
-    /// image, and with it the layers and blobs that no other image uses.
+    /// image, and with it the layers, root image and blobs that no other image uses.
     pub fn remove(&self, reference: &str) -> Result<Removed, RemoveError> {
         let _deleting = self.lock_for_deleting()?;
         let all = self.read_all_tags()?;
@@ -114,6 +115,7 @@ impl Store {
                 Claim::Gone => {}
             }
         }
+        freed.root_images += self.sweep_root_images(&kept)?;
         self.sweep_layers(&kept, freed)?;
         self.sweep_blobs(&kept, freed)?;
         // Under the exclusive lock nobody is at work, so nothing here has an owner any more.

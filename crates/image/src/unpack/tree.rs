@@ -20,7 +20,7 @@ use crate::tar_stream::Entry;
 use crate::unpack::name::EntryPath;
 use crate::unpack::{Bomb, PlaceError, Refusal, shown};
 
-const OPAQUE_ATTRIBUTE: &str = "user.overlay.opaque";
+pub(crate) const OPAQUE_ATTRIBUTE: &str = "user.overlay.opaque";
 const IMPLIED_DIRECTORY_MODE: u32 = 0o755;
 /// Directories get their final mode and time at the end, so their names are kept until then.
 const MAX_DIRECTORY_NAME_BYTES: u64 = 128 << 20;
@@ -417,7 +417,11 @@ impl Tree {
     }
 }
 
-fn open_beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn open_beneath(
+    root: &OwnedFd,
+    path: &[u8],
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }

@@ -1,6 +1,7 @@
 //! Shared by the tests: archives made by hand, images made by real tools, a real registry.
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 
+pub(crate) mod erofs;
 pub(crate) mod images;
 pub(crate) mod layer;
 pub(crate) mod place;
