@@ -22,3 +22,4 @@ pub mod signals;
 pub mod spawn;
 pub mod step;
 pub mod terminal;
+pub mod tsc;
