@@ -73,7 +73,7 @@ impl Library {
     fn fresh(&self, spec: &AdmittedSpec) -> Result<Duration> {
         let started = Instant::now();
         let sandbox = self.engine.raise(spec)?;
-        let ending = run_true(&sandbox)?;
+        let ending = sandbox.start(&a_true())?.wait(&mut Silent)?;
         sandbox.settle(ending)?;
         let took = started.elapsed();
         succeeded(ending)?;
@@ -84,7 +84,7 @@ impl Library {
 /// One `true` in a sandbox that was there before and stays.
 pub(crate) fn exec(sandbox: &Sandbox) -> Result<Duration> {
     let started = Instant::now();
-    let ending = run_true(sandbox)?;
+    let ending = sandbox.exec(&a_true())?.wait(&mut Silent)?;
     let took = started.elapsed();
     succeeded(ending)?;
     Ok(took)
@@ -95,9 +95,8 @@ pub(crate) fn end(sandbox: Sandbox) -> Result<()> {
     Ok(())
 }
 
-fn run_true(sandbox: &Sandbox) -> Result<Ending> {
-    let command = Command { argv: vec![OsString::from("true")], ..Command::default() };
-    Ok(sandbox.start(&command)?.wait(&mut Silent)?)
+fn a_true() -> Command {
+    Command { argv: vec![OsString::from("true")], ..Command::default() }
 }
 
 fn succeeded(ending: Ending) -> Result<()> {

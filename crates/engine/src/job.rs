@@ -293,7 +293,8 @@ fn set(env: &mut Vec<Vec<u8>>, entry: Vec<u8>) {
 }
 
 impl Sandbox {
-    /// Starts the command for which this sandbox was raised: its bounds are the sandbox's.
+    /// Starts the command for which this sandbox was raised: its bounds are the sandbox's,
+    /// and the wall ends with it.
     pub fn start(&self, command: &Command) -> Result<Job, StartError> {
         let client = self.innermost()?;
         let reach = Reach::Sandbox { killer: self.killer(), memory: self.memory_check() };
@@ -305,12 +306,20 @@ impl Sandbox {
         self.client.as_ref().ok_or(StartError::Warden(ClientError::Disconnected))
     }
 
+    /// Starts one of many commands; the sandbox outlives it.
+    pub fn exec(&self, command: &Command) -> Result<Job, StartError> {
+        self.start_beside(command, self.limits().timeout)
+    }
+
     /// Starts a command that may take as long as the sandbox lives; the sandbox outlives it.
     pub(crate) fn start_background(&self, command: &Command) -> Result<Job, StartError> {
+        self.start_beside(command, Duration::MAX)
+    }
+
+    fn start_beside(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {
         let client = self.innermost()?;
-        let limits = self.limits();
-        let defaults = self.defaults();
-        Job::start(client, command, &defaults, Duration::MAX, limits.output_bytes, Reach::Process)
+        let output_bytes = self.limits().output_bytes;
+        Job::start(client, command, &self.defaults(), timeout, output_bytes, Reach::Process)
     }
 
     pub(crate) fn defaults(&self) -> Defaults {
