@@ -32,7 +32,11 @@ pub(crate) fn private_bytes_below(root: u32, names: &[&str]) -> Result<(u64, usi
     let (mut bytes, mut count) = (0, 0);
     for pid in below.into_iter().filter(|pid| *pid != root) {
         if processes.get(&pid).is_some_and(|process| cut.contains(&process.name.as_str())) {
-            bytes += private_bytes(pid)?;
+            // Helpers of a launcher come and go; one that has ended has no memory to read.
+            let Ok(private) = private_bytes(pid) else {
+                continue;
+            };
+            bytes += private;
             count += 1;
         }
     }
