@@ -4,6 +4,7 @@ mod error;
 mod sandbox;
 mod tool;
 mod values;
+mod vm;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ pub(crate) use error::UsageError;
 pub(crate) use sandbox::{JobArgs, SandboxArgs};
 pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
 pub(crate) use values::SandboxPath;
+pub(crate) use vm::{KernelVerb, VmVerb};
 
 /// Parses the whole command line, program name included.
 pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Verb, UsageError> {
@@ -102,6 +104,9 @@ pub(crate) enum Verb {
     /// Install, call and make tools that run as WebAssembly
     #[command(subcommand)]
     Tool(ToolVerb),
+    /// Look after what microVMs are made of
+    #[command(subcommand)]
+    Vm(VmVerb),
     /// Check what this machine can do and how to fix what it cannot
     Doctor(OutputArgs),
     /// Remove what crashed runs left behind

@@ -17,6 +17,7 @@ mod rm;
 mod run;
 mod stop;
 mod tool;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Diff(args) => diff::run(&args),
         Verb::Apply(args) => apply::run(&args),
         Verb::Image(verb) => image::run(&verb),
+        Verb::Vm(verb) => vm::run(&verb),
         Verb::Gc(output) => gc::run(output.json()),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { directory } => man::run(directory.as_deref()),

@@ -15,7 +15,6 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("wire", &["spec"]),
     ("facts", &["spec", "linux"]),
     ("guest", &["linux"]),
-    ("guest", &["linux"]),
     ("tool", &["spec", "image"]),
     ("wasm", &[]),
     ("ring", &["spec", "policy", "linux", "wire"]),
@@ -50,8 +49,10 @@ const MAY_USE: [(&str, &[&str]); 25] = [
 ];
 
 /// The command line may use whatever stands below the engine's surface.
-const COMMAND_LINE: (&str, &[&str]) =
-    ("ringwall", &["spec", "policy", "wire", "engine", "linux", "image", "workspace", "tool", "guest"]);
+const COMMAND_LINE: (&str, &[&str]) = (
+    "ringwall",
+    &["spec", "policy", "wire", "engine", "linux", "image", "workspace", "tool", "guest"],
+);
 
 #[test]
 fn crates_use_only_the_crates_below_them() {
