@@ -11,6 +11,7 @@ pub mod confine;
 pub mod detach;
 pub mod exec;
 pub mod fdpass;
+pub mod guest;
 pub mod host;
 pub mod inside;
 pub mod launch;

@@ -8,6 +8,7 @@
 //! Invariant: nothing a peer sends can panic this crate or make it hold more than a fixed amount
 //! of memory; a bad frame ends its stream, a broken framing ends the connection.
 
+mod adopt;
 mod bound;
 mod client;
 mod connection;
@@ -20,6 +21,10 @@ mod server;
 mod tool;
 mod tunnel;
 
+pub use adopt::{
+    AdoptError, Adoption, NONCE_BYTES, adopt, say_failed, say_ready, say_taken, wait_adoption,
+    wait_ready,
+};
 pub use client::{Answer, Client, ClientError, Parents, RemoveWhat};
 pub use connection::{Channel, Connection, Event, Side};
 pub use error::{OpenError, ProtocolError, StreamError, Violation};
