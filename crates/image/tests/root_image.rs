@@ -243,6 +243,31 @@ fn a_symlink_of_a_layer_leads_nowhere() {
 }
 
 #[test]
+fn directories_are_merged_down_to_the_first_layer_that_has_something_else() {
+    let setting = Setting::new();
+    let [bottom, middle, top] = ["bottom", "middle", "top"].map(|name| setting.path(name));
+    for (layer, file) in [(&bottom, "old"), (&top, "new")] {
+        for directory in ["hidden", "merged", "replaced"] {
+            fs::create_dir_all(layer.join(directory)).unwrap();
+            fs::write(layer.join(directory).join(file), "").unwrap();
+        }
+    }
+    fs::create_dir(&middle).unwrap();
+    fs::write(middle.join("replaced"), "a file").unwrap();
+    // Any user may make this device: it is a whiteout.
+    run(Command::new("mknod").arg(middle.join("hidden")).args(["c", "0", "0"]));
+    write(&[bottom, middle, top], &setting.path("image"), &ImageLimits::default()).unwrap();
+    let nodes = erofs::read(&setting.path("image"));
+    let files: Vec<&[u8]> = nodes
+        .iter()
+        .filter(|(_, node)| node.kind() == 0o100_000)
+        .map(|(name, _)| &**name)
+        .collect();
+    let expected: [&[u8]; 4] = [b"hidden/new", b"merged/new", b"merged/old", b"replaced/new"];
+    assert_eq!(files, expected);
+}
+
+#[test]
 fn links_that_a_higher_layer_hides_do_not_count() {
     let setting = Setting::new();
     let [lower, upper] = ["lower", "upper"].map(|name| setting.path(name));
