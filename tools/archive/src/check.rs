@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::Deserialize;
 
 use crate::read::{Entry, Kind, Source};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use tar::{EntryType, Header};
 use zip::write::SimpleFileOptions;
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 
 use crate::exists;
 use crate::read::{Entry, Kind, Source};

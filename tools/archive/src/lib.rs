@@ -7,14 +7,14 @@ mod read;
 
 use std::path::Path;
 
-use ringwall_tool::budget::Budget;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::Budget;
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 
 pub use check::Limits;
 pub use read::{Entry, Format, Kind};
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// Bytes of names that a listing holds.
 const MAX_LISTED_BYTES: usize = 4 << 20;

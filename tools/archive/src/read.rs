@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde::{Deserialize, Serialize};
 use tar::EntryType;
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use ringwall_tool::{Failure, testing};
+use ringwall_tool_sdk::{Failure, testing};
 use serde_json::{Value, json};
 use tar::{EntryType, Header};
 use tempfile::TempDir;
@@ -22,7 +22,8 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn run(root: &Path, input: &Value) -> Result<Value, Failure> {
-    let output = ringwall_tool::call_with_json(&input.to_string(), |input| call_in(root, &input))?;
+    let output =
+        ringwall_tool_sdk::call_with_json(&input.to_string(), |input| call_in(root, &input))?;
     Ok(serde_json::from_str(&output).expect("it is JSON"))
 }
 

@@ -6,7 +6,7 @@ use ast_grep_core::language::Language as PatternLanguage;
 use ast_grep_core::matcher::PatternBuilder;
 use ast_grep_core::tree_sitter::{LanguageExt, StrDoc};
 use ast_grep_core::{AstGrep, Pattern, PatternError};
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use tool_syntax::Language;
 
 use crate::Document;

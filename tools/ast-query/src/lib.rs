@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ast_grep_core::tree_sitter::StrDoc;
-use ringwall_tool::budget::{Budget, cut};
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::{Budget, cut};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 use tool_syntax::{Lines, Sources, Span};
 
@@ -22,7 +22,7 @@ const MOST_BYTES: usize = 8 << 20;
 /// A match is shown by its beginning; its span tells where the rest is.
 const MOST_MATCH_TEXT: usize = 2_000;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 #[derive(Debug, Deserialize)]
 pub struct Input {

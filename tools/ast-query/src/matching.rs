@@ -3,7 +3,7 @@
 use ast_grep_core::meta_var::{MetaVarEnv, MetaVariable};
 use ast_grep_core::tree_sitter::LanguageExt;
 use ast_grep_core::{AstGrep, Node, NodeMatch, Pattern};
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use tree_sitter::{Query, QueryCursor, QueryErrorKind, StreamingIterator as _};
 
 use crate::grammar::Grammar;

@@ -1,7 +1,7 @@
 //! Rewrites matches by a template: edits, and the whole result as a text or a unified diff.
 
 use ast_grep_core::AstGrep;
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde::Serialize;
 use similar::TextDiff;
 use tool_syntax::{Lines, Span, has_more_errors};

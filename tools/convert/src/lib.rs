@@ -5,11 +5,11 @@ mod toml_values;
 
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 8 << 20;

@@ -1,6 +1,6 @@
 //! Between TOML's values and JSON's: what one of them lacks is named with its path, or refused.
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde_json::{Map, Number, Value};
 
 use crate::Nulls;

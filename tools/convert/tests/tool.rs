@@ -3,13 +3,13 @@
 
 use std::fs;
 
-use ringwall_tool::{Failure, testing};
+use ringwall_tool_sdk::{Failure, testing};
 use serde_json::{Value, json};
 use tool_convert::{call, call_in};
 
 fn try_convert(from: &str, to: &str, text: &str) -> Result<Value, Failure> {
     let input = json!({ "from": from, "to": to, "text": text }).to_string();
-    let output = ringwall_tool::call_with_json(&input, call)?;
+    let output = ringwall_tool_sdk::call_with_json(&input, call)?;
     Ok(serde_json::from_str(&output).expect("it is JSON"))
 }
 
@@ -52,7 +52,7 @@ fn nulls_are_refused_for_toml_with_their_path_or_dropped() {
     assert_eq!(failure.code, "conflict");
     assert!(failure.message.starts_with("/a/b~1c/1: "), "{failure}");
     let input = json!({ "from": "json", "to": "toml", "text": source, "nulls": "drop" });
-    let output = ringwall_tool::call_with_json(&input.to_string(), call).expect("it answers");
+    let output = ringwall_tool_sdk::call_with_json(&input.to_string(), call).expect("it answers");
     assert!(output.contains("the null at /a/b~1c/1"), "{output}");
 }
 
@@ -102,6 +102,6 @@ fn the_format_of_a_file_is_known_from_its_name() {
     fs::write(folder.path().join("a.yml"), "a: 1\n").expect("written");
     let input = json!({ "path": "a.yml", "to": "json" }).to_string();
     let run = |input| call_in(folder.path(), input);
-    let output = ringwall_tool::call_with_json(&input, run).expect("it answers");
+    let output = ringwall_tool_sdk::call_with_json(&input, run).expect("it answers");
     assert!(output.contains("\"from\":\"yaml\""), "{output}");
 }

@@ -5,13 +5,13 @@ mod tree;
 
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 
 pub use text::{FileDiff, Hunk, Whitespace};
 use tree::Side;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

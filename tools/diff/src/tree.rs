@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 8 << 20;

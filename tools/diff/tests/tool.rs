@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use ringwall_tool::testing;
+use ringwall_tool_sdk::testing;
 use tool_diff::{call, call_in};
 
 fn diff(root: &Path, input: &str) -> serde_json::Value {
-    let output = ringwall_tool::call_with_json(input, |input| call_in(root, input));
+    let output = ringwall_tool_sdk::call_with_json(input, |input| call_in(root, input));
     serde_json::from_str(&output.expect("it succeeds")).expect("it is JSON")
 }
 
@@ -80,7 +80,7 @@ fn whole_files_are_left_out_when_the_diff_is_too_long() {
 #[test]
 fn both_a_text_and_a_path_for_one_side_are_refused() {
     let input = r#"{"old":"a","old_path":"b","new":"c"}"#;
-    let failure = ringwall_tool::call_with_json(input, call).expect_err("refused");
+    let failure = ringwall_tool_sdk::call_with_json(input, call).expect_err("refused");
     assert_eq!(failure.code, "bad-input");
     assert!(failure.message.contains("old_path"), "{failure}");
 }

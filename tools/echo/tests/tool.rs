@@ -2,5 +2,5 @@
 
 #[test]
 fn the_examples_give_what_the_manifest_says() {
-    ringwall_tool::testing::check_text(env!("CARGO_MANIFEST_DIR"), tool_echo::call);
+    ringwall_tool_sdk::testing::check_text(env!("CARGO_MANIFEST_DIR"), tool_echo::call);
 }

@@ -1,6 +1,6 @@
 //! The JavaScript engine: set up once, then one script or one call of a baked tool.
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use rquickjs::context::EvalOptions;
 use rquickjs::{CatchResultExt as _, Context, Ctx, Function, Module, Object, Runtime, Value};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use ringwall_tool::Failure;
-use ringwall_tool::budget::cut;
+use ringwall_tool_sdk::Failure;
+use ringwall_tool_sdk::budget::cut;
 use rquickjs::{Ctx, Error, Value};
 
 use crate::state::Log;

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use ringwall_tool::{Failure, call_with_json};
+use ringwall_tool_sdk::{Failure, call_with_json};
 
 use crate::{Engine, eval, state};
 

@@ -13,7 +13,7 @@ mod state;
 
 use std::collections::BTreeMap;
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

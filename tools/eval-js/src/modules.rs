@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use ringwall_tool::files;
+use ringwall_tool_sdk::files;
 use rquickjs::loader::{ImportAttributes, Loader, Resolver};
 use rquickjs::module::Declared;
 use rquickjs::{Ctx, Error, Module, Result};

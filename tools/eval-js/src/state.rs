@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use ringwall_tool::budget::Budget;
+use ringwall_tool_sdk::budget::Budget;
 use serde::Serialize;
 
 const MOST_LOGS: usize = 1_000;

@@ -1,7 +1,7 @@
 //! What scripts can do, and what they cannot.
 #![allow(clippy::expect_used, reason = "tests")]
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde_json::{Value, json};
 use tool_eval_js::{Engine, Input, eval};
 
@@ -22,7 +22,7 @@ fn failure(script: &str) -> Failure {
 #[test]
 fn the_examples_give_what_the_manifest_says() {
     let engine = Engine::new().expect("an engine");
-    ringwall_tool::testing::check(env!("CARGO_MANIFEST_DIR"), |input| eval(&engine, input));
+    ringwall_tool_sdk::testing::check(env!("CARGO_MANIFEST_DIR"), |input| eval(&engine, input));
 }
 
 #[test]

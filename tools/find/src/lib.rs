@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use ringwall_tool_walk::{Scope, Unreadable, note};
 use serde::{Deserialize, Serialize};
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// Entries that are kept in memory to be sorted.
 const MAX_ENTRIES: usize = 200_000;

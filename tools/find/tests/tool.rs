@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use ringwall_tool::{Failure, testing};
+use ringwall_tool_sdk::{Failure, testing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tool_find::call_in;
@@ -36,7 +36,8 @@ fn project() -> TempDir {
 }
 
 fn try_find(root: &Path, input: &Value) -> Result<Value, Failure> {
-    let output = ringwall_tool::call_with_json(&input.to_string(), |input| call_in(root, &input))?;
+    let output =
+        ringwall_tool_sdk::call_with_json(&input.to_string(), |input| call_in(root, &input))?;
     Ok(serde_json::from_str(&output).expect("it is JSON"))
 }
 

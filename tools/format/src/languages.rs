@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dprint_plugin_typescript::FormatTextOptions;
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use ruff_formatter::LineWidth;
 use ruff_python_formatter::{PyFormatOptions, format_module_source};
 use serde::{Deserialize, Serialize};

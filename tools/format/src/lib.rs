@@ -5,7 +5,7 @@ mod rust;
 
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 
 pub use languages::Language;
@@ -13,7 +13,7 @@ pub use languages::Language;
 const MOST_BYTES: u64 = 4 << 20;
 const LINE_WIDTH: u16 = 100;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Input {

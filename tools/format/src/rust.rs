@@ -4,7 +4,7 @@
 //! item with a comment inside is left exactly as it is, and the answer says so: nothing is lost.
 
 use proc_macro2::{TokenStream, TokenTree};
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use syn::spanned::Spanned as _;
 use syn::{File, Item};
 

@@ -13,7 +13,7 @@ fn format(language: Language, text: &str) -> Output {
 
 #[test]
 fn the_examples_give_what_the_manifest_says() {
-    ringwall_tool::testing::check(env!("CARGO_MANIFEST_DIR"), call);
+    ringwall_tool_sdk::testing::check(env!("CARGO_MANIFEST_DIR"), call);
 }
 
 #[test]

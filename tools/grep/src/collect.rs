@@ -5,7 +5,7 @@ use std::io;
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
-use ringwall_tool::budget::Budget;
+use ringwall_tool_sdk::budget::Budget;
 use serde::Serialize;
 
 use crate::{Input, Mode};

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
-use ringwall_tool::budget::Budget;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::Budget;
+use ringwall_tool_sdk::{Failure, files};
 use ringwall_tool_walk::{Scope, Unreadable, note};
 use serde::{Deserialize, Serialize};
 
 use collect::Collector;
 pub use collect::{FileMatches, FoundLine};
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// The longest line that the engine holds in memory.
 const MAX_LINE_MEMORY: usize = 32 << 20;

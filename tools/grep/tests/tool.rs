@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ringwall_tool::{Failure, testing};
+use ringwall_tool_sdk::{Failure, testing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tool_grep::call_in;
@@ -29,7 +29,8 @@ fn project() -> TempDir {
 }
 
 fn try_grep(root: &Path, input: &Value) -> Result<Value, Failure> {
-    let output = ringwall_tool::call_with_json(&input.to_string(), |input| call_in(root, &input))?;
+    let output =
+        ringwall_tool_sdk::call_with_json(&input.to_string(), |input| call_in(root, &input))?;
     Ok(serde_json::from_str(&output).expect("it is JSON"))
 }
 

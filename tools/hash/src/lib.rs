@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 
 pub use hasher::Algorithm;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 const CHUNK: usize = 64 << 10;
 

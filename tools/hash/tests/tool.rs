@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use ringwall_tool::testing;
+use ringwall_tool_sdk::testing;
 use serde_json::{Value, json};
 use tool_hash::{call, call_in};
 
@@ -29,7 +29,7 @@ fn digests_of_abc_are_the_published_ones() {
     ];
     let algorithms: Vec<&str> = published.iter().map(|(name, _)| *name).collect();
     let input = json!({ "text": "abc", "algorithms": algorithms }).to_string();
-    let output = ringwall_tool::call_with_json(&input, call).expect("it answers");
+    let output = ringwall_tool_sdk::call_with_json(&input, call).expect("it answers");
     let output: Value = serde_json::from_str(&output).expect("it is JSON");
     for (name, digest) in published {
         assert_eq!(output["results"][0]["digests"][name], digest, "{name}");
@@ -42,7 +42,7 @@ fn files_are_hashed_whole_and_compared() {
     fs::write(folder.path().join("big"), vec![b'x'; 1_000_000]).expect("written");
     fs::write(folder.path().join("abc"), "abc").expect("written");
     let run = |input: Value| {
-        ringwall_tool::call_with_json(&input.to_string(), |input| call_in(folder.path(), input))
+        ringwall_tool_sdk::call_with_json(&input.to_string(), |input| call_in(folder.path(), input))
     };
     let big = run(json!({ "paths": ["big"], "algorithms": ["crc32"] })).expect("it answers");
     assert!(big.contains("\"bytes\":1000000"), "{big}");

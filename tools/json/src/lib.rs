@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jaq_json::{Val, read};
-use ringwall_tool::budget::Budget;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::Budget;
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 64 << 20;

@@ -4,7 +4,7 @@ use jaq_core::data::JustLut;
 use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Vars, compile};
 use jaq_json::Val;
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 
 /// These look outside the input: a filter gives the same result whenever and wherever it runs.
 const LEFT_OUT: [&str; 2] = ["env", "now"];

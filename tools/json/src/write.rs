@@ -1,7 +1,7 @@
 //! Writes values of the jq language as JSON; that language knows more than JSON does.
 
 use jaq_json::{Num, Val};
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 
 /// Compact JSON. NaN becomes null and infinity the largest number, as jq does it.
 pub(crate) fn json(value: &Val) -> Result<String, Failure> {

@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::Path;
 
-use ringwall_tool::{Failure, testing};
+use ringwall_tool_sdk::{Failure, testing};
 use serde_json::{Value, json};
 use tool_json::{call, call_in};
 
 fn try_query(input: &Value) -> Result<String, Failure> {
-    ringwall_tool::call_with_json(&input.to_string(), call)
+    ringwall_tool_sdk::call_with_json(&input.to_string(), call)
 }
 
 fn query(input: &Value) -> Value {
@@ -42,7 +42,7 @@ fn files_are_read_below_the_granted_directory() {
     fs::write(folder.path().join("lines.json"), "{\"a\":1}\n{\"a\":2}\n").expect("written");
     let run = |path: &str| {
         let input = json!({ "filter": ".a", "path": path }).to_string();
-        ringwall_tool::call_with_json(&input, |input| call_in(folder.path(), &input))
+        ringwall_tool_sdk::call_with_json(&input, |input| call_in(folder.path(), &input))
     };
     assert_eq!(
         run("lines.json").expect("it answers"),
@@ -101,5 +101,5 @@ fn only_one_source_is_taken() {
 
 fn call_in_nowhere(input: &Value) -> Failure {
     let run = |input| call_in(Path::new("/nowhere"), &input);
-    ringwall_tool::call_with_json(&input.to_string(), run).expect_err("refused")
+    ringwall_tool_sdk::call_with_json(&input.to_string(), run).expect_err("refused")
 }

@@ -4,8 +4,8 @@ mod rules;
 
 use std::path::Path;
 
-use ringwall_tool::budget::Budget;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::Budget;
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 use tool_syntax::{Lines, Span};
 
@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 4 << 20;
 const MOST_DIAGNOSTICS: usize = 1_000;
 const MOST_OUTPUT: usize = 2 << 20;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Input {

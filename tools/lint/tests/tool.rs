@@ -23,7 +23,7 @@ fn found(language: Language, text: &str) -> Vec<String> {
 
 #[test]
 fn the_examples_give_what_the_manifest_says() {
-    ringwall_tool::testing::check(env!("CARGO_MANIFEST_DIR"), call);
+    ringwall_tool_sdk::testing::check(env!("CARGO_MANIFEST_DIR"), call);
 }
 
 #[test]

@@ -4,8 +4,8 @@ mod symbols;
 
 use std::path::Path;
 
-use ringwall_tool::budget::Budget;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::Budget;
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 use tool_syntax::{Language, Sources};
 
@@ -14,7 +14,7 @@ pub use symbols::{Kind, Symbol};
 const MOST_SYMBOLS: usize = 20_000;
 const MOST_BYTES: usize = 4 << 20;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 #[derive(Debug, Deserialize)]
 pub struct Input {

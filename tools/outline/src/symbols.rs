@@ -131,7 +131,7 @@ impl Outliner<'_> {
 /// Words with one space between, cut to a sane length.
 fn collapse(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if ringwall_tool::budget::cut(&mut line, MOST_SIGNATURE) {
+    if ringwall_tool_sdk::budget::cut(&mut line, MOST_SIGNATURE) {
         line.push('…');
     }
     line

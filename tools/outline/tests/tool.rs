@@ -35,7 +35,7 @@ fn check(language: &str, text: &str, expected: &str) {
 
 #[test]
 fn the_examples_give_what_the_manifest_says() {
-    ringwall_tool::testing::check(env!("CARGO_MANIFEST_DIR"), call);
+    ringwall_tool_sdk::testing::check(env!("CARGO_MANIFEST_DIR"), call);
 }
 
 #[test]

@@ -6,13 +6,13 @@ mod tree;
 
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 
 use apply::Tolerance;
 pub use apply::{AppliedHunk, Conflict, Nearest};
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// The longest patch that is read.
 const MAX_PATCH_BYTES: u64 = 8 << 20;

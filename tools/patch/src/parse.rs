@@ -3,7 +3,7 @@
 //! A hunk whose header miscounts its lines, or gives no line numbers at all, is understood; what
 //! cannot be understood without guessing is refused.
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 
 /// The part of a patch about one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

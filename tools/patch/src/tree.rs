@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 
 use crate::apply::{self, Conflict, Tolerance};
 use crate::parse::FilePatch;

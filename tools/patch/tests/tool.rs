@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ringwall_tool::{Failure, testing};
+use ringwall_tool_sdk::{Failure, testing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tool_patch::{call, call_in};
@@ -20,7 +20,8 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn try_patch(root: &Path, input: &Value) -> Result<Value, Failure> {
-    let output = ringwall_tool::call_with_json(&input.to_string(), |input| call_in(root, input))?;
+    let output =
+        ringwall_tool_sdk::call_with_json(&input.to_string(), |input| call_in(root, input))?;
     Ok(serde_json::from_str(&output).expect("it is JSON"))
 }
 
@@ -242,7 +243,7 @@ fn what_diff_finds_patch_brings_about() {
         };
         let (old, new) = (text(30), text(30));
         let input = json!({ "old": old, "new": new }).to_string();
-        let diff = ringwall_tool::call_with_json(&input, tool_diff::call).expect("a diff");
+        let diff = ringwall_tool_sdk::call_with_json(&input, tool_diff::call).expect("a diff");
         let diff: Value = serde_json::from_str(&diff).expect("JSON");
         if diff["equal"] == true {
             continue;

@@ -68,7 +68,7 @@ pub mod bindings {
         path: "../wit",
         world: "tool-world",
         pub_export_macro: true,
-        default_bindings_module: "ringwall_tool::bindings",
+        default_bindings_module: "ringwall_tool_sdk::bindings",
     });
 
     pub use ringwall::tool::types::Failure;

@@ -6,9 +6,9 @@
 //! #[derive(serde::Serialize)]
 //! struct Output { greeting: String }
 //!
-//! ringwall_tool::tool! { manifest: "tool.json", call: greet }
+//! ringwall_tool_sdk::tool! { manifest: "tool.json", call: greet }
 //!
-//! fn greet(input: Input) -> Result<Output, ringwall_tool::Failure> {
+//! fn greet(input: Input) -> Result<Output, ringwall_tool_sdk::Failure> {
 //!     Ok(Output { greeting: format!("Hello, {}", input.name) })
 //! }
 //! ```

@@ -8,14 +8,14 @@ mod tables;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use query::PlanStep;
 pub use tables::Table;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Input {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::{Input, failed};

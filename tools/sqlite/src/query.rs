@@ -1,8 +1,8 @@
 //! Runs the statements and gathers what the last one gives.
 
 use fallible_iterator::FallibleIterator as _;
-use ringwall_tool::Failure;
-use ringwall_tool::budget::Budget;
+use ringwall_tool_sdk::Failure;
+use ringwall_tool_sdk::budget::Budget;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Connection, Statement};
 use serde::Serialize;

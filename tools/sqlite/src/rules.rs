@@ -1,6 +1,6 @@
 //! What SQL may do here: no other files, no extensions, few pragmas, bounded sizes.
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};

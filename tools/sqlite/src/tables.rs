@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use rusqlite::{Connection, params_from_iter};
 use serde::Deserialize;
 use serde_json::Value;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tool_sqlite::{Output, call, run};
@@ -28,7 +28,7 @@ fn with_database() -> TempDir {
 
 #[test]
 fn the_examples_give_what_the_manifest_says() {
-    ringwall_tool::testing::check(env!("CARGO_MANIFEST_DIR"), call);
+    ringwall_tool_sdk::testing::check(env!("CARGO_MANIFEST_DIR"), call);
 }
 
 #[test]

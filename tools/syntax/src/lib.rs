@@ -6,7 +6,7 @@ mod sources;
 
 use std::path::Path;
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde::{Deserialize, Serialize};
 use tree_sitter::{Parser, Tree};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ignore::WalkBuilder;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::Deserialize;
 
 use crate::Language;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -7,14 +7,14 @@ mod value;
 
 use std::path::Path;
 
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use source::Source;
 use steps::Step;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// The schema refuses unknown fields; serde cannot beside a flattened part.
 #[derive(Debug, Deserialize)]

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use ringwall_tool::budget::Budget;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::Budget;
+use ringwall_tool_sdk::{Failure, files};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

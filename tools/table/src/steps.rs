@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

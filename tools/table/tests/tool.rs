@@ -3,14 +3,14 @@
 
 use std::fs;
 
-use ringwall_tool::{Failure, testing};
+use ringwall_tool_sdk::{Failure, testing};
 use serde_json::{Value, json};
 use tool_table::{call, call_in};
 
 const PEOPLE: &str = "name,age,city\nAda,36,Paris\nBo,7,Rome\nCy,,Paris\nDi,36,Oslo\n";
 
 fn try_table(input: &Value) -> Result<Value, Failure> {
-    let output = ringwall_tool::call_with_json(&input.to_string(), call)?;
+    let output = ringwall_tool_sdk::call_with_json(&input.to_string(), call)?;
     Ok(serde_json::from_str(&output).expect("it is JSON"))
 }
 
@@ -148,6 +148,6 @@ fn files_are_read_by_the_format_in_their_name() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("a.tsv"), "x\ty\n1\t2\n").expect("written");
     let input = json!({ "path": "a.tsv" }).to_string();
-    let output = ringwall_tool::call_with_json(&input, |input| call_in(folder.path(), input));
+    let output = ringwall_tool_sdk::call_with_json(&input, |input| call_in(folder.path(), input));
     assert!(output.expect("it answers").contains(r#""rows":[{"x":1,"y":2}]"#));
 }

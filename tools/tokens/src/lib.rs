@@ -7,14 +7,14 @@ mod vocabulary;
 
 use std::path::Path;
 
-use ringwall_tool::budget::Budget;
-use ringwall_tool::{Failure, files};
+use ringwall_tool_sdk::budget::Budget;
+use ringwall_tool_sdk::{Failure, files};
 use serde::{Deserialize, Serialize};
 
 pub use chunks::Chunk;
 pub use vocabulary::Encoding;
 
-ringwall_tool::tool! { manifest: "tool.json", call: call }
+ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -1,12 +1,12 @@
 //! `tokens` gives what the original tokenizers give, and chunks that add up to the text.
 #![allow(clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
-use ringwall_tool::testing;
+use ringwall_tool_sdk::testing;
 use serde_json::{Value, json};
 use tool_tokens::{Encoding, call, encode};
 
 fn tokens(input: &Value) -> Value {
-    let output = ringwall_tool::call_with_json(&input.to_string(), call).expect("it answers");
+    let output = ringwall_tool_sdk::call_with_json(&input.to_string(), call).expect("it answers");
     serde_json::from_str(&output).expect("it is JSON")
 }
 
@@ -119,6 +119,6 @@ fn long_results_are_cut_and_say_so() {
 #[test]
 fn an_overlap_as_long_as_a_chunk_is_refused() {
     let input = json!({ "text": "x", "chunk": { "max_tokens": 5, "overlap_tokens": 5 } });
-    let failure = ringwall_tool::call_with_json(&input.to_string(), call).expect_err("refused");
+    let failure = ringwall_tool_sdk::call_with_json(&input.to_string(), call).expect_err("refused");
     assert_eq!(failure.code, "bad-input");
 }

@@ -6,7 +6,7 @@ mod python;
 mod rust;
 mod script;
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use tool_syntax::first_syntax_errors;
 
 use crate::{Diagnostic, Findings, Language, Severity};

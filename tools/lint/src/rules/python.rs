@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr as _;
 
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 use ruff_linter::linter::{ParseSource, lint_only};
 use ruff_linter::rule_selector::PreviewOptions;
 use ruff_linter::settings::LinterSettings;

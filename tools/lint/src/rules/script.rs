@@ -6,7 +6,7 @@ use deno_ast::diagnostics::Diagnostic as _;
 use deno_ast::{MediaType, ModuleSpecifier, SourceRange, StartSourcePos};
 use deno_lint::linter::{LintConfig, LintFileOptions, Linter, LinterOptions};
 use deno_lint::rules::{get_all_rules, recommended_rules};
-use ringwall_tool::Failure;
+use ringwall_tool_sdk::Failure;
 
 use crate::{Findings, Language, Severity};
 
