@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
 
 use futures_util::future::{AbortHandle, Abortable, Aborted};
 use futures_util::stream::{FuturesUnordered, Stream};
@@ -24,6 +25,10 @@ use crate::tools::{Tools, refused};
 
 /// The most that is moved at once between the stream and the connection.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// After an answer the next request is awaited for so long without sleeping: to wake a process on
+/// another CPU takes longer than most calls, and in a virtual machine far longer.
+const LINGER: Duration = Duration::from_micros(50);
 
 type Task = Pin<Box<dyn Future<Output = (StreamId, Result<Ended, RemoteError>)>>>;
 
@@ -45,6 +50,8 @@ pub(crate) struct Server {
     /// Calls whose output has not all gone.
     sending: BTreeMap<StreamId, Sending>,
     leaving: bool,
+    /// An answer has gone, and nothing else is to be done.
+    lingers: bool,
 }
 
 enum Ended {
@@ -89,13 +96,18 @@ impl Server {
             aborts: BTreeMap::new(),
             sending: BTreeMap::new(),
             leaving: false,
+            lingers: false,
         })
     }
 
     /// Serves the engine until it is gone or has asked to stop.
     pub(crate) async fn serve(mut self) -> io::Result<()> {
         loop {
-            match self.wake().await? {
+            let woken = match self.linger()? {
+                Some(woken) => woken,
+                None => self.wake().await?,
+            };
+            match woken {
                 Woken::Read(0) => return Ok(()),
                 Woken::Read(count) => {
                     let bytes = self.buffer.get(..count).unwrap_or_default();
@@ -109,9 +121,35 @@ impl Server {
             }
             self.start_queued();
             self.send_output();
+            let answered = !self.connection.outgoing().is_empty();
             self.flush()?;
+            self.lingers = answered && self.is_idle();
             if self.leaving && self.connection.outgoing().is_empty() {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Nothing but a new request can come.
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.sending.is_empty() && self.blocked.is_none()
+    }
+
+    /// Looks for the next request for a moment, after an answer. Gives way meanwhile: whoever is to
+    /// send it may need this very CPU.
+    fn linger(&mut self) -> io::Result<Option<Woken>> {
+        if !std::mem::take(&mut self.lingers) {
+            return Ok(None);
+        }
+        let until = Instant::now() + LINGER;
+        loop {
+            match rustix::io::read(self.stream.get_ref(), &mut *self.buffer) {
+                Ok(count) => return Ok(Some(Woken::Read(count))),
+                Err(Errno::AGAIN | Errno::INTR) if Instant::now() < until => {
+                    rustix::thread::sched_yield();
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                Err(error) => return Err(error.into()),
             }
         }
     }

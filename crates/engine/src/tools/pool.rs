@@ -24,10 +24,14 @@ pub(super) struct Pool {
 struct Shared {
     rings: Arc<Rings>,
     most: usize,
+    /// For a caller and its warden at the same time.
+    has_room: bool,
     state: Mutex<State>,
     /// A call has left its warden, or a warden has come.
     changed: Condvar,
     ready: AtomicUsize,
+    /// Calls in all wardens.
+    calls: AtomicUsize,
     started: AtomicU64,
     lost: AtomicU64,
 }
@@ -55,9 +59,11 @@ impl Pool {
         let shared = Shared {
             rings,
             most: PER_CPU * cpus,
+            has_room: cpus > 1,
             state: Mutex::default(),
             changed: Condvar::new(),
             ready: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             started: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         };
@@ -122,6 +128,8 @@ impl Pool {
 impl Shared {
     fn sit(self: &Arc<Self>, state: &mut State, warden: Arc<Warden>) -> Seat {
         let alone = warden.calls.fetch_add(1, Ordering::SeqCst) == 0;
+        // Two that keep a CPU busy each would only keep their wardens from running.
+        warden.client.may_linger(self.calls.fetch_add(1, Ordering::Relaxed) == 0 && self.has_room);
         if !alone {
             warden.meetings.fetch_add(1, Ordering::SeqCst);
         }
@@ -185,6 +193,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.warden.calls.fetch_sub(1, Ordering::SeqCst);
+        self.shared.calls.fetch_sub(1, Ordering::Relaxed);
         self.shared.changed.notify_one();
     }
 }

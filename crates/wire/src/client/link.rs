@@ -15,6 +15,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,11 +33,21 @@ use crate::message::Reply;
 
 const READ_BYTES: usize = 64 << 10;
 
+/// An answer is awaited for so long without sleeping, where that was allowed and the last one came
+/// soon: to be woken takes longer than a short call, and in a virtual machine far longer.
+const LINGER: Duration = Duration::from_micros(60);
+/// As soon as that, with the time that waking takes.
+const SOON: Duration = Duration::from_micros(200);
+
 #[derive(Debug)]
 pub(crate) struct Link {
     socket: UnixStream,
     /// Gets the leader out of its poll when somebody else changed what it should wait for.
     wake: OwnedFd,
+    /// A CPU may be kept busy for an answer that comes soon.
+    pub(super) may_linger: AtomicBool,
+    /// The last answer came soon.
+    soon: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -108,7 +119,8 @@ impl Link {
             writable: true,
             buffer: Vec::new(),
         });
-        Ok(Link { socket, wake, state })
+        let (may_linger, soon) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Link { socket, wake, may_linger, soon, state })
     }
 
     /// Changes the state and sends what that queued, as far as the socket takes it at once.
@@ -224,6 +236,17 @@ impl Link {
         left: Option<Duration>,
         buffer: &mut Vec<u8>,
     ) -> Result<usize, Errno> {
+        buffer.clear();
+        buffer.reserve_exact(READ_BYTES);
+        let lingers =
+            self.may_linger.load(Ordering::Relaxed) && self.soon.load(Ordering::Relaxed);
+        if lingers && interest == PollFlags::IN {
+            match self.linger(left, buffer) {
+                Err(Errno::AGAIN) => self.soon.store(false, Ordering::Relaxed),
+                received => return received,
+            }
+        }
+        let begun = Instant::now();
         // A wait too long for the kernel's type is as good as forever.
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = [PollFd::new(&self.socket, interest), PollFd::new(&self.wake, PollFlags::IN)];
@@ -236,10 +259,20 @@ impl Link {
         if (socket.revents() - PollFlags::OUT).is_empty() {
             return Err(Errno::AGAIN);
         }
-        buffer.clear();
-        buffer.reserve_exact(READ_BYTES);
+        self.soon.store(begun.elapsed() < SOON, Ordering::Relaxed);
         let (_, n) = recv(&self.socket, spare_capacity(buffer), RecvFlags::DONTWAIT)?;
         Ok(n)
+    }
+
+    /// Looks again and again for a moment.
+    fn linger(&self, left: Option<Duration>, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
+        let until = Instant::now() + left.map_or(LINGER, |left| left.min(LINGER));
+        loop {
+            match recv(&self.socket, spare_capacity(buffer), RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) if Instant::now() < until => std::hint::spin_loop(),
+                received => return received.map(|(_, n)| n),
+            }
+        }
     }
 
     /// Sends what the socket takes without blocking. The rest is for the leader, who is told.

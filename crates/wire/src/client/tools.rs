@@ -1,5 +1,7 @@
 //! Calls of tools in a WASM warden, and of the WASM compiler.
 
+use std::sync::atomic::Ordering;
+
 use super::exchange::{Exchange, Item};
 use super::{Client, ClientError, unexpected_reply};
 use crate::connection::Channel;
@@ -16,6 +18,12 @@ pub struct Answer<T> {
 }
 
 impl Client {
+    /// Whether a wait for an answer that comes soon may keep a CPU busy for a moment rather than
+    /// sleep. For the whole connection; wise only while nobody else needs the CPU.
+    pub fn may_linger(&self, yes: bool) {
+        self.link.may_linger.store(yes, Ordering::Relaxed);
+    }
+
     pub fn load_tool(&self, load: LoadTool) -> Result<(), ClientError> {
         self.ask(&Request::LoadTool(load)).map(drop)
     }
