@@ -43,5 +43,10 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 cat /sys/fs/cgroup/cgroup.controllers | say controllers
 cat /proc/sys/kernel/seccomp/actions_avail | say seccomp
 cat /proc/net/ip_tables_targets | say targets
+# Without a timer this would never end.
+for processor in $(seq 0 $(($(nproc) - 1))); do
+    taskset -c "$processor" sleep 0.05 && echo "$processor"
+done | say "slept on"
+cat /sys/devices/system/clocksource/clocksource0/current_clocksource | say clock
 echo END >&3
 reboot -f

@@ -43,7 +43,7 @@ impl Boot {
 
 #[test]
 fn debian_s_kernel_boots_and_takes_all_its_modules() {
-    let Some((kernel, boot)) = boot(Flavour::Debian) else {
+    let Some((kernel, boot)) = boot(Flavour::Debian, 1) else {
         return;
     };
     assert_eq!(boot.fact("release"), kernel.release);
@@ -53,11 +53,22 @@ fn debian_s_kernel_boots_and_takes_all_its_modules() {
 
 #[test]
 fn the_minimal_kernel_boots_and_has_everything_built_in() {
-    let Some((kernel, boot)) = boot(Flavour::Minimal) else {
+    let Some((kernel, boot)) = boot(Flavour::Minimal, 1) else {
         return;
     };
     assert_eq!(boot.fact("release"), kernel.release);
     has_what_walls_are_made_of(&boot);
+}
+
+#[test]
+fn every_processor_of_a_guest_has_a_timer() {
+    for flavour in [Flavour::Debian, Flavour::Minimal] {
+        let Some((_, boot)) = boot(flavour, 2) else {
+            continue;
+        };
+        assert_eq!(boot.fact("slept on"), "0 1");
+        assert_eq!(boot.fact("clock"), "tsc");
+    }
 }
 
 fn has_what_walls_are_made_of(boot: &Boot) {
@@ -71,7 +82,7 @@ fn has_what_walls_are_made_of(boot: &Boot) {
 }
 
 /// None, with a word about it, where something is missing.
-fn boot(flavour: Flavour) -> Option<(Kernel, Boot)> {
+fn boot(flavour: Flavour, processors: u8) -> Option<(Kernel, Boot)> {
     if Command::new(QEMU).arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("not tested here: {QEMU} is not installed");
         return None;
@@ -90,8 +101,8 @@ fn boot(flavour: Flavour) -> Option<(Kernel, Boot)> {
     let init = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/boot-init.sh");
     let files: [GuestFile<'_>; 2] = [("/init", &init, 0o755), ("/bin/busybox", &busybox, 0o755)];
     let initramfs = initramfs_in(cache.path(), &kernel, &files).unwrap();
-    let boot = run(&kernel, &initramfs);
-    eprintln!("{} was ready after {:?}", kernel.release, boot.ready);
+    let boot = run(&kernel, &initramfs, processors);
+    eprintln!("{} with {processors} processors was ready after {:?}", kernel.release, boot.ready);
     Some((kernel, boot))
 }
 
@@ -114,7 +125,7 @@ impl Drop for Machine {
     }
 }
 
-fn run(kernel: &Kernel, initramfs: &Path) -> Boot {
+fn run(kernel: &Kernel, initramfs: &Path, processors: u8) -> Boot {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let theirs = OwnedFd::from(theirs);
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
@@ -122,7 +133,7 @@ fn run(kernel: &Kernel, initramfs: &Path) -> Boot {
     let begun = Instant::now();
     let machine = Command::new(QEMU)
         .args(["-M", &format!("microvm,acpi={acpi},isa-serial=off")])
-        .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "256"])
+        .args(["-accel", "tcg", "-cpu", "max", "-smp", &processors.to_string(), "-m", "256"])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
         .args(["-serial", "none", "-device", "virtio-serial-device,id=vs"])
         .args(["-chardev", &format!("socket,id=ctl,fd={}", theirs.as_raw_fd())])
