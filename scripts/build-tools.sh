@@ -6,9 +6,15 @@
 # A tool is a folder of tools/ with a tool.json. One that needs more than Cargo has a build.sh,
 # which gets OUT_DIR as an absolute path, runs in its own folder, and writes OUT_DIR/NAME.wasm.
 # Files that did not change are not touched. CARGO_TARGET_DIR is honoured, in a subfolder `tools`.
+#
+# What was built is kept in ${RINGWALL_CACHE:-~/.cache/ringwall}/tools by a hash of all that it was
+# made from, so that another clone need not build it: the largest take minutes. No cache directory,
+# no cache; RINGWALL_TOOLS_CACHE=no builds everything.
 set -euo pipefail
 
 readonly TARGET=wasm32-wasip2
+# Of each tool, in the cache.
+readonly KEPT_VERSIONS=4
 
 fail() {
     printf 'build-tools: %s\n' "$*" >&2
@@ -24,10 +30,64 @@ cd "$(dirname "$0")/.."
 CARGO_TARGET_DIR=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)/tools
 export CARGO_TARGET_DIR
 cd tools
-
 command -v cargo >/dev/null || fail "cargo is missing; install rustup, then run scripts/setup.sh"
-[ -d "$(rustc --print sysroot)/lib/rustlib/$TARGET" ] ||
-    fail "Rust cannot build for $TARGET; run: rustup target add $TARGET"
+
+cache=
+if [ "${RINGWALL_TOOLS_CACHE:-}" != no ]; then
+    cache=${RINGWALL_CACHE:-${HOME:-/nonexistent}/.cache/ringwall}/tools
+    # It gives out programs: nobody else may be able to write there.
+    { mkdir -p -m 700 "$cache" && [ -O "$cache" ] && [ -w "$cache" ]; } 2>/dev/null || cache=
+fi
+
+# What every tool is made from, besides its own folder.
+shared=$({
+    rustc --version
+    find sdk syntax walk wit toolchain .cargo Cargo.toml Cargo.lock ../scripts/build-tools.sh -type f -print0 |
+        LC_ALL=C sort -z | xargs -0 sha256sum
+} | sha256sum)
+
+key_of() {
+    { printf '%s\n' "$shared" && find "$1" -type f -not -path '*/__pycache__/*' -print0 |
+        LC_ALL=C sort -z | xargs -0 sha256sum; } | sha256sum | cut -d ' ' -f 1
+}
+
+# The files that a tool leaves in the folder; the first is the tool.
+files_of() {
+    echo "$1.wasm"
+    if [ "$1" = eval-js ]; then echo runtimes/js.wasm; fi
+}
+
+# By rename: whoever watches the folder never sees half a file.
+place() {
+    cmp -s "$1" "$2" && return
+    mkdir -p "$(dirname "$2")" && cp "$1" "$2.part" && mv "$2.part" "$2"
+}
+
+restore() {
+    local name=$1 kept=$cache/$1-$(key_of "$1") file
+    [ -n "$cache" ] && [ -d "$kept" ] || return 1
+    (cd "$kept" && sha256sum --quiet --check sums) >&2 || return 1
+    for file in $(files_of "$name"); do place "$kept/$file" "$out/$file" || return 1; done
+    # The ones used last are kept.
+    touch "$kept"
+}
+
+keep() {
+    local name=$1 kept=$cache/$1-$(key_of "$1") part file
+    [ -n "$cache" ] || return 0
+    part=$(mktemp -d "$cache/.part.XXXXXX")
+    for file in $(files_of "$name"); do
+        mkdir -p "$(dirname "$part/$file")"
+        cp "$out/$file" "$part/$file"
+    done
+    # shellcheck disable=SC2046 # names without spaces, by the rules of tools
+    (cd "$part" && sha256sum $(files_of "$name") >sums)
+    rm -rf "$kept"
+    # Another clone may have been quicker.
+    mv -T "$part" "$kept" 2>/dev/null || rm -rf "$part"
+    find "$cache" -mindepth 1 -maxdepth 1 -regex ".*/$name-[0-9a-f]*" -printf '%T@ %p\0' |
+        sort -z -rn | tail -z -n +$((KEPT_VERSIONS + 1)) | cut -z -d ' ' -f 2- | xargs -0 -r rm -rf
+}
 
 names=("$@")
 if [ ${#names[@]} = 0 ]; then
@@ -37,7 +97,9 @@ fi
 packages=() plain=() own=()
 for name in "${names[@]}"; do
     [ -f "$name/tool.json" ] || fail "there is no tool $name: tools/$name/tool.json is missing"
-    if [ -f "$name/build.sh" ]; then
+    if restore "$name"; then
+        continue
+    elif [ -f "$name/build.sh" ]; then
         own+=("$name")
     else
         plain+=("$name")
@@ -45,16 +107,19 @@ for name in "${names[@]}"; do
     fi
 done
 
+if [ ${#plain[@]} != 0 ] || [ ${#own[@]} != 0 ]; then
+    echo "build-tools: building ${plain[*]} ${own[*]}"
+    toolchain/setup.sh
+fi
 if [ ${#plain[@]} != 0 ]; then
     cargo build --locked --release --target "$TARGET" "${packages[@]}"
 fi
 for name in "${plain[@]}"; do
-    built=$CARGO_TARGET_DIR/$TARGET/release/tool_${name//-/_}.wasm
-    # By rename: whoever watches the folder never sees half a file.
-    cmp -s "$built" "$out/$name.wasm" ||
-        { cp "$built" "$out/.$name.part" && mv "$out/.$name.part" "$out/$name.wasm"; }
+    place "$CARGO_TARGET_DIR/$TARGET/release/tool_${name//-/_}.wasm" "$out/$name.wasm"
+    keep "$name"
 done
 for name in "${own[@]}"; do
     (cd "$name" && ./build.sh "$out") || fail "tools/$name/build.sh failed"
     [ -f "$out/$name.wasm" ] || fail "tools/$name/build.sh made no $name.wasm"
+    keep "$name"
 done

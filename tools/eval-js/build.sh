@@ -16,12 +16,11 @@ if [ -z "${RINGWALL_BAKE:-}" ]; then
     RINGWALL_BAKE=$target/bake/release/ringwall-bake
 fi
 runtime=$target/wasm32-wasip2/release/tool_eval_js.wasm
-# A snapshot takes seconds: only when something it is made of is newer.
-for source in "$runtime" "$RINGWALL_BAKE" "$here/tool.json"; do
-    if [ "$source" -nt "$out/eval-js.wasm" ]; then
-        "$RINGWALL_BAKE" "$runtime" "$here/tool.json" "$out/eval-js.wasm"
-        break
-    fi
-done
+made=$target/eval-js.wasm
+"$RINGWALL_BAKE" "$runtime" "$here/tool.json" "$made"
+cmp -s "$made" "$out/eval-js.wasm" || {
+    cp "$made" "$out/.eval-js.part"
+    mv "$out/.eval-js.part" "$out/eval-js.wasm"
+}
 mkdir -p "$out/runtimes"
 cmp -s "$runtime" "$out/runtimes/js.wasm" || cp "$runtime" "$out/runtimes/js.wasm"

@@ -6,6 +6,7 @@
 
 mod files;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -165,6 +166,27 @@ impl Cache {
             // What is not there need not be removed.
             let _ = rustix::fs::unlinkat(&self.directory, file, rustix::fs::AtFlags::empty());
         }
+    }
+
+    /// Removes the code of all tools but these, code of other compilers, and what interrupted writers
+    /// left. Code that is in use stays so: its file is open. Gives the number of tools whose code went.
+    pub fn keep_only(&self, tools: &BTreeSet<ToolDigest>) -> Result<u64, CacheError> {
+        let wrong = |source| CacheError::Use { path: self.path.clone(), source };
+        let kept: BTreeSet<String> = tools.iter().map(name_of).collect();
+        let mut removed = 0;
+        for file in files::list(self.directory.as_fd()).map_err(wrong)? {
+            let entry = file.strip_suffix(".code").or_else(|| file.strip_suffix(".tool"));
+            let goes = match entry {
+                Some(entry) if !file.starts_with('.') => !kept.contains(entry),
+                _ => files::is_abandoned(self.directory.as_fd(), &file),
+            };
+            if goes {
+                rustix::fs::unlinkat(&self.directory, &file, rustix::fs::AtFlags::empty())
+                    .map_err(|error| wrong(error.into()))?;
+                removed += u64::from(file.ends_with(".code") && entry.is_some());
+            }
+        }
+        Ok(removed)
     }
 
     fn describe(&self, name: &str, known: &Description) -> io::Result<()> {

@@ -28,6 +28,8 @@ pub struct GrantedDir {
     pub path: PathBuf,
     pub access: DirAccess,
     pub owner: (u32, u32),
+    /// Files and directories in it that no tool may see, relative to it.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// Plans rings for the program that the input names as its warden.
@@ -81,6 +83,12 @@ impl WasmRing {
             steps.push(Step::Attach { tree, at });
         }
         steps.make_dev();
+        for (number, grant) in self.grants.iter().enumerate() {
+            for hidden in &grant.hidden {
+                let path = PathBuf::from(inner_path(number)).join(hidden);
+                steps.mask(slot::BASE, Place::new(slot::BASE, path));
+            }
+        }
         steps.freeze_base();
         steps.into_steps()
     }

@@ -18,6 +18,9 @@ use super::for_each;
 use crate::args::{AddArgs, ToolRef, ToolVerb};
 use crate::report::{self, progress};
 
+/// Below the engine's home.
+const STORE: &str = "tools";
+
 /// What every verb but `new` works with.
 struct Tools {
     engine: Engine,
@@ -44,6 +47,16 @@ pub(super) fn run(verb: ToolVerb) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Removes compiled code of tools that are neither installed nor built in any more.
+pub(super) fn forget_gone() -> anyhow::Result<u64> {
+    // Where no tool was ever used, nothing is made for the sake of looking.
+    if !EngineConfig::from_environment()?.home.join(STORE).is_dir() {
+        return Ok(0);
+    }
+    let tools = Tools::open()?;
+    Ok(tools.host.0.keep_only(&tools.store.digests()?)?)
+}
+
 impl Tools {
     fn open() -> anyhow::Result<Tools> {
         let config = EngineConfig::from_environment()?;
@@ -51,7 +64,7 @@ impl Tools {
         let engine = Engine::open(config)?;
         let host = Arc::new(Host(engine.tools()?));
         let programs = launcher.parent().unwrap_or(&launcher);
-        let store = ToolStore::open(&home.join("tools"), BuiltIns::from_environment(programs))?;
+        let store = ToolStore::open(&home.join(STORE), BuiltIns::from_environment(programs))?;
         Ok(Tools { engine, host, store })
     }
 

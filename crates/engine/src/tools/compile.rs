@@ -1,5 +1,6 @@
 //! From a `.wasm` file to verified code in the cache, by way of a jailed compiler.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,12 @@ impl ToolHost {
     /// A tool that was compiled before. None if its code is not there, or is not what was written.
     pub fn find(&self, digest: &ToolDigest) -> Option<Compiled> {
         self.entry(digest).map(|entry| Compiled::new(*digest, &entry))
+    }
+
+    /// Removes compiled code of all tools but these. Gives the number of tools whose code went.
+    pub fn keep_only(&self, tools: &BTreeSet<ToolDigest>) -> Result<u64, CacheError> {
+        lock(&self.inner.known).retain(|digest, _| tools.contains(digest));
+        self.inner.rings.cache.keep_only(tools)
     }
 
     /// Verified once; then the open file stands for it, whatever happens to its name.

@@ -1,16 +1,18 @@
 //! Directories that a call is granted.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ringwall_ring_wasm::{GrantedDir, MAX_GRANTS};
 use ringwall_spec::DirAccess;
 use ringwall_wire::GuestDir;
+use ringwall_workspace::HideRules;
 
 use super::ToolError;
 use crate::config::Engine;
-use crate::place::refuse_own_state;
+use crate::place::{PlaceError, refuse_own_state};
 
 /// A directory of the host, and where a tool finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,5 +88,19 @@ fn look(engine: &Engine, grant: &DirGrant) -> Result<(GrantedDir, (u64, u64)), T
     }
     let identity = (stat.dev(), stat.ino());
     let owner = (stat.uid(), stat.gid());
-    Ok((GrantedDir { path, access: grant.access, owner }, identity))
+    Ok((GrantedDir { path, access: grant.access, owner, hidden: Vec::new() }, identity))
+}
+
+/// The directories of a class with what is in them that no tool may see: secrets and keys, by the
+/// rules for workspaces. Looked for when a warden is raised, not at every call: it takes a walk
+/// through all of them.
+pub(super) fn with_hidden(class: &GrantClass) -> Result<Vec<GrantedDir>, PlaceError> {
+    let rules = HideRules::default();
+    let look = |dir: &GrantedDir| {
+        let wrong = |source| PlaceError::HostPath { path: dir.path.clone(), source };
+        let opened = File::open(&dir.path).map_err(wrong)?;
+        let hidden = ringwall_workspace::find_hidden(opened.as_fd(), &rules)?;
+        Ok(GrantedDir { hidden, ..dir.clone() })
+    };
+    class.dirs.iter().map(look).collect()
 }

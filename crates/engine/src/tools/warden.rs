@@ -10,7 +10,7 @@ use ringwall_ring_wasm::{Entry, WasmRing};
 use ringwall_spec::{Evidence, Limits, ToolDigest};
 use ringwall_wire::{Client, ClientError, LoadTool, LoadedTool};
 
-use super::dirs::GrantClass;
+use super::dirs::{self, GrantClass};
 use super::{Rings, lock};
 use crate::raise::RaiseError;
 use crate::sandbox::{Killer, Sandbox};
@@ -58,7 +58,7 @@ impl Warden {
             ..Limits::default()
         };
         let cache = Some(rings.cache.path().to_owned());
-        let ring = WasmRing { grants: class.dirs.clone(), cache };
+        let ring = WasmRing { grants: dirs::with_hidden(&class)?, cache };
         let sandbox = rings.raise(&rings.warden, &ring, limits, "run WASM tools")?;
         let loader = sandbox.ring.scratch()?;
         let client = sandbox.connected()?;

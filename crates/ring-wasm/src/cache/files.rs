@@ -6,10 +6,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 pub(super) const KEY: &str = "key";
+
+/// No file takes so long to write.
+const ABANDONED_SECONDS: u64 = 3600;
 
 /// Our own directory, which nobody else can enter.
 pub(super) fn private_directory(path: &Path) -> io::Result<OwnedFd> {
@@ -92,6 +96,26 @@ fn write_new(directory: BorrowedFd<'_>, name: &str, bytes: &[u8], mode: u32) -> 
     file.write_all(bytes)?;
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
     file.sync_data()
+}
+
+/// The names in the directory.
+pub(super) fn list(directory: BorrowedFd<'_>) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        // Names that are no text are not ours.
+        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Half a file that nobody is writing any more.
+pub(super) fn is_abandoned(directory: BorrowedFd<'_>, name: &str) -> bool {
+    let half = name.starts_with('.') && [".code.", ".tool."].iter().any(|kind| name.contains(kind));
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    half && stat.is_ok_and(|stat| {
+        u64::try_from(stat.st_mtime).is_ok_and(|then| then + ABANDONED_SECONDS < now)
+    })
 }
 
 fn is_own(stat: &rustix::fs::Stat) -> bool {

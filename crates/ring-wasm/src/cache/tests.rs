@@ -155,3 +155,28 @@ fn a_cache_that_others_can_enter_is_refused() {
     fs::set_permissions(place.cache.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(matches!(Cache::open(place.cache.path()), Err(CacheError::Use { .. })));
 }
+
+#[test]
+fn what_is_not_to_be_kept_goes_and_the_rest_stays() {
+    let place = Place::new();
+    let gone = Cache::digest(b"another tool");
+    place.cache.put(&gone, CODE, &report()).unwrap();
+    let open = place.cache.find(&gone).unwrap();
+    let half = |name: &str| {
+        let path = place.cache.path().join(name);
+        fs::write(&path, b"half").unwrap();
+        path
+    };
+    let (old, new) = (half(".a.code.1.0"), half(".b.tool.1.0"));
+    let long_ago = SystemTime::now() - Duration::from_secs(2 * 3600);
+    File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+
+    assert_eq!(place.cache.keep_only(&[place.digest].into()).unwrap(), 1);
+    assert!(place.cache.find(&gone).is_none());
+    assert_eq!(place.code().as_deref(), Some(CODE));
+    // Whoever uses it goes on to do so; and what somebody is still writing is left alone.
+    assert_eq!(open.code.metadata().unwrap().len(), CODE.len() as u64);
+    assert!(!old.exists() && new.exists());
+    assert_eq!(place.cache.keep_only(&[place.digest].into()).unwrap(), 0);
+    assert!(Cache::open(place.cache.path()).unwrap().find(&place.digest).is_some());
+}

@@ -10,7 +10,12 @@ const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 fn ring() -> WasmRing {
-    let grant = |path: &str, access| GrantedDir { path: path.into(), access, owner: (1000, 1000) };
+    let grant = |path: &str, access| GrantedDir {
+        path: path.into(),
+        access,
+        owner: (1000, 1000),
+        hidden: vec![".env".into()],
+    };
     WasmRing {
         grants: vec![grant("/home/a", DirAccess::Read), grant("/home/b", DirAccess::Write)],
         cache: Some("/var/lib/ringwall/tools-cache".into()),
@@ -94,4 +99,19 @@ fn the_scratch_space_is_reported_before_the_loader() {
         })
         .collect();
     assert_eq!(reported, [slot::SCRATCH, LOADER_OUTSIDE]);
+}
+
+#[test]
+fn what_is_hidden_of_a_grant_is_covered_before_anything_runs() {
+    let masked: Vec<PathBuf> = plan(&ring(), ROOT)
+        .template
+        .iter()
+        .filter_map(|step| match step {
+            Step::Mask { at, .. } => Some(at.path.as_path().to_owned()),
+            _ => None,
+        })
+        .collect();
+    for hidden in ["grants/0/.env", "grants/1/.env"] {
+        assert!(masked.contains(&PathBuf::from(hidden)), "{masked:?}");
+    }
 }

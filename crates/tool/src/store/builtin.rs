@@ -1,11 +1,12 @@
 //! The tools that come with Ringwall: `.wasm` files in a folder beside the programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use ringwall_spec::ToolDigest;
 use serde::{Deserialize, Serialize};
 
 use super::files::{digest_of, read_json};
@@ -82,6 +83,17 @@ impl BuiltIns {
 }
 
 impl ToolStore {
+    /// Of everything installed, and of the built-in tools that have been seen. Compiles nothing.
+    pub fn digests(&self) -> Result<BTreeSet<ToolDigest>, StoreError> {
+        let memory: Memory =
+            read_json(&self.root.join("built-in.json")).ok().flatten().unwrap_or_default();
+        let unchanged = |(path, known): &(PathBuf, Remembered)| {
+            fs::metadata(path).is_ok_and(|found| Stamp::of(&found) == known.stamp)
+        };
+        let built_in = memory.into_iter().filter(unchanged).map(|(_, known)| known.entry.digest);
+        Ok(self.installed()?.into_iter().map(|entry| entry.digest).chain(built_in).collect())
+    }
+
     /// All built-in tools, sorted. Those not seen before are compiled, one on every CPU.
     pub(super) fn built_in_entries(
         &self,

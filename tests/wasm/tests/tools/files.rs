@@ -172,3 +172,29 @@ fn a_replaced_directory_is_another_one() {
     fs::write(ground.inside.join("secret"), "n").unwrap();
     assert_eq!(ground.open("secret", 1), b"n");
 }
+
+#[test]
+fn secrets_in_a_granted_directory_cannot_be_read_or_replaced() {
+    let ground = Ground::new();
+    fs::create_dir(ground.inside.join(".ssh")).unwrap();
+    let hidden = [".env", ".ssh/id_ed25519"];
+    for path in hidden {
+        fs::write(ground.inside.join(path), "PASSWORD=x\n").unwrap();
+        fs::set_permissions(ground.inside.join(path), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    fs::write(ground.inside.join("plain"), "p").unwrap();
+    for access in [DirAccess::Read, DirAccess::Write] {
+        let call = |text: &str| {
+            let dirs = vec![grant(&ground.inside, access)];
+            ground.world.call(&ToolCall { dirs, ..ground.world.command(text) }).output
+        };
+        assert_eq!(call(&guests::open("plain", 1)), b"p");
+        for path in hidden {
+            let output = call(&guests::open(path, 1));
+            assert!(!opened(&output), "{path} {access:?}: {:?}", String::from_utf8_lossy(&output));
+        }
+    }
+    for path in hidden {
+        assert_eq!(fs::read_to_string(ground.inside.join(path)).unwrap(), "PASSWORD=x\n");
+    }
+}

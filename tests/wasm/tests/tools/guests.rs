@@ -1,4 +1,4 @@
-//! Guests in the text format of WASM. All are WASI preview 1 commands.
+//! Guests in the text format of WASM: WASI preview 1 commands, and components at the end.
 
 /// Writes "hello" and exits with 0.
 pub(crate) const HELLO: &str = r#"(module
@@ -135,3 +135,70 @@ pub(crate) const CREATE: &str = r#"(module
     (i32.store (i32.const 0) (i32.const 64))
     (i32.store (i32.const 4) (i32.const 1))
     (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))"#;
+
+/// A WASI 0.2 command: writes "hello 0.2" and reports success or failure.
+pub(crate) fn command_component(succeeds: bool) -> String {
+    COMMAND_COMPONENT.replace("CODE", if succeeds { "0" } else { "1" })
+}
+
+const COMMAND_COMPONENT: &str = r#"(component
+  (import "wasi:io/error@0.2.0" (instance $io-error (export "error" (type (sub resource)))))
+  (alias export $io-error "error" (type $error))
+  (import "wasi:io/streams@0.2.0" (instance $streams
+    (export "output-stream" (type $output-stream (sub resource)))
+    (alias outer 1 $error (type $outer-error))
+    (export "error" (type $inner-error (eq $outer-error)))
+    (type $own-error (own $inner-error))
+    (type $failure (variant (case "last-operation-failed" $own-error) (case "closed")))
+    (export "stream-error" (type $stream-error (eq $failure)))
+    (type $self (borrow $output-stream))
+    (type $bytes (list u8))
+    (type $written (result (error $stream-error)))
+    (type $write (func (param "self" $self) (param "contents" $bytes) (result $written)))
+    (export "[method]output-stream.blocking-write-and-flush" (func (type $write)))))
+  (alias export $streams "output-stream" (type $output-stream))
+  (import "wasi:cli/stdout@0.2.0" (instance $stdout
+    (alias outer 1 $output-stream (type $outer-stream))
+    (export "output-stream" (type $stream (eq $outer-stream)))
+    (type $own-stream (own $stream))
+    (type $get (func (result $own-stream)))
+    (export "get-stdout" (func (type $get)))))
+  (core module $memory-module
+    (memory (export "memory") 1)
+    (data (i32.const 16) "hello 0.2\n"))
+  (core instance $memory (instantiate $memory-module))
+  (alias core export $memory "memory" (core memory $mem))
+  (alias export $stdout "get-stdout" (func $get-stdout))
+  (alias export $streams "[method]output-stream.blocking-write-and-flush" (func $write))
+  (core func $core-get-stdout (canon lower (func $get-stdout)))
+  (core func $core-write (canon lower (func $write) (memory $mem)))
+  (core module $main
+    (import "host" "get-stdout" (func $stdout (result i32)))
+    (import "host" "write" (func $write (param i32 i32 i32 i32)))
+    (func (export "run") (result i32)
+      (call $write (call $stdout) (i32.const 16) (i32.const 10) (i32.const 64))
+      (i32.const CODE)))
+  (core instance $running (instantiate $main (with "host" (instance
+    (export "get-stdout" (func $core-get-stdout))
+    (export "write" (func $core-write))))))
+  (func $run (result (result)) (canon lift (core func $running "run")))
+  (instance $exported (export "run" (func $run)))
+  (export "wasi:cli/run@0.2.0" (instance $exported)))"#;
+
+/// A WASI 0.2 command that begins to make an HTTP request.
+pub(crate) const HTTP: &str = r#"(component
+  (import "wasi:http/types@0.2.0" (instance $types
+    (export "fields" (type $fields (sub resource)))
+    (type $own (own $fields))
+    (type $new (func (result $own)))
+    (export "[constructor]fields" (func (type $new)))))
+  (alias export $types "[constructor]fields" (func $new))
+  (core func $core-new (canon lower (func $new)))
+  (core module $main
+    (import "host" "new" (func $new (result i32)))
+    (func (export "run") (result i32) (drop (call $new)) (i32.const 0)))
+  (core instance $running (instantiate $main (with "host" (instance
+    (export "new" (func $core-new))))))
+  (func $run (result (result)) (canon lift (core func $running "run")))
+  (instance $exported (export "run" (func $run)))
+  (export "wasi:cli/run@0.2.0" (instance $exported)))"#;

@@ -129,11 +129,90 @@ fn what_is_no_tool_is_refused_by_the_compiler() {
     world.still_serves();
 }
 
+/// A module with a memory of so many pages and one data segment, at its beginning, that says how
+/// long it is and has `content` bytes.
+fn with_data(pages: u64, says: u64, content: usize) -> Vec<u8> {
+    let leb = |mut number: u64| {
+        let mut bytes = Vec::new();
+        while number >= 0x80 {
+            bytes.push(u8::try_from(number & 0x7f).unwrap() | 0x80);
+            number >>= 7;
+        }
+        bytes.push(u8::try_from(number).unwrap());
+        bytes
+    };
+    let section = |id: u8, body: &[u8], more: usize| {
+        [&[id][..], &leb((body.len() + more) as u64), body].concat()
+    };
+    let mut wasm = b"\0asm\x01\0\0\0".to_vec();
+    wasm.extend(section(1, &[1, 0x60, 0, 0], 0));
+    wasm.extend(section(3, &[1, 0], 0));
+    wasm.extend(section(5, &[&[1, 0][..], &leb(pages)].concat(), 0));
+    wasm.extend(section(7, &[&[1, 6][..], b"_start", &[0, 0]].concat(), 0));
+    wasm.extend(section(10, &[1, 2, 0, 0x0b], 0));
+    // One active segment: i32.const 0, end; then its length.
+    wasm.extend(section(11, &[&[1, 0, 0x41, 0, 0x0b][..], &leb(says)].concat(), content));
+    wasm.resize(wasm.len() + content, 0x5a);
+    wasm
+}
+
 #[test]
-fn a_gigabyte_of_data_is_refused_before_anything_reads_it() {
+fn a_gigabyte_of_data_is_refused_with_the_reason() {
     let world = World::new();
-    let mut wasm = wat::parse_str(guests::HELLO).unwrap();
-    wasm.resize(1 << 30, 0);
-    assert!(matches!(world.host.compile(&wasm), Err(CompileError::TooLarge { .. })));
+    let gigabyte = 1 << 30;
+    // Made right: a small one of the same make runs.
+    let small = ToolCall::command(
+        world.host.compile(&with_data(1, 100, 100)).unwrap().digest,
+        "tool",
+        Vec::new(),
+        Vec::new(),
+    );
+    assert_eq!(world.call(&small).status, ToolStatus::Exited { code: 0 });
+    // All of it there: nothing even looks at so much.
+    let whole = with_data(gigabyte / 65536, gigabyte, usize::try_from(gigabyte).unwrap());
+    assert!(matches!(world.host.compile(&whole), Err(CompileError::TooLarge { .. })));
+    drop(whole);
+    let refused = |wasm: &[u8]| match world.host.compile(wasm) {
+        Err(CompileError::Refused { reason }) => reason,
+        other => panic!("{other:?}"),
+    };
+    // A memory of that size and little data; data that is not there; data for which no room is.
+    assert!(refused(&with_data(gigabyte / 65536, 100, 100)).contains("memory"));
+    refused(&with_data(1, gigabyte, 100));
+    let call = |wasm: &[u8]| {
+        let digest = world.host.compile(wasm).unwrap().digest;
+        world.call(&ToolCall::command(digest, "tool", Vec::new(), Vec::new())).status
+    };
+    let too_long = call(&with_data(1, 70_000, 70_000));
+    assert!(matches!(too_long, ToolStatus::Trapped { .. }), "{too_long:?}");
+    world.still_serves();
+}
+
+#[test]
+fn a_call_that_hangs_in_its_host_is_ended_from_outside() {
+    let world = World::new();
+    let dir = world.home.path().join("granted");
+    std::fs::create_dir(&dir).unwrap();
+    let dirs = vec![files::grant(&dir, ringwall_spec::DirAccess::Read)];
+    // Loaded and up before its time counts.
+    let sleeping = ToolCall { limits: limits(), dirs, ..world.command(&guests::sleep(200)) };
+    assert_eq!(world.call(&sleeping).output, b"awake");
+    let [warden] = world.host.wardens()[..] else { panic!("{:?}", world.host.wardens()) };
+    std::thread::scope(|scope| {
+        let begun = std::time::Instant::now();
+        let call = scope.spawn(|| world.call(&sleeping));
+        while world.host.calls_under_way() == 0 {
+            std::thread::yield_now();
+        }
+        // Stopped: to the engine it looks like one that never comes back from a system call.
+        let pid = rustix::process::Pid::from_raw(i32::try_from(warden).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        assert_eq!(call.join().unwrap().status, ToolStatus::Timeout);
+        // The deadline, 50 ms, and what a busy machine adds.
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    });
+    assert_eq!(world.host.totals().wardens_lost, 1);
+    assert!(!world.host.wardens().contains(&warden));
+    assert_eq!(world.call(&sleeping).output, b"awake");
     world.still_serves();
 }

@@ -138,3 +138,39 @@ fn a_warden_that_has_seen_many_tools_takes_more() {
     assert_eq!(world.call(&world.command(&numbered(0))).output, b"00000\n");
     assert_eq!(world.host.totals().wardens_started, 1);
 }
+
+#[test]
+fn a_wasi_0_2_command_runs_and_its_result_is_its_exit_code() {
+    let world = World::new();
+    for (succeeds, code) in [(true, 0), (false, 1)] {
+        let compiled = world.compile(&guests::command_component(succeeds));
+        assert_eq!(compiled.kind, ToolKind::CommandComponent);
+        let call = ToolCall::command(compiled.digest, "tool", Vec::new(), Vec::new());
+        let outcome = world.call(&call);
+        assert_eq!(outcome.status, ToolStatus::Exited { code });
+        assert_eq!(outcome.output, b"hello 0.2\n");
+        assert!(outcome.meter.fuel > 0 && outcome.meter.host_calls > 0);
+    }
+    world.still_serves();
+}
+
+#[test]
+fn http_is_denied_at_its_first_use_and_refused_to_who_did_not_ask() {
+    let world = World::new();
+    let compiled = world.compile(guests::HTTP);
+    assert_eq!(compiled.imports, ["wasi:http/types@0.2.0"]);
+    let quiet = ToolCall::command(compiled.digest, "tool", Vec::new(), Vec::new());
+    let refused = world.host.call(&quiet);
+    assert!(
+        matches!(&refused, Err(ToolError::Refused(reason)) if reason.contains("wasi:http")),
+        "{refused:?}"
+    );
+    let asking = ToolCall { wants_http: true, ..quiet };
+    world.host.probe(&compiled.digest, true).unwrap();
+    match world.call(&asking).status {
+        ToolStatus::Denied { what } => assert!(what.starts_with("wasi:http/types@0.2.0"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    world.still_serves();
+    assert_eq!(world.host.totals().wardens_lost, 0);
+}
