@@ -1,10 +1,12 @@
 //! `grep`: searches files or a text with ripgrep's engine and returns lines with positions.
 
 mod collect;
+mod matchers;
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ringwall_tool_sdk::budget::Budget;
 use ringwall_tool_sdk::{Failure, files};
@@ -13,11 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use collect::Collector;
 pub use collect::{FileMatches, FoundLine};
+use matchers::Matchers;
 
 ringwall_tool_sdk::tool! { manifest: "tool.json", call: call }
 
 /// The longest line that the engine holds in memory.
 const MAX_LINE_MEMORY: usize = 32 << 20;
+
+/// Of files up to this size it is found out whether they are ASCII.
+const MAX_LOOKED_AT: u64 = 4 << 20;
 
 /// The schema refuses unknown fields; serde cannot beside a flattened part.
 #[derive(Debug, Deserialize)]
@@ -94,15 +100,16 @@ pub fn call(input: Input) -> Result<Output, Failure> {
 
 /// The same below another directory than the granted one.
 pub fn call_in(root: &Path, input: &Input) -> Result<Output, Failure> {
-    let matcher = matcher(input)?;
+    let matchers = Matchers::new(input)?;
     let mut searcher = searcher(input);
     let mut output = Output::default();
     let mut budget = Budget::new(input.max_results, input.max_bytes);
 
     if let Some(text) = &input.text {
-        let mut collector = Collector::new("", input, &matcher, &mut budget);
+        let matcher = matchers.for_text(text.as_bytes())?;
+        let mut collector = Collector::new("", input, matcher, &mut budget);
         searcher
-            .search_slice(&matcher, text.as_bytes(), &mut collector)
+            .search_slice(matcher, text.as_bytes(), &mut collector)
             .map_err(|error| Failure::new("io", error))?;
         let (file, binary) = collector.finish();
         output.add(file, binary);
@@ -114,8 +121,24 @@ pub fn call_in(root: &Path, input: &Input) -> Result<Output, Failure> {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return Ok(true);
         }
-        let mut collector = Collector::new(path, input, &matcher, &mut budget);
-        if let Err(error) = searcher.search_path(&matcher, entry.path(), &mut collector) {
+        let content = match read_small(entry.path()) {
+            Ok(content) => content,
+            Err(error) => {
+                note(&mut unreadable, path, &error);
+                output.files_searched += 1;
+                return Ok(true);
+            }
+        };
+        let matcher = match &content {
+            Some(bytes) => matchers.for_text(bytes)?,
+            None => matchers.for_all()?,
+        };
+        let mut collector = Collector::new(path, input, matcher, &mut budget);
+        let searched = match &content {
+            Some(bytes) => searcher.search_reader(matcher, bytes.as_slice(), &mut collector),
+            None => searcher.search_path(matcher, entry.path(), &mut collector),
+        };
+        if let Err(error) = searched {
             note(&mut unreadable, path, &error);
         }
         let (file, binary) = collector.finish();
@@ -128,6 +151,18 @@ pub fn call_in(root: &Path, input: &Input) -> Result<Output, Failure> {
     Ok(output)
 }
 
+/// The content of a file that is worth looking through before it is searched.
+fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() > MAX_LOOKED_AT {
+        return Ok(None);
+    }
+    let mut content = Vec::new();
+    // It may have grown since.
+    (&mut file).take(MAX_LOOKED_AT + 1).read_to_end(&mut content)?;
+    Ok((content.len() as u64 <= MAX_LOOKED_AT).then_some(content))
+}
+
 impl Output {
     fn add(&mut self, file: Option<FileMatches>, binary: bool) {
         self.files_searched += 1;
@@ -137,24 +172,6 @@ impl Output {
             self.files.push(file);
         }
     }
-}
-
-fn matcher(input: &Input) -> Result<RegexMatcher, Failure> {
-    let mut builder = RegexMatcherBuilder::new();
-    builder
-        .fixed_strings(input.literal)
-        .case_insensitive(input.case == Case::Insensitive)
-        .case_smart(input.case == Case::Smart)
-        .word(input.word)
-        .unicode(!input.ascii)
-        .multi_line(true);
-    if !input.multiline {
-        builder.line_terminator(Some(b'\n'));
-    }
-    builder.build(&input.pattern).map_err(|error| {
-        let hint = if input.literal { "" } else { " (set literal to search for it as it stands)" };
-        Failure::bad_input(format_args!("the pattern cannot be used: {error}{hint}"))
-    })
 }
 
 fn searcher(input: &Input) -> Searcher {

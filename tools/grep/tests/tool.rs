@@ -146,3 +146,25 @@ fn a_bad_pattern_and_a_path_outside_are_refused() {
     assert_eq!(outside.code, "bad-input");
     assert_eq!(refused(json!({ "pattern": "a", "paths": ["gone"] })).code, "not-found");
 }
+
+#[test]
+fn letters_of_all_scripts_are_letters_unless_only_ascii_counts() {
+    let project = project();
+    fs::write(project.path().join("greek.txt"), "\u{3b1}\u{3b2} = 1\n").expect("written");
+    let found = |input: Value| grep(project.path(), &input)["matches"].as_u64();
+    let in_greek = |pattern: &str, ascii: bool| {
+        found(json!({ "pattern": pattern, "globs": ["greek.txt"], "ascii": ascii }))
+    };
+    assert_eq!(in_greek("^\\w+ =", false), Some(1));
+    assert_eq!(in_greek("^\\w+ =", true), Some(0));
+    assert_eq!(in_greek("\\p{Greek}", false), Some(1));
+    // The same pattern on texts of both kinds, in one search.
+    assert_eq!(found(json!({ "pattern": "^\\w+ [=g]", "globs": ["*.txt", "*.py"] })), Some(2));
+    let text = |pattern: &str, text: &str| found(json!({ "pattern": pattern, "text": text }));
+    assert_eq!(text("\\w", "\u{3b1}"), Some(1));
+    // The sign for kelvin is a k, whatever its case.
+    assert_eq!(text("(?i)k", "\u{212a}"), Some(1));
+    assert_eq!(text("(?i)\\x{212a}", "k"), Some(1));
+    assert_eq!(text("[^\\p{Latin}]", "abc"), Some(0));
+    assert!(try_grep(project.path(), &json!({ "pattern": "(", "text": "" })).is_err());
+}
