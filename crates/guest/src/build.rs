@@ -124,7 +124,7 @@ impl Making<'_> {
         if !missing.is_empty() {
             return Err(BuildError::Config(missing));
         }
-        say("compiling: some ten minutes of one processor's time");
+        say("compiling: about a quarter of an hour of one processor's time");
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         self.make(&[&format!("-j{jobs}"), "vmlinux"])?;
         self.make(&["--silent", "kernelrelease"])?;

@@ -5,8 +5,8 @@
 use crate::kernels::{Flavour, Kernel};
 
 /// Reset by triple fault, which every monitor takes for the end of the VM; a panic ends it at once;
-/// no messages on a console that nobody reads.
-const ALWAYS: &str = "reboot=t panic=-1 quiet";
+/// no messages on a console that nobody reads; no network device that nobody asked for.
+const ALWAYS: &str = "reboot=t panic=-1 quiet dummy.numdummies=0";
 
 /// Subsystems of a general kernel that a guest has no use for.
 const DEBIAN: &str =

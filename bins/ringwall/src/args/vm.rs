@@ -15,7 +15,7 @@ pub(crate) enum VmVerb {
 pub(crate) enum KernelVerb {
     /// Make a small, fast kernel from Debian's sources, unless it is there
     #[command(
-        after_help = "Takes some ten minutes of one processor's time and 2 GB of disk while it \
+        after_help = "Takes about a quarter of an hour of one processor's time and 2 GB of disk while it \
         runs. The sources come from this system's package manager."
     )]
     Build(OutputArgs),
