@@ -6,6 +6,7 @@
 
 mod error;
 mod files;
+mod guest;
 mod job;
 mod pump;
 mod raise;
@@ -14,4 +15,5 @@ mod task;
 mod tree;
 mod warden;
 
+pub use guest::{is_first_process, run as run_guest};
 pub use warden::{Ended, Warden};

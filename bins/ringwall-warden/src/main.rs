@@ -1,12 +1,13 @@
 //! The warden: the first process inside a ring.
 //!
 //! It is started with the engine's byte stream as descriptor 3 and, where Landlock is in force, a
-//! directory with a file that only Landlock forbids to open as descriptor 4.
+//! directory with a file that only Landlock forbids to open as descriptor 4. A guest kernel starts
+//! it with neither.
 
 use std::process::ExitCode;
 
 use ringwall_linux::inside::inherited;
-use ringwall_warden::{Ended, Warden};
+use ringwall_warden::{Ended, Warden, is_first_process, run_guest};
 
 const STREAM: i32 = 3;
 const CANARY: i32 = 4;
@@ -16,6 +17,10 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
     let Some(stream) = inherited(STREAM) else {
+        if is_first_process() {
+            // A kernel started us, not a launcher. Coming back would be its panic.
+            return run_guest().map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS);
+        }
         // Nobody to tell: standard error is /dev/null in a ring.
         return ExitCode::from(2);
     };

@@ -5,9 +5,12 @@
 
 use std::error::Error;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
-use ringwall_linux::launch::{InnerRing, raise_inner};
-use ringwall_wire::{Channel, Connection, ErrorCode, RemoteError, StreamId};
+use ringwall_linux::launch::{self, EncodedPlan, InnerRing, LaunchError, Spawner};
+use ringwall_wire::{
+    Channel, Connection, ErrorCode, RaisePlanned, RemoteError, StreamId, guest_paths,
+};
 use rustix::event::PollFlags;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
@@ -25,6 +28,8 @@ const FDINFO_MAX: usize = 1024;
 pub(crate) struct Tunnel {
     inner: OwnedFd,
     first_process: OwnedFd,
+    /// Ends with the ring.
+    _launcher: Option<Spawner>,
     outbox: Outbox,
     /// The engine sends no more.
     engine_ended: bool,
@@ -35,11 +40,19 @@ pub(crate) struct Tunnel {
 }
 
 pub(crate) fn raise(steps: &[u8]) -> Result<Tunnel, RemoteError> {
-    let InnerRing { stream, pidfd } = raise_inner(steps).map_err(|error| {
-        let message = format!("the inner ring could not be raised: {}", with_causes(&error));
-        refused(ErrorCode::System, &message)
-    })?;
-    Tunnel::new(stream, pidfd)
+    Tunnel::new(launch::raise_inner(steps).map_err(not_raised)?)
+}
+
+/// Raises a ring in a guest, in the control group that `join` leads to.
+pub(crate) fn raise_planned(plan: &RaisePlanned, join: &OwnedFd) -> Result<Tunnel, RemoteError> {
+    let encoded = EncodedPlan { template: &plan.template, ahead: &plan.ahead, last: &plan.last };
+    let launcher = Path::new(guest_paths::LAUNCHER);
+    Tunnel::new(launch::raise_planned(launcher, encoded, join).map_err(not_raised)?)
+}
+
+fn not_raised(error: LaunchError) -> RemoteError {
+    let message = format!("the inner ring could not be raised: {}", with_causes(&error));
+    refused(ErrorCode::System, &message)
 }
 
 /// The engine gets text only, so the causes go into it.
@@ -49,10 +62,11 @@ fn with_causes(error: &dyn Error) -> String {
 }
 
 impl Tunnel {
-    fn new(inner: OwnedFd, first_process: OwnedFd) -> Result<Tunnel, RemoteError> {
+    fn new(ring: InnerRing) -> Result<Tunnel, RemoteError> {
         let tunnel = Tunnel {
-            inner,
-            first_process,
+            inner: ring.stream,
+            first_process: ring.pidfd,
+            _launcher: ring.launcher,
             outbox: Outbox::default(),
             engine_ended: false,
             inner_deaf: false,

@@ -1,7 +1,7 @@
 //! From a request to a running job: everything is checked and prepared before the child exists.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ringwall_linux::spawn::{Program, SpawnError, SpawnStep, Streams, spawn};
 use ringwall_linux::terminal;
@@ -20,7 +20,11 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 /// More directories in `PATH` than this are not searched.
 const MAX_SEARCHED: usize = 256;
 
-pub(crate) fn start(request: &StartProcess) -> Result<Job, RemoteError> {
+/// Starts a job, in the control group that `join` leads to.
+pub(crate) fn start(
+    request: &StartProcess,
+    join: Option<BorrowedFd<'_>>,
+) -> Result<Job, RemoteError> {
     check_user(request.user)?;
     let program = prepare(request)?;
     let failure = |error| explain(request, error);
@@ -29,7 +33,8 @@ pub(crate) fn start(request: &StartProcess) -> Result<Job, RemoteError> {
             .map_err(|errno| failed("cannot open a terminal", errno))?;
         let stdin = rustix::io::fcntl_dupfd_cloexec(&terminal.outer, 3)
             .map_err(|errno| failed("cannot open a terminal", errno))?;
-        let pid = spawn(&program, Streams::Terminal(terminal.inner.as_fd())).map_err(failure)?;
+        let streams = Streams::Terminal(terminal.inner.as_fd());
+        let pid = spawn(&program, streams, join).map_err(failure)?;
         return Ok(Job::on_terminal(pid, stdin, terminal));
     }
     let pipe = || open_pipe().map_err(|errno| failed("cannot open a pipe", errno));
@@ -47,7 +52,7 @@ pub(crate) fn start(request: &StartProcess) -> Result<Job, RemoteError> {
         stdout: stdout.as_fd(),
         stderr: stderr.as_fd(),
     };
-    let pid = spawn(&program, streams).map_err(failure)?;
+    let pid = spawn(&program, streams, join).map_err(failure)?;
     Ok(Job::on_pipes(pid, our_stdin, our_stdout, our_stderr))
 }
 
@@ -205,7 +210,7 @@ mod tests {
 
     #[test]
     fn requests_that_make_no_sense_start_nothing() {
-        let code = |request: StartProcess| start(&request).err().map(|error| error.code);
+        let code = |request: StartProcess| start(&request, None).err().map(|error| error.code);
         let argv = || vec![b"/bin/true".to_vec()];
         assert_eq!(code(StartProcess::default()), Some(ErrorCode::Invalid));
         let empty = StartProcess { argv: vec![Vec::new()], ..StartProcess::default() };

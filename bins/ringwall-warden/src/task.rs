@@ -7,6 +7,7 @@ use ringwall_wire::{Connection, Reply, StreamId};
 use rustix::event::PollFlags;
 
 use crate::files::{Listing, Progress, Reader, Removal, Writer};
+use crate::guest::{TakeWorkspace, Unpacking};
 use crate::job::{Job, Port};
 use crate::raise::Tunnel;
 
@@ -18,6 +19,8 @@ pub(crate) enum Task {
     Write(Writer),
     List(Listing),
     Remove(Removal),
+    Unpack(Unpacking),
+    Pack(TakeWorkspace),
 }
 
 impl Task {
@@ -26,7 +29,7 @@ impl Task {
         match self {
             Task::Job(job) => job.interests(sendable).collect(),
             Task::Tunnel(tunnel) => tunnel.interests(sendable).collect(),
-            Task::Read(_) | Task::Write(_) | Task::List(_) | Task::Remove(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -40,7 +43,7 @@ impl Task {
         match self {
             Task::Job(job) => job.ready(port, connection, stream, buffer),
             Task::Tunnel(tunnel) => tunnel.ready(port, connection, stream, buffer),
-            Task::Read(_) | Task::Write(_) | Task::List(_) | Task::Remove(_) => {}
+            _ => {}
         }
     }
 
@@ -57,7 +60,8 @@ impl Task {
                 false => Progress::Waiting,
             },
             Task::Tunnel(tunnel) if tunnel.is_over() => Progress::Finished(Ok(())),
-            Task::Tunnel(_) | Task::Write(_) => Progress::Waiting,
+            Task::Tunnel(_) | Task::Write(_) | Task::Unpack(_) => Progress::Waiting,
+            Task::Pack(pack) => pack.step(connection, stream),
             Task::Read(reader) => reader.step(connection, stream, buffer),
             Task::List(listing) => listing.step(connection, stream),
             Task::Remove(removal) => removal.step(),
@@ -86,8 +90,15 @@ impl Task {
                 }
                 connection.consumed(stream, bytes.len());
             }
+            Task::Unpack(tree) => {
+                if let Err(error) = tree.feed(&bytes) {
+                    connection.reply(stream, &Reply::Error(error));
+                    return false;
+                }
+                connection.consumed(stream, bytes.len());
+            }
             // The protocol has no data for these.
-            Task::Read(_) | Task::List(_) | Task::Remove(_) => {}
+            Task::Read(_) | Task::List(_) | Task::Remove(_) | Task::Pack(_) => {}
         }
         true
     }
@@ -101,7 +112,14 @@ impl Task {
                 connection.reply(stream, &Reply::Done);
                 return false;
             }
-            Task::Read(_) | Task::List(_) | Task::Remove(_) => {}
+            Task::Unpack(tree) => {
+                match tree.finish() {
+                    Ok(()) => connection.reply(stream, &Reply::Done),
+                    Err(error) => connection.reply(stream, &Reply::Error(error)),
+                }
+                return false;
+            }
+            Task::Read(_) | Task::List(_) | Task::Remove(_) | Task::Pack(_) => {}
         }
         true
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use ringwall_linux::inside;
 use ringwall_linux::signals::SignalWatch;
@@ -17,6 +17,7 @@ use rustix::process::{DumpableBehavior, Signal};
 
 use crate::error::refused;
 use crate::files::{self, Listing, Progress, Reader, Removal, Writer};
+use crate::guest::Guest;
 use crate::job::Port;
 use crate::task::Task;
 use crate::{raise, start, tree};
@@ -50,6 +51,8 @@ pub struct Warden {
     leaving: bool,
     /// The job with which all of this ends.
     only_job: Option<StreamId>,
+    /// Set in the first process of a guest kernel.
+    guest: Option<Guest>,
 }
 
 /// Something that poll found.
@@ -85,7 +88,13 @@ impl Warden {
             greeted: false,
             leaving: false,
             only_job: None,
+            guest: None,
         })
+    }
+
+    /// The same as the first process of a guest kernel.
+    pub(crate) fn in_guest(self, guest: Guest) -> Warden {
+        Warden { guest: Some(guest), ..self }
     }
 
     /// Serves the engine until it is gone or has asked to stop, and takes all children along.
@@ -300,6 +309,18 @@ impl Warden {
                 self.connection.reply(stream, &Reply::Raised);
                 Ok(Answer::Task(Task::Tunnel(tunnel)))
             }
+            Request::RaisePlanned(plan) => {
+                let tunnel = raise::raise_planned(&plan, self.guest()?.jobs().join())?;
+                self.connection.reply(stream, &Reply::Raised);
+                Ok(Answer::Task(Task::Tunnel(tunnel)))
+            }
+            Request::PutWorkspace { owner } => {
+                self.guest()?.put_workspace(owner).map(|tree| Answer::Task(Task::Unpack(tree)))
+            }
+            Request::TakeWorkspace => {
+                self.guest()?.take_workspace().map(|tree| Answer::Task(Task::Pack(tree)))
+            }
+            Request::Usage => Ok(Answer::Reply(Reply::Usage(self.guest()?.jobs().usage()))),
             Request::Facts => {
                 let facts = ringwall_facts::gather(self.denied_open);
                 Ok(Answer::Reply(Reply::Facts(Box::new(facts))))
@@ -318,13 +339,19 @@ impl Warden {
         }
     }
 
+    fn guest(&mut self) -> Result<&mut Guest, RemoteError> {
+        let message = "this warden is not the first process of a guest";
+        self.guest.as_mut().ok_or_else(|| refused(ErrorCode::Invalid, message))
+    }
+
     fn start(&mut self, stream: StreamId, process: &StartProcess) -> Result<Answer, RemoteError> {
         let running = self.tasks.values().filter(|task| matches!(task, Task::Job(_))).count();
         if running >= MAX_JOBS {
             let message = format!("{MAX_JOBS} processes are running already; wait for one to end");
             return Err(refused(ErrorCode::Limit, &message));
         }
-        let mut job = start::start(process)?;
+        let mut job =
+            start::start(process, self.guest.as_ref().map(|guest| guest.jobs().join().as_fd()))?;
         let pid = job.pid().as_raw_nonzero().get().unsigned_abs();
         self.connection.reply(stream, &Reply::Started { pid });
         self.only_job = self.only_job.or(process.ends_ring.then_some(stream));

@@ -32,7 +32,7 @@ pub(crate) fn new_id() -> SandboxId {
     SandboxId::from_random(random_bytes())
 }
 
-fn random_bytes<const N: usize>() -> [u8; N] {
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // The kernel fills such short requests whole or not at all, and fails only before the pool is
     // ready; an id of zeros would then clash with a record and be refused.

@@ -56,6 +56,9 @@ pub(crate) enum Reach {
     Sandbox { killer: Killer, memory: MemoryCheck },
     /// The sandbox lives on: dropping the process's stream kills its tree.
     Process,
+    /// The sandbox was made for this job, but its guest has the changes in the workspace: it ends
+    /// when they were taken.
+    Guest { killer: Killer, memory: MemoryCheck },
 }
 
 /// Tells whether the memory limit was reached, by whichever means it is kept.
@@ -63,6 +66,8 @@ pub(crate) enum Reach {
 pub(crate) enum MemoryCheck {
     Group(Arc<Group>),
     Watchdog(Arc<AtomicBool>),
+    /// Its kernel counts.
+    Guest(Client),
     Unknown,
 }
 
@@ -71,6 +76,9 @@ impl MemoryCheck {
         match self {
             MemoryCheck::Group(group) => group.usage().is_ok_and(|usage| usage.oom_kills > 0),
             MemoryCheck::Watchdog(exceeded) => exceeded.load(Ordering::SeqCst),
+            MemoryCheck::Guest(client) => {
+                client.usage(ANSWER_TIMEOUT).is_ok_and(|usage| usage.oom_kills > 0)
+            }
             MemoryCheck::Unknown => false,
         }
     }
@@ -200,7 +208,7 @@ impl Job {
 
     fn exceeded_memory(&self) -> bool {
         match &self.reach {
-            Reach::Sandbox { memory, .. } => memory.exceeded(),
+            Reach::Sandbox { memory, .. } | Reach::Guest { memory, .. } => memory.exceeded(),
             Reach::Process => false,
         }
     }
@@ -214,10 +222,12 @@ impl Job {
 
     /// The warden is gone: somebody stopped the sandbox, memory ran out, or something is wrong.
     fn lost(&self, error: ClientError) -> Result<Ending, RunError> {
-        if let Reach::Sandbox { killer, .. } = &self.reach
-            && killer.was_stopped()
-        {
-            return Ok(Ending::Stopped);
+        match &self.reach {
+            Reach::Sandbox { killer, .. } | Reach::Guest { killer, .. } if killer.was_stopped() => {
+                return Ok(Ending::Stopped);
+            }
+            Reach::Guest { .. } => return Ok(Ending::GuestLost),
+            Reach::Sandbox { .. } | Reach::Process => {}
         }
         if self.exceeded_memory() {
             return Ok(Ending::Oom);
@@ -297,7 +307,11 @@ impl Sandbox {
     /// and the wall ends with it.
     pub fn start(&self, command: &Command) -> Result<Job, StartError> {
         let client = self.innermost()?;
-        let reach = Reach::Sandbox { killer: self.killer(), memory: self.memory_check() };
+        let (killer, memory) = (self.killer(), self.memory_check());
+        let reach = match self.guest {
+            Some(_) => Reach::Guest { killer, memory },
+            None => Reach::Sandbox { killer, memory },
+        };
         let limits = self.limits();
         Job::start(client, command, &self.defaults(), limits.timeout, limits.output_bytes, reach)
     }
@@ -328,6 +342,9 @@ impl Sandbox {
     }
 
     pub(crate) fn memory_check(&self) -> MemoryCheck {
+        if let Some(guest) = &self.guest {
+            return MemoryCheck::Guest(guest.clone());
+        }
         match (&self.watchdog, &self.group) {
             (Some(watchdog), _) => MemoryCheck::Watchdog(watchdog.exceeded()),
             (None, Some(group)) => MemoryCheck::Group(group.clone()),

@@ -62,6 +62,9 @@ struct StoredCommand {
     cwd: Option<Vec<u8>>,
 }
 
+/// What tells a keeper where monitors and guest kernels are.
+const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_DATA_HOME", "RINGWALL_KERNELS"];
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Word {
@@ -85,6 +88,7 @@ impl Engine {
             .env_clear()
             .env("RINGWALL_HOME", &self.home)
             .env("RINGWALL_PROGRAMS", programs)
+            .envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::piped())

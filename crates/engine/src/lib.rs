@@ -21,7 +21,9 @@ mod sandbox;
 mod settle;
 mod stop;
 mod tools;
+mod vm;
 mod watchdog;
+mod workspace_copy;
 
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};

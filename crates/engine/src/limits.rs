@@ -2,29 +2,36 @@
 
 use ringwall_linux::cgroup::{Controller, GroupLimits, Hierarchy, Means};
 use ringwall_spec::{
-    KeptLimit, LimitMeans, LimitName, Limits, WorkspaceMode, WorkspaceSpec, show_bytes,
+    KeptLimit, LimitMeans, LimitName, Limits, RingKind, SandboxSpec, WorkspaceMode, show_bytes,
     show_duration,
 };
 
 use crate::place::PlaceError;
 
 /// What a control group is asked to keep: what this host has controllers for.
-pub(crate) fn group_limits(limits: &Limits, cgroups: &Hierarchy) -> GroupLimits {
+pub(crate) fn group_limits(spec: &SandboxSpec, cgroups: &Hierarchy) -> GroupLimits {
+    let limits = &spec.limits;
+    // A monitor needs some for itself, and its threads are not the guest's processes.
+    let (memory_bytes, pids) = match spec.wall.outermost() {
+        RingKind::Vm => {
+            let both = limits.memory_bytes.saturating_add(ringwall_ring_vm::overhead_bytes());
+            (both, ringwall_ring_vm::MONITOR_THREADS)
+        }
+        _ => (limits.memory_bytes, limits.pids),
+    };
     let has = |controller| cgroups.means_of(controller).is_some();
     GroupLimits {
-        memory_bytes: has(Controller::Memory).then_some(limits.memory_bytes),
-        pids: has(Controller::Pids).then_some(limits.pids),
+        memory_bytes: has(Controller::Memory).then_some(memory_bytes),
+        pids: has(Controller::Pids).then_some(pids),
         cpu_milli: has(Controller::Cpu).then_some(limits.cpu_milli),
     }
 }
 
 /// Names the means for every limit. Without a controller for it, a share of a CPU cannot be kept,
 /// and the run is refused.
-pub(crate) fn kept(
-    limits: &Limits,
-    cgroups: &Hierarchy,
-    workspace: Option<&WorkspaceSpec>,
-) -> Result<Vec<KeptLimit>, PlaceError> {
+pub(crate) fn kept(spec: &SandboxSpec, cgroups: &Hierarchy) -> Result<Vec<KeptLimit>, PlaceError> {
+    let limits = &spec.limits;
+    let in_vm = spec.wall.outermost() == RingKind::Vm;
     let by = |controller, otherwise| match cgroups.means_of(controller) {
         Some(Means::V1) => LimitMeans::CgroupV1,
         Some(Means::V2) => LimitMeans::CgroupV2,
@@ -33,6 +40,10 @@ pub(crate) fn kept(
     let memory = by(Controller::Memory, LimitMeans::Watchdog);
     let cpu = by(Controller::Cpu, LimitMeans::Affinity);
     let pids = by(Controller::Pids, LimitMeans::Rlimit);
+    // A guest has what it was given, whatever its host counts besides.
+    let in_guest = |means| if in_vm { LimitMeans::Guest } else { means };
+    let (memory, pids) = (in_guest(memory), in_guest(pids));
+    let disk = in_guest(LimitMeans::Tmpfs);
     if cpu == LimitMeans::Affinity && !limits.cpu_milli.is_multiple_of(1000) {
         return Err(no_cpu_share(cgroups, limits));
     }
@@ -45,14 +56,11 @@ pub(crate) fn kept(
         entry(LimitName::Output, show_bytes(limits.output_bytes), LimitMeans::Engine),
         entry(LimitName::OpenFiles, limits.open_files.to_string(), LimitMeans::Rlimit),
     ];
-    let written_through = workspace.is_some_and(|w| w.mode == WorkspaceMode::ReadWrite);
+    let written_through =
+        spec.workspace.as_ref().is_some_and(|w| w.mode == WorkspaceMode::ReadWrite);
     let note = if written_through { " (outside the workspace)" } else { "" };
-    kept.push(entry(
-        LimitName::Disk,
-        format!("{}{note}", show_bytes(limits.disk_bytes)),
-        LimitMeans::Tmpfs,
-    ));
-    kept.push(entry(LimitName::Inodes, format!("{}{note}", limits.disk_inodes), LimitMeans::Tmpfs));
+    kept.push(entry(LimitName::Disk, format!("{}{note}", show_bytes(limits.disk_bytes)), disk));
+    kept.push(entry(LimitName::Inodes, format!("{}{note}", limits.disk_inodes), disk));
     Ok(kept)
 }
 
@@ -81,15 +89,21 @@ fn show_cpus(milli: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ringwall_spec::Wall;
+
     use super::*;
 
     fn without_cgroups() -> Hierarchy {
         Hierarchy::None { reason: "none here".into(), fix: "delegate one".into() }
     }
 
+    fn a_process(limits: Limits) -> SandboxSpec {
+        SandboxSpec { limits, ..SandboxSpec::new(Wall::single(RingKind::Process)) }
+    }
+
     #[test]
     fn every_limit_is_kept_by_some_means() {
-        let kept = kept(&Limits::default(), &without_cgroups(), None).unwrap();
+        let kept = kept(&a_process(Limits::default()), &without_cgroups()).unwrap();
         assert_eq!(kept.len(), 8);
         let memory = kept.iter().find(|k| k.limit == LimitName::Memory).unwrap();
         assert_eq!(memory.means, LimitMeans::Watchdog);
@@ -98,7 +112,7 @@ mod tests {
     #[test]
     fn a_share_of_a_cpu_needs_a_control_group() {
         let limits = Limits { cpu_milli: 500, ..Limits::default() };
-        let refused = kept(&limits, &without_cgroups(), None).unwrap_err();
+        let refused = kept(&a_process(limits), &without_cgroups()).unwrap_err();
         assert!(refused.to_string().contains("0.5"), "{refused}");
         assert!(refused.to_string().contains("delegate one"), "{refused}");
     }

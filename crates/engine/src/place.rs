@@ -14,6 +14,7 @@ use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceMode, WorkspaceSpec
 use ringwall_workspace::HideRules;
 
 use crate::config::Engine;
+use crate::vm::{VmError, VmPlacement};
 use crate::{host, limits};
 
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,8 @@ pub enum PlaceError {
     CpuShare { asked: String, reason: String, fix: String },
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Vm(#[from] VmError),
     #[error(transparent)]
     Workspace(#[from] ringwall_workspace::WorkspaceError),
     #[error(transparent)]
@@ -63,12 +66,16 @@ pub(crate) struct Placement {
     _held: Option<ImageHold>,
     /// What the workspace must not show; not changes of the job's making.
     pub(crate) hidden: Vec<PathBuf>,
+    /// Whose permission this is.
+    pub(crate) admitted: AdmittedSpec,
+    /// Set for a vm ring.
+    pub(crate) vm: Option<VmPlacement>,
 }
 
 impl Placement {
     /// Of a plan that needs nothing to be held for it.
-    pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>) -> Placement {
-        Placement { plan, kept, image: None, _held: None, hidden: Vec::new() }
+    pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, admitted: AdmittedSpec) -> Placement {
+        Placement { plan, kept, image: None, _held: None, hidden: Vec::new(), admitted, vm: None }
     }
 }
 
@@ -79,7 +86,7 @@ impl Engine {
         id: &SandboxId,
     ) -> Result<Placement, PlaceError> {
         let spec = admitted.spec();
-        let kept = limits::kept(&spec.limits, &self.cgroups, spec.workspace.as_ref())?;
+        let kept = limits::kept(spec, &self.cgroups)?;
         let image = match &spec.image {
             Some(reference) => Some(self.images()?.resolve(reference)?),
             None => None,
@@ -96,29 +103,44 @@ impl Engine {
         let root = match outermost {
             RingKind::Process => host::root_entries()
                 .map_err(|source| PlaceError::HostPath { path: "/".into(), source })?,
-            RingKind::Container | RingKind::Wasm => host::RootEntries::default(),
+            RingKind::Container | RingKind::Wasm | RingKind::Vm => host::RootEntries::default(),
         };
+        let image_user = image.as_ref().map_or(Ok((0, 0)), image_user)?;
+        let in_vm = outermost == RingKind::Vm;
         let input = RingInput {
             admitted,
             identity: self.identity,
             warden: self.programs.warden.clone(),
             shown,
-            workspace,
+            // What a guest gets is copied, not shown.
+            workspace: workspace.filter(|_| !in_vm),
             host_links: root.links,
             host_dirs: root.dirs,
-            layers: image.as_ref().map(|image| image.layers.clone()).unwrap_or_default(),
-            image_user: image.as_ref().map_or(Ok((0, 0)), image_user)?,
+            layers: match &image {
+                Some(image) if !in_vm => image.layers.clone(),
+                _ => Vec::new(),
+            },
+            image_user,
             cgroup_files: self.cgroups.join_file_count(),
             without_cgroup: limits::without_cgroup(&kept),
             apparmor: self.apparmor.clone(),
             hostname: format!("ring-{}", &id.as_str()[..6]),
+            prepared: false,
         };
+        let mut vm = None;
         let plan = match outermost {
             RingKind::Process => ProcessRing.plan(&input)?,
             RingKind::Container => ContainerRing.plan(&input)?,
             RingKind::Wasm => return Err(PlaceError::WasmRunsTools),
+            RingKind::Vm => {
+                let image = image.as_ref().ok_or(VmError::NoImage)?;
+                let (ring, placed) = self.place_vm(admitted, image, image_user, hidden.clone())?;
+                vm = Some(placed);
+                ring.plan(&input)?
+            }
         };
-        Ok(Placement { plan, kept, image, _held: held, hidden })
+        let admitted = admitted.clone();
+        Ok(Placement { plan, kept, image, _held: held, hidden, admitted, vm })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Raises a wall ring by ring and believes none of it before its facts were checked.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use ringwall_ring::{
     EvidenceError, Expected, HostNamespaces, RaiseRingError, RaisedRing, RingPlan, SpawnerHandle,
     check, inner_process_plan,
 };
-use ringwall_spec::{CheckedFact, RingKind, SandboxId, SandboxSpec, show_bytes};
+use ringwall_spec::{CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, show_bytes};
 use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
 
@@ -20,10 +21,14 @@ use crate::config::Engine;
 use crate::place::{PlaceError, Placement};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::sandbox::Sandbox;
+use crate::vm::VmError;
 use crate::{host, limits};
 
 /// A warden that has not told its facts by then never will.
-const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A warden that has not raised the next ring by then never will. Emulated, it takes a while.
+pub(crate) const RAISE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A launcher that waits for the next ring with the same template.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub(crate) struct Parked {
 struct Started {
     ring: RaisedRing,
     group: Option<Group>,
+    /// Our end of a monitor's control socket.
+    control: Option<UnixStream>,
     outside: Result<Outside, RaiseError>,
 }
 
@@ -65,6 +72,8 @@ pub enum RaiseError {
     Ring(#[from] RaiseRingError),
     #[error("the warden of the {ring} ring did not answer")]
     Warden { ring: RingKind, source: ClientError },
+    #[error(transparent)]
+    Vm(#[from] VmError),
     #[error(transparent)]
     Evidence(#[from] EvidenceError),
     #[error("/proc could not be read; Ringwall needs it")]
@@ -115,7 +124,7 @@ impl Engine {
         record.command = command.to_vec();
         let record = self.create_record(record)?;
         let started = self.start_ring(&id, &placement, &spawner, admitted);
-        let Started { ring, group, outside } = match started {
+        let Started { ring, group, control, outside } = match started {
             Ok(started) => started,
             Err(error) => {
                 self.forget_spawner(&placement.plan.template);
@@ -127,6 +136,7 @@ impl Engine {
             }
         };
         let mut sandbox = Sandbox::new(record, admitted.spec(), placement, ring, group, begun);
+        sandbox.control = control;
         match outside.and_then(|outside| self.check_wall(&mut sandbox, outside)) {
             Ok(()) => Ok(sandbox),
             Err(error) => {
@@ -146,21 +156,27 @@ impl Engine {
     ) -> Result<Started, RaiseError> {
         let group = match self.cgroups.means() {
             Some(_) => {
-                let limits = limits::group_limits(&admitted.spec().limits, &self.cgroups);
+                let limits = limits::group_limits(admitted.spec(), &self.cgroups);
                 Some(self.make_group(id, &limits)?)
             }
             None => None,
         };
+        let mut control = None;
         let raised = group
             .as_ref()
             .map_or(Ok(Vec::new()), Group::join_fds)
             .map_err(RaiseError::from)
-            .and_then(|files: Vec<OwnedFd>| {
+            .and_then(|mut files: Vec<OwnedFd>| {
+                if placement.vm.is_some() {
+                    let (ours, theirs) = UnixStream::pair().map_err(RaiseRingError::Channel)?;
+                    files.push(theirs.into());
+                    control = Some(ours);
+                }
                 let look = || self.look_from_outside(group.as_ref(), admitted.spec());
                 Ok(spawner.raise(&placement.plan, &files, look)?)
             });
         match (raised, group) {
-            (Ok((ring, outside)), group) => Ok(Started { ring, group, outside }),
+            (Ok((ring, outside)), group) => Ok(Started { ring, group, control, outside }),
             (Err(error), group) => {
                 // The child may have joined already. The first error is the one to tell, and `gc`
                 // finds what could not be removed.
@@ -223,6 +239,9 @@ impl Engine {
 
     /// Reads and checks the facts of every ring, raising the inner ones on the way.
     fn check_wall(&self, sandbox: &mut Sandbox, outside: Outside) -> Result<(), RaiseError> {
+        if let Some(vm) = sandbox.placement.vm.clone() {
+            return self.check_vm(sandbox, &vm, outside.group);
+        }
         let outermost = sandbox.wall().outermost();
         let warden = |ring| move |source| RaiseError::Warden { ring, source };
         let Outside { namespaces, group } = outside;
@@ -233,26 +252,41 @@ impl Engine {
         evidence.checks.extend(group);
         sandbox.take_scratch()?;
         let mut all = vec![evidence];
-        let mut innermost = client;
+        let innermost =
+            self.raise_inner_rings(sandbox, (client, 1), (&expected, &namespaces), &mut all)?;
+        sandbox.set_raised(innermost, all);
+        Ok(())
+    }
+
+    /// Raises the process rings of a wall from the given one on, each by the warden of the one
+    /// before.
+    pub(crate) fn raise_inner_rings(
+        &self,
+        sandbox: &Sandbox,
+        (mut innermost, first): (Client, usize),
+        (expected, namespaces): (&Expected, &HostNamespaces),
+        all: &mut Vec<Evidence>,
+    ) -> Result<Client, RaiseError> {
+        let warden = |ring| move |source| RaiseError::Warden { ring, source };
         // Filters stack: each inner ring adds its own.
         let filters = expected.seccomp_filters + 1;
-        for (seccomp_filters, ring) in (filters..).zip(sandbox.wall().rings().iter().skip(1)) {
+        for (seccomp_filters, ring) in (filters..).zip(sandbox.wall().rings().iter().skip(first)) {
             let workspace = sandbox.spec.workspace.as_ref();
             let writable = workspace.map(|_| sandbox.plan().working_directory.clone());
             let steps = encode_steps(&inner_process_plan(writable.as_slice()))
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
-            let tunnel = innermost.raise(steps).map_err(warden(*ring))?;
+            let soon = innermost.until(Instant::now() + RAISE_TIMEOUT);
+            let tunnel = soon.raise(steps).map_err(warden(*ring))?;
             innermost = tunnel
                 .connect()
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
             let expected = Expected { own_namespaces: false, seccomp_filters, ..expected.clone() };
             let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
-            let mut evidence = check(*ring, &expected, &namespaces, facts)?;
+            let mut evidence = check(*ring, &expected, namespaces, facts)?;
             evidence.checks.push(try_forbidden_write(*ring, &innermost)?);
             all.push(evidence);
         }
-        sandbox.set_raised(innermost, all);
-        Ok(())
+        Ok(innermost)
     }
 
     fn look_from_outside(
@@ -268,7 +302,7 @@ impl Engine {
     /// The limits as the kernel reports them, read from outside where a job cannot lie.
     fn check_group(&self, group: &Group, spec: &SandboxSpec) -> Result<CheckedFact, RaiseError> {
         let ring = spec.wall.outermost();
-        let asked = limits::group_limits(&spec.limits, &self.cgroups);
+        let asked = limits::group_limits(spec, &self.cgroups);
         let found = group.read_back()?;
         // The kernel rounds memory down to whole pages.
         let page = 4096;

@@ -107,6 +107,11 @@ impl Record {
         self.dir.join("changes")
     }
 
+    /// What a guest handed over, until its changes have been read from it.
+    pub(crate) fn upper_dir(&self) -> PathBuf {
+        self.dir.join("upper")
+    }
+
     pub(crate) fn socket_path(&self) -> PathBuf {
         self.dir.join("control.sock")
     }

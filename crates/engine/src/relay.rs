@@ -156,6 +156,10 @@ impl Handler for Relay {
             Request::Start(start) => self.run(start, &stream),
             // What only the keeper may ask of its warden.
             Request::Raise(_)
+            | Request::RaisePlanned(_)
+            | Request::PutWorkspace { .. }
+            | Request::TakeWorkspace
+            | Request::Usage
             | Request::Shutdown
             | Request::LoadTool(_)
             | Request::UnloadTool { .. }

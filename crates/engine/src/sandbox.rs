@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -32,6 +32,10 @@ pub struct Sandbox {
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) scratch: Option<OwnedFd>,
     pub(crate) client: Option<Client>,
+    /// The first process of a guest, where there is one.
+    pub(crate) guest: Option<Client>,
+    /// The control socket of a guest's monitor.
+    pub(crate) control: Option<UnixStream>,
     pub(crate) evidence: Vec<Evidence>,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) killer: Killer,
@@ -86,6 +90,8 @@ impl Sandbox {
             group: group.map(Arc::new),
             scratch: None,
             client: None,
+            guest: None,
+            control: None,
             evidence: Vec::new(),
             watchdog: None,
             killer: Killer { warden, stopped: Arc::default() },

@@ -3,13 +3,18 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ringwall_spec::{ChangeSummary, Ending, Outcome, Usage, WorkspaceMode};
+use ringwall_spec::{ChangeSummary, Ending, Limits, Outcome, Usage, WorkspaceMode};
+use ringwall_wire::ClientError;
 use ringwall_workspace::{Bounds, Changes};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
 use crate::record::{Record, RecordError, RecordKind};
 use crate::sandbox::Sandbox;
+use crate::workspace_copy::Sink;
+
+/// A guest that has not handed over its changes by then never will.
+const COPY_PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
@@ -19,14 +24,31 @@ pub enum SettleError {
     Collect(#[from] ringwall_workspace::CollectError),
     #[error("the changes in the workspace could not be read")]
     Scratch(#[source] std::io::Error),
+    #[error("the guest did not hand over the changes in the workspace; they are lost")]
+    Guest(#[source] ClientError),
+    #[error("what the guest handed over as changes in the workspace is not well-formed")]
+    Copied(#[source] std::io::Error),
 }
 
 impl Sandbox {
     /// Ends the sandbox. Changes of a copy-on-write workspace are kept for `diff` and `apply`.
     pub fn settle(mut self, ending: Ending) -> Result<Outcome, SettleError> {
         let wall_ms = millis_since(self.raised);
+        // A guest's files end with it.
+        let copied = self.copy_changes_out();
         self.tear_down();
-        let changes = self.collect_changes()?;
+        let changes = match copied? {
+            Some(mut copied) => {
+                let upper = copied.finish().map_err(SettleError::Copied)?;
+                self.collect_changes(&upper)?
+            }
+            None => match &self.scratch {
+                Some(scratch) if self.keeps_changes() => {
+                    self.collect_changes(&open_upper(scratch).map_err(SettleError::Scratch)?)?
+                }
+                _ => None,
+            },
+        };
         let outcome = Outcome {
             id: self.id.clone(),
             wall: self.spec.wall.clone(),
@@ -71,17 +93,37 @@ impl Sandbox {
         }
     }
 
-    /// Reads the upper directory of the workspace, now that nothing can change it any more.
-    fn collect_changes(&self) -> Result<Option<ChangeSummary>, SettleError> {
-        let (Some(workspace), Some(scratch), Some(record)) =
-            (&self.spec.workspace, &self.scratch, &self.record)
-        else {
+    fn keeps_changes(&self) -> bool {
+        let workspace = self.spec.workspace.as_ref();
+        workspace.is_some_and(|workspace| workspace.mode == WorkspaceMode::CopyOnWrite)
+    }
+
+    /// Takes what was changed out of a guest, while it lives.
+    fn copy_changes_out(&self) -> Result<Option<Sink>, SettleError> {
+        let (Some(guest), Some(record)) = (&self.guest, &self.record) else {
             return Ok(None);
         };
-        if workspace.mode != WorkspaceMode::CopyOnWrite {
+        if !self.keeps_changes() {
             return Ok(None);
         }
-        let upper = open_upper(scratch).map_err(SettleError::Scratch)?;
+        record.make_dir().map_err(SettleError::Scratch)?;
+        let Limits { disk_bytes, disk_inodes, .. } = *self.limits();
+        let mut sink = Sink::new(&record.record.upper_dir(), disk_bytes, disk_inodes)
+            .map_err(SettleError::Scratch)?;
+        // Its headers come on top of what the guest can store.
+        let most = disk_bytes.saturating_add(disk_inodes.saturating_mul(8 << 10));
+        guest
+            .until(Instant::now() + COPY_PATIENCE)
+            .take_workspace(&mut sink, most)
+            .map_err(SettleError::Guest)?;
+        Ok(Some(sink))
+    }
+
+    /// Reads the upper directory of the workspace, now that nothing can change it any more.
+    fn collect_changes(&self, upper: &OwnedFd) -> Result<Option<ChangeSummary>, SettleError> {
+        let (Some(workspace), Some(record)) = (&self.spec.workspace, &self.record) else {
+            return Ok(None);
+        };
         record.make_dir().map_err(SettleError::Scratch)?;
         let limits = self.limits();
         let bounds = Bounds {

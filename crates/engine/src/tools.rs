@@ -124,7 +124,7 @@ impl Rings {
         let begun = Instant::now();
         let id = host::new_id();
         let admitted = admit(limits)?;
-        let kept = limits::kept(&admitted.spec().limits, &self.engine.cgroups, None)?;
+        let kept = limits::kept(admitted.spec(), &self.engine.cgroups)?;
         let input = RingInput {
             admitted: &admitted,
             identity: self.engine.identity,
@@ -139,9 +139,10 @@ impl Rings {
             without_cgroup: limits::without_cgroup(&kept),
             apparmor: self.engine.apparmor.clone(),
             hostname: "ring-wasm".to_owned(),
+            prepared: false,
         };
         let plan = ring.plan(&input).map_err(PlaceError::from)?;
-        let placement = Placement::bare(plan, kept);
+        let placement = Placement::bare(plan, kept, admitted.clone());
         let command = [what.to_owned()];
         self.engine.raise_placed(&admitted, placement, (id, begun), RecordKind::Run, &command)
     }

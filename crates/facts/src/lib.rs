@@ -28,6 +28,7 @@ pub fn gather(denied_open: DeniedOpen) -> RingFacts {
     let unlimited = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     RingFacts {
         kernel_release: rustix::system::uname().release().to_string_lossy().into_owned(),
+        boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
         pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),

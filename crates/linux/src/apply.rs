@@ -118,8 +118,8 @@ impl Machine {
             }
             Step::Seccomp => seccomp::install_job_filter(),
             Step::SeccompWatched => seccomp::install_watched_filter(),
-            Step::Exec { program, descriptors, open_files } => {
-                self.exec(program, descriptors, *open_files)
+            Step::Exec { program, arguments, descriptors, open_files } => {
+                self.exec((program, arguments), descriptors, *open_files)
             }
             mount_step => self.apply_mount(mount_step),
         }
@@ -251,7 +251,7 @@ impl Machine {
 
     fn exec(
         &mut self,
-        program: &RawPath,
+        (program, arguments): (&RawPath, &[String]),
         descriptors: &[Slot],
         open_files: Option<u64>,
     ) -> io::Result<()> {
@@ -265,7 +265,7 @@ impl Machine {
             process::die_with(parent.as_fd())?;
         }
         rustix::process::umask(Mode::from_raw_mode(0o022));
-        Err(exec::exec_with(program.as_path(), &passed, open_files))
+        Err(exec::exec_with((program.as_path(), arguments), &passed, open_files))
     }
 
     fn get(&self, slot: Slot) -> io::Result<BorrowedFd<'_>> {

@@ -16,18 +16,21 @@ pub const FIRST_SAFE: RawFd = 64;
 /// Replaces this process by `program`, which finds `descriptors` as 3, 4, ... and nothing else but
 /// the caller's standard three. Returns only on failure.
 pub fn exec_with(
-    program: &Path,
+    (program, arguments): (&Path, &[String]),
     descriptors: &[BorrowedFd<'_>],
     open_files: Option<u64>,
 ) -> io::Error {
-    match prepare(descriptors, open_files).and_then(|()| path_text(program)) {
-        Ok(path) => execve(&path),
+    match prepare(descriptors, open_files).and_then(|()| words(program, arguments)) {
+        Ok(words) => execve(&words),
         Err(error) => error,
     }
 }
 
-fn path_text(program: &Path) -> io::Result<CString> {
-    CString::new(program.as_os_str().as_bytes()).map_err(io::Error::other)
+/// The program, which is its own name, and its arguments.
+fn words(program: &Path, arguments: &[String]) -> io::Result<Vec<CString>> {
+    let all = std::iter::once(program.as_os_str().as_bytes())
+        .chain(arguments.iter().map(|argument| argument.as_bytes()));
+    all.map(|word| CString::new(word).map_err(io::Error::other)).collect()
 }
 
 fn prepare(descriptors: &[BorrowedFd<'_>], open_files: Option<u64>) -> io::Result<()> {
@@ -54,6 +57,12 @@ pub(crate) fn dup_onto(from: RawFd, to: RawFd) -> io::Result<()> {
     if result == to { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Closes a descriptor whose owner was moved to a child that shared our memory.
+pub(crate) fn close_taken(number: RawFd) {
+    // SAFETY: a plain number; its owner in this memory is gone without having closed it here.
+    unsafe { libc::close(number) };
+}
+
 fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     let first = first.unsigned_abs();
     // SAFETY: close_range with CLOEXEC only sets a flag on descriptors.
@@ -63,11 +72,16 @@ fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Runs the program with no environment; its only argument is its own name.
-fn execve(path: &CString) -> io::Error {
-    let arguments = [path.as_ptr(), std::ptr::null()];
+/// Runs the program, which is the first word, with no environment.
+fn execve(words: &[CString]) -> io::Error {
+    let Some(path) = words.first() else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    let arguments: Vec<_> =
+        words.iter().map(|word| word.as_ptr()).chain(std::iter::once(std::ptr::null())).collect();
     let environment = [std::ptr::null::<libc::c_char>()];
-    // SAFETY: the path is a valid C string and both lists end with a null pointer.
+    // SAFETY: all words are valid C strings that outlive the call, and both lists end with a null
+    // pointer.
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     io::Error::last_os_error()
 }

@@ -46,7 +46,8 @@ pub fn reseed(random: BorrowedFd<'_>, seed: &[u8]) -> io::Result<()> {
     entropy.bits = entropy.bytes.saturating_mul(8);
     // SAFETY: the kernel reads the two numbers and as many bytes as the second says, which are
     // within the buffer.
-    let added = unsafe { libc::ioctl(random.as_raw_fd(), request(ADD_ENTROPY), &raw const entropy) };
+    let added =
+        unsafe { libc::ioctl(random.as_raw_fd(), request(ADD_ENTROPY), &raw const entropy) };
     if added != 0 {
         return Err(io::Error::last_os_error());
     }

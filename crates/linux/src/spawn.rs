@@ -43,6 +43,7 @@ pub enum Streams<'fd> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpawnStep {
     Session,
+    Group,
     Streams,
     Limits,
     WorkingDirectory,
@@ -58,10 +59,15 @@ pub enum SpawnError {
 }
 
 /// Starts the program and returns once it runs, or once it is known that it cannot.
-pub fn spawn(program: &Program, streams: Streams<'_>) -> Result<Pid, SpawnError> {
+/// With `join`, the program runs in the control group whose join file that is.
+pub fn spawn(
+    program: &Program,
+    streams: Streams<'_>,
+    join: Option<BorrowedFd<'_>>,
+) -> Result<Pid, SpawnError> {
     let argv = null_terminated(&program.argv);
     let env = null_terminated(&program.env);
-    let child = Child { program, streams, argv: &argv, env: &env };
+    let child = Child { program, streams, join, argv: &argv, env: &env };
     let mut failure = None;
     // A handler of ours must not run in a child that shares our memory. The child unblocks.
     let blocked = block_signals();
@@ -92,6 +98,7 @@ pub fn signal_group(leader: Pid, signal: i32) -> Result<(), Errno> {
 struct Child<'a> {
     program: &'a Program,
     streams: Streams<'a>,
+    join: Option<BorrowedFd<'a>>,
     argv: &'a [*const c_char],
     env: &'a [*const c_char],
 }
@@ -108,6 +115,9 @@ impl Child<'_> {
     fn prepare(&self) -> Result<(), (SpawnStep, Errno)> {
         let at = |step: SpawnStep| move |errno: Errno| (step, errno);
         rustix::process::setsid().map_err(at(SpawnStep::Session))?;
+        if let Some(join) = self.join {
+            rustix::io::write(join, b"0").map_err(at(SpawnStep::Group))?;
+        }
         self.connect_streams().map_err(at(SpawnStep::Streams))?;
         close_on_exec_above_stderr().map_err(at(SpawnStep::Streams))?;
         rustix::process::umask(Mode::from_raw_mode(0o022));

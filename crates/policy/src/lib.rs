@@ -3,7 +3,7 @@
 //! Invariant: [`AdmittedSpec`] has no public constructor but [`admit`]; everything that raises a
 //! ring takes one, so nothing runs unadmitted. No IO happens here.
 
-use ringwall_spec::{LimitError, RingKind, SandboxSpec};
+use ringwall_spec::{LimitError, RingKind, SandboxSpec, WorkspaceMode};
 
 /// A spec that passed admission. Holding one is the permission to raise it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +21,22 @@ impl AdmittedSpec {
 pub enum Denied {
     #[error(transparent)]
     Limit(#[from] LimitError),
-    #[error("a container ring needs an image; add --image REF (see `ringwall image ls`)")]
-    ImageMissing,
+    #[error("a {0} ring needs an image; add --image REF (see `ringwall image ls`)")]
+    ImageMissing(RingKind),
     #[error(
-        "the wall {0} has no container ring for the image; drop --image or use --wall container"
+        "the wall {0} has no container or vm ring for the image; drop --image or use --wall container"
     )]
     ImageUnused(String),
-    #[error("the wall {0} cannot be raised: a container ring must be the outermost ring")]
+    #[error(
+        "the wall {0} cannot be raised: a container ring must be the outermost ring, or next to a vm ring"
+    )]
     ContainerNotOutermost(String),
+    #[error("the wall {0} cannot be raised: a vm ring must be the outermost ring")]
+    VmNotOutermost(String),
+    #[error(
+        "a vm ring shares no directory with the host, so {0} cannot be had; use --workspace, which is copied in and whose changes are copied out"
+    )]
+    SharedWithVm(&'static str),
     #[error(
         "the wall {0} cannot be raised yet: a wasm ring must be the only ring; use --wall wasm"
     )]
@@ -41,16 +49,22 @@ pub enum Denied {
 pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     spec.limits.validate()?;
     let rings = spec.wall.rings();
-    let has_container = rings.contains(&RingKind::Container);
-    if has_container && spec.image.is_none() {
-        return Err(Denied::ImageMissing);
+    let with_image = rings.iter().find(|ring| [RingKind::Container, RingKind::Vm].contains(ring));
+    match (with_image, &spec.image) {
+        (Some(ring), None) => return Err(Denied::ImageMissing(*ring)),
+        (None, Some(_)) => return Err(Denied::ImageUnused(spec.wall.to_string())),
+        _ => {}
     }
-    if !has_container && spec.image.is_some() {
-        return Err(Denied::ImageUnused(spec.wall.to_string()));
+    if rings.iter().skip(1).any(|ring| *ring == RingKind::Vm) {
+        return Err(Denied::VmNotOutermost(spec.wall.to_string()));
     }
-    // A ring's own filter denies new user namespaces, so only the outermost can make them.
-    if rings.iter().skip(1).any(|ring| *ring == RingKind::Container) {
+    // A ring's own filter denies new user namespaces; a guest's first process has no filter.
+    let in_vm = spec.wall.outermost() == RingKind::Vm;
+    if rings.iter().skip(if in_vm { 2 } else { 1 }).any(|ring| *ring == RingKind::Container) {
         return Err(Denied::ContainerNotOutermost(spec.wall.to_string()));
+    }
+    if in_vm {
+        admit_paths_of_vm(&spec)?;
     }
     if rings.contains(&RingKind::Wasm) && rings.len() > 1 {
         return Err(Denied::WasmNotAlone(spec.wall.to_string()));
@@ -64,10 +78,21 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     Ok(AdmittedSpec { spec })
 }
 
+fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
+    let written = spec.workspace.as_ref().map(|workspace| workspace.mode);
+    if written == Some(WorkspaceMode::ReadWrite) {
+        return Err(Denied::SharedWithVm("--workspace-rw"));
+    }
+    if !spec.read_only_paths.is_empty() {
+        return Err(Denied::SharedWithVm("a path of the host"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_spec::{Limits, SandboxSpec};
+    use ringwall_spec::{Limits, SandboxSpec, WorkspaceSpec};
 
     fn asked(wall: &str) -> SandboxSpec {
         SandboxSpec::new(wall.parse().unwrap())
@@ -80,7 +105,8 @@ mod tests {
 
     #[test]
     fn an_image_and_a_container_ring_need_each_other() {
-        assert_eq!(admit(asked("container")), Err(Denied::ImageMissing));
+        assert_eq!(admit(asked("container")), Err(Denied::ImageMissing(RingKind::Container)));
+        assert_eq!(admit(asked("vm")), Err(Denied::ImageMissing(RingKind::Vm)));
         let with_image = SandboxSpec { image: Some("x".into()), ..asked("process") };
         assert_eq!(admit(with_image), Err(Denied::ImageUnused("process".into())));
     }
@@ -89,6 +115,29 @@ mod tests {
     fn a_container_ring_inside_another_ring_is_refused() {
         let spec = SandboxSpec { image: Some("x".into()), ..asked("process/container") };
         assert!(matches!(admit(spec), Err(Denied::ContainerNotOutermost(_))));
+    }
+
+    #[test]
+    fn a_vm_ring_is_the_outermost_or_none() {
+        let spec = |wall| SandboxSpec { image: Some("x".into()), ..asked(wall) };
+        for wall in ["vm", "vm/container", "vm/process", "vm/container/process"] {
+            assert!(admit(spec(wall)).is_ok(), "{wall}");
+        }
+        assert!(matches!(admit(spec("container/vm")), Err(Denied::VmNotOutermost(_))));
+        let deep = admit(spec("vm/process/container"));
+        assert!(matches!(deep, Err(Denied::ContainerNotOutermost(_))));
+    }
+
+    #[test]
+    fn a_vm_ring_shares_no_directory_with_the_host() {
+        let vm = || SandboxSpec { image: Some("x".into()), ..asked("vm") };
+        let workspace = |mode| Some(WorkspaceSpec { path: "/w".into(), mode });
+        let copied = SandboxSpec { workspace: workspace(WorkspaceMode::CopyOnWrite), ..vm() };
+        assert!(admit(copied).is_ok());
+        let shared = SandboxSpec { workspace: workspace(WorkspaceMode::ReadWrite), ..vm() };
+        assert_eq!(admit(shared), Err(Denied::SharedWithVm("--workspace-rw")));
+        let shown = SandboxSpec { read_only_paths: vec!["/opt".into()], ..vm() };
+        assert_eq!(admit(shown), Err(Denied::SharedWithVm("a path of the host")));
     }
 
     #[test]

@@ -85,11 +85,16 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     }
     // The base goes away with the change of root, and with it the way to the scratch space.
     steps.push(Step::Attach { tree: slot::SCRATCH, at: Place::new(slot::ROOT, "scratch") });
-    steps.push(Step::Overlay {
-        lower: layer_places(slot::ROOT, input.layers.len()),
-        upper: scratch("root"),
-        work: scratch("root-work"),
-        into: slot::NEW_ROOT,
+    let mut layers = layer_places(slot::ROOT, input.layers.len());
+    let ready = if input.prepared { layers.pop() } else { None };
+    steps.push(match ready {
+        Some(at) => Step::OpenTree { at, recursive: false, into: slot::NEW_ROOT },
+        None => Step::Overlay {
+            lower: layers,
+            upper: scratch("root"),
+            work: scratch("root-work"),
+            into: slot::NEW_ROOT,
+        },
     });
     steps.push(Step::Attach { tree: slot::NEW_ROOT, at: Place::new(slot::ROOT, "root") });
     for name in ["dev", "proc", "sys", "tmp"] {

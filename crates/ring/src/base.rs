@@ -123,7 +123,7 @@ impl Base {
     /// Opens what the ring needs of the host. Root does this before it gives up being root: the
     /// ring's user may not be able to reach these paths.
     pub fn open_sources(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
-        let root = input.identity.is_root();
+        let root = input.identity.is_root() && !input.prepared;
         self.open_host(&input.warden, slot::WARDEN);
         for (number, layer) in (slot::FIRST_LAYER..).zip(&input.layers) {
             self.open_host(layer, Slot(number));
@@ -136,7 +136,9 @@ impl Base {
         }
         if let Some(workspace) = &input.workspace {
             self.open_host(&workspace.path, slot::WORKSPACE);
-            if let Identity::Root { first_id } = input.identity {
+            if let Identity::Root { first_id } = input.identity
+                && root
+            {
                 self.map_workspace(workspace, first_id, inside);
             }
         }
@@ -433,6 +435,17 @@ impl Base {
 
     /// The same with a Landlock step of one's own, and more descriptors for the warden.
     pub fn confine_with(&mut self, input: &RingInput<'_>, landlock: Step, more: &[Slot]) {
+        self.confine(input, landlock);
+        self.push(Step::Exec {
+            program: WARDEN_PATH.into(),
+            arguments: Vec::new(),
+            descriptors: [&[slot::STREAM, slot::CANARY], more].concat(),
+            open_files: Some(input.admitted.spec().limits.open_files.into()),
+        });
+    }
+
+    /// The same, and no program yet.
+    pub fn confine(&mut self, input: &RingInput<'_>, landlock: Step) {
         let limits = &input.admitted.spec().limits;
         if input.cgroup_files > 0 {
             let first = slot::FIRST_CGROUP;
@@ -453,11 +466,6 @@ impl Base {
             self.push(Step::SeccompWatched);
         }
         self.push(Step::Seccomp);
-        self.push(Step::Exec {
-            program: WARDEN_PATH.into(),
-            descriptors: [&[slot::STREAM, slot::CANARY], more].concat(),
-            open_files: Some(limits.open_files.into()),
-        });
     }
 
     /// Without a control group: one process is capped in memory (the engine watches the sum, and a

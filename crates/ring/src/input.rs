@@ -82,6 +82,9 @@ pub struct RingInput<'a> {
     /// An AppArmor profile to change to, where the host has one loaded.
     pub apparmor: Option<String>,
     pub hostname: String,
+    /// In a guest, whose warden has prepared everything: files have owners of the ring's, the one
+    /// layer is the root and can be written, the workspace is laid over already.
+    pub prepared: bool,
 }
 
 impl RingInput<'_> {

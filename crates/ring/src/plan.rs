@@ -56,6 +56,7 @@ pub fn inner_process_plan(writable: &[PathBuf]) -> Vec<Step> {
         Step::Seccomp,
         Step::Exec {
             program: WARDEN_PATH.into(),
+            arguments: Vec::new(),
             descriptors: vec![Slot::passed(0)],
             open_files: None,
         },

@@ -32,6 +32,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
         without_cgroup: Vec::new(),
         apparmor: None,
         hostname: "ring-test".to_owned(),
+        prepared: false,
     }
 }
 

@@ -11,6 +11,8 @@ use crate::RingKind;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RingFacts {
     pub kernel_release: String,
+    /// New at every boot of a kernel: two rings with the same share one.
+    pub boot_id: String,
     /// The warden's process id as it sees it: 1 in a fresh pid namespace.
     pub pid: u32,
     pub uid: u32,

@@ -125,6 +125,8 @@ pub enum LimitMeans {
     Affinity,
     /// The engine counts or times, and kills the tree.
     Engine,
+    /// The guest has no more than this: its memory, its processors, what its kernel counts.
+    Guest,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,6 +21,8 @@ pub enum Ending {
     OutputLimit,
     /// Stopped on request before it had finished.
     Stopped,
+    /// The guest ended by itself: its kernel panicked or was told to power off, or its monitor died.
+    GuestLost,
 }
 
 impl Ending {
@@ -30,7 +32,7 @@ impl Ending {
             Ending::Exited { code } => code,
             Ending::Signaled { signal } => 128u8.saturating_add(signal),
             Ending::Timeout => 124,
-            Ending::Oom | Ending::OutputLimit | Ending::Stopped => 137,
+            Ending::Oom | Ending::OutputLimit | Ending::Stopped | Ending::GuestLost => 137,
         }
     }
 }

@@ -15,16 +15,20 @@ pub enum RingKind {
     Container,
     /// WASM tools, in a process that sees only what they were granted.
     Wasm,
+    /// A microVM with its own kernel.
+    Vm,
 }
 
 impl RingKind {
-    pub const ALL: [RingKind; 3] = [RingKind::Process, RingKind::Container, RingKind::Wasm];
+    pub const ALL: [RingKind; 4] =
+        [RingKind::Process, RingKind::Container, RingKind::Wasm, RingKind::Vm];
 
     pub fn name(self) -> &'static str {
         match self {
             RingKind::Process => "process",
             RingKind::Container => "container",
             RingKind::Wasm => "wasm",
+            RingKind::Vm => "vm",
         }
     }
 }
@@ -42,9 +46,9 @@ pub struct Wall(Vec<RingKind>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WallError {
-    #[error("a wall needs at least one ring; say process, container or container/process")]
+    #[error("a wall needs at least one ring; say process, container, vm or vm/container")]
     Empty,
-    #[error("unknown ring {0:?} in wall; the rings are process, container and wasm")]
+    #[error("unknown ring {0:?} in wall; the rings are process, container, wasm and vm")]
     UnknownRing(String),
     #[error("wall has {0} rings; at most {max} can be nested", max = Wall::MAX_DEPTH)]
     TooDeep(usize),
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_wall_reads_back_as_it_was_written() {
-        for text in ["process", "container", "container/process", "wasm", "container/wasm"] {
+        for text in ["process", "container", "container/process", "wasm", "vm/container/wasm"] {
             assert_eq!(text.parse::<Wall>().unwrap().to_string(), text);
         }
     }

@@ -72,6 +72,7 @@ fn cut_compiled(report: &mut CompileReport) {
 
 fn cut_facts(facts: &mut RingFacts) {
     cut_text(&mut facts.kernel_release, MAX_TEXT_BYTES);
+    cut_text(&mut facts.boot_id, MAX_TEXT_BYTES);
     facts.namespaces.truncate(MAX_NAMESPACES);
     let cut_map = |map: &mut Vec<IdMapLine>| map.truncate(MAX_MAP_LINES);
     cut_map(&mut facts.uid_map);

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use ringwall_spec::RingFacts;
 
 use crate::error::{StreamError, Violation};
-use crate::message::{RaiseRing, Reply, Request, StartProcess};
+use crate::message::{GuestUsage, RaisePlanned, RaiseRing, Reply, Request, StartProcess};
 use crate::process::RemoteProcess;
 use crate::tunnel::Tunnel;
 pub use error::ClientError;
@@ -76,7 +76,24 @@ impl Client {
 
     /// Raises the next ring; the tunnel leads to its warden.
     pub fn raise(&self, steps: Vec<u8>) -> Result<Tunnel, ClientError> {
-        let exchange = self.open(&Request::Raise(RaiseRing { steps }))?;
+        self.tunnel(&Request::Raise(RaiseRing { steps }))
+    }
+
+    /// Raises the next ring in a guest, as it would be raised on a host.
+    pub fn raise_planned(&self, plan: RaisePlanned) -> Result<Tunnel, ClientError> {
+        self.tunnel(&Request::RaisePlanned(plan))
+    }
+
+    /// What all jobs of a guest used.
+    pub fn usage(&self, timeout: Duration) -> Result<GuestUsage, ClientError> {
+        match self.within(timeout).ask(&Request::Usage)? {
+            Reply::Usage(usage) => Ok(usage),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    fn tunnel(&self, request: &Request) -> Result<Tunnel, ClientError> {
+        let exchange = self.open(request)?;
         match exchange.reply(self.deadline)? {
             Reply::Raised => Ok(Tunnel::new(exchange)),
             _ => Err(unexpected_reply()),

@@ -14,6 +14,7 @@ mod client;
 mod connection;
 mod error;
 mod frame;
+pub mod guest_paths;
 mod limits;
 mod message;
 mod process;

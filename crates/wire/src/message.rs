@@ -47,6 +47,19 @@ pub enum Request {
     /// Raise the next ring. Replies `Raised`; from then on both sides' data are the byte stream of
     /// the new ring's warden.
     Raise(RaiseRing),
+    /// The first process of a guest only: raises a ring with a launcher, as the engine does on its
+    /// host. Replies and data as for `Raise`.
+    RaisePlanned(RaisePlanned),
+    /// The first process of a guest only. Input data is the workspace as a tree; replies `Done` once
+    /// it can be seen.
+    PutWorkspace {
+        owner: (u32, u32),
+    },
+    /// The first process of a guest only. Replies what was changed in the workspace as a tree, then
+    /// `Done`.
+    TakeWorkspace,
+    /// The first process of a guest only. Replies `Usage`.
+    Usage,
     /// Replies `Facts`.
     Facts,
     /// Replies `Done`, then the warden kills what is left and exits.
@@ -108,7 +121,24 @@ pub struct RaiseRing {
     pub steps: Vec<u8>,
 }
 
-/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts`, `Called`, `Compiled` and `Error` end it.
+/// The three step lists of a plan, in the launcher's own encoding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RaisePlanned {
+    pub template: Vec<u8>,
+    pub ahead: Vec<u8>,
+    pub last: Vec<u8>,
+}
+
+/// What all jobs of a guest used together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GuestUsage {
+    /// Processes that the guest's kernel ended for want of memory.
+    pub oom_kills: u64,
+    pub cpu_micros: u64,
+}
+
+/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts`, `Usage`, `Called`, `Compiled` and `Error`
+/// end it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     Started { pid: u32 },
@@ -118,6 +148,7 @@ pub enum Reply {
     Entries(Vec<DirEntry>),
     Facts(Box<RingFacts>),
     Raised,
+    Usage(GuestUsage),
     Error(RemoteError),
     Called(Box<CallReport>),
     Compiled(Box<CompileReport>),

@@ -310,6 +310,19 @@ fn a_warden_behind_a_warden_is_reached_through_a_tunnel() {
 }
 
 #[test]
+fn a_workspace_goes_into_a_guest_and_its_changes_come_out() {
+    let (client, _warden) = connect();
+    assert_eq!(client.put_workspace((1, 2), &mut &[7; 300_000][..]).unwrap(), 300_000);
+    assert_eq!(client.stat(b"workspace of (1, 2)").unwrap().size, 300_000);
+    let mut changed = Vec::new();
+    client.take_workspace(&mut changed, 100).unwrap();
+    assert_eq!(changed, b"what was changed");
+    let too_large = client.take_workspace(&mut Vec::new(), 5).unwrap_err();
+    assert!(matches!(too_large, ClientError::FileTooLarge { max_bytes: 5 }));
+    assert_eq!(client.usage(LONG).unwrap().oom_kills, 1);
+}
+
+#[test]
 fn a_tunnel_ends_when_both_directions_do() {
     let (client, _warden) = connect();
     let (mut reader, writer) = client.raise(Vec::new()).unwrap().split();

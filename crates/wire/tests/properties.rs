@@ -16,7 +16,8 @@ use raw::{Kind, engine, feed, frame, frame_of, hello, warden};
 use ringwall_spec::{ToolKind, ToolLimits, ToolMeter, ToolStatus};
 use ringwall_wire::{
     CallReport, CallTool, Channel, CompileReport, Connection, Event, MAX_DATA_BYTES,
-    MAX_VIOLATIONS, ProtocolError, RaiseRing, Reply, Request, Side, StartProcess, StreamId, WINDOW,
+    MAX_VIOLATIONS, ProtocolError, RaisePlanned, RaiseRing, Reply, Request, Side, StartProcess,
+    StreamId, WINDOW,
 };
 
 fn requests() -> Vec<Request> {
@@ -37,6 +38,10 @@ fn requests() -> Vec<Request> {
             seed: None,
         })),
         Request::Compile { bytes: 9 },
+        Request::RaisePlanned(RaisePlanned { template: vec![1], ahead: vec![], last: vec![2] }),
+        Request::PutWorkspace { owner: (7, 8) },
+        Request::TakeWorkspace,
+        Request::Usage,
     ]
 }
 

@@ -39,7 +39,7 @@ fn the_first_frame_must_be_a_greeting_and_no_other_may_be() {
     assert_eq!(first(b"SSH-2.0-OpenSSH"), Err(ProtocolError::NoHello));
     assert_eq!(first(&frame(Kind::Hello, 0, &[0; 65])), Err(ProtocolError::NoHello));
     assert_eq!(first(&frame(Kind::Hello, 0, b"RWWP")), Err(ProtocolError::MalformedHello));
-    assert_eq!(first(&frame(Kind::Hello, 1, b"RWWP\x02\x00")), Err(ProtocolError::MalformedHello));
+    assert_eq!(first(&frame(Kind::Hello, 1, b"RWWP\x03\x00")), Err(ProtocolError::MalformedHello));
     assert_eq!(first(&[hello(), hello()].concat()), Err(ProtocolError::SecondHello));
 }
 

@@ -27,7 +27,8 @@ const LAUNCHER_LINKS: [&str; 14] = [
 ];
 
 /// The warden adds the frames it speaks, the words in them, and what it reads of its ring.
-const WARDEN_LINKS_ALSO: [&str; 3] = ["ringwall-facts", "ringwall-spec", "ringwall-wire"];
+const WARDEN_LINKS_ALSO: [&str; 4] =
+    ["ringwall-facts", "ringwall-spec", "ringwall-tree", "ringwall-wire"];
 
 /// Pure data and pure decisions: nothing here can reach a kernel.
 const PURE: [(&str, &[&str]); 2] = [

@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 26] = [
+const MAY_USE: [(&str, &[&str]); 27] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -22,6 +22,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ("ring-process", &["spec", "policy", "linux", "ring"]),
     ("ring-container", &["spec", "policy", "linux", "ring"]),
     ("ring-wasm", &["spec", "policy", "linux", "wire", "ring"]),
+    ("ring-vm", &["spec", "policy", "linux", "wire", "ring"]),
     (
         "engine",
         &[
@@ -35,10 +36,13 @@ const MAY_USE: [(&str, &[&str]); 26] = [
             "ring-process",
             "ring-container",
             "ring-wasm",
+            "ring-vm",
+            "guest",
+            "tree",
         ],
     ),
     ("launcher", &["linux"]),
-    ("warden", &["spec", "wire", "linux", "facts"]),
+    ("warden", &["spec", "wire", "linux", "facts", "tree"]),
     ("wasm-warden", &["spec", "wire", "linux", "facts", "wasm"]),
     ("wasm-compiler", &["spec", "wire", "linux", "facts", "wasm"]),
     ("bench", &["spec", "policy", "engine", "wasm"]),

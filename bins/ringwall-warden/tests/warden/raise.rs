@@ -13,6 +13,7 @@ use crate::harness::{
 fn steps(program: &str) -> Vec<u8> {
     let exec = Step::Exec {
         program: program.into(),
+        arguments: Vec::new(),
         descriptors: vec![Slot::passed(0)],
         open_files: None,
     };

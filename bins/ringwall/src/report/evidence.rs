@@ -37,5 +37,6 @@ fn means(means: LimitMeans) -> &'static str {
         LimitMeans::Watchdog => "watchdog",
         LimitMeans::Affinity => "CPU affinity",
         LimitMeans::Engine => "engine",
+        LimitMeans::Guest => "guest",
     }
 }

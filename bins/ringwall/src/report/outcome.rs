@@ -24,6 +24,9 @@ pub(crate) fn explain(ending: Ending, usage: Usage, limits: &Limits) -> Option<S
             show_bytes(limits.output_bytes)
         )),
         Ending::Stopped => Some("stopped on request before it had finished".to_owned()),
+        Ending::GuestLost => Some(
+            "the microVM ended by itself: its kernel panicked or was told to power off".to_owned(),
+        ),
     }
 }
 

@@ -1,15 +1,18 @@
-//! A ring inside a ring: raised by a warden, without a launcher.
+//! A ring inside a ring: raised by a warden.
 //!
-//! A warden has no privileges left, so only steps that need none make sense here: tighter limits,
-//! a narrower Landlock domain, one more filter. The kernel refuses the others.
+//! A warden in a ring has no privileges left, so only steps that need none make sense here: tighter
+//! limits, a narrower Landlock domain, one more filter. The kernel refuses the others. A warden that
+//! is the first process of a guest has all of them, and raises rings as an engine does, with a
+//! launcher.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::client::LaunchError;
-use super::protocol::decode_steps;
+use super::client::{LaunchError, Spawner};
+use super::protocol::{Parking, decode_steps};
 use crate::apply::{Machine, StepFailure};
 use crate::fdpass;
 use crate::process::{self, Cloned};
@@ -21,6 +24,44 @@ pub struct InnerRing {
     /// The byte stream to the new ring's warden.
     pub stream: OwnedFd,
     pub pidfd: OwnedFd,
+    /// The ring lives no longer than its launcher, if it has one.
+    pub launcher: Option<Spawner>,
+}
+
+/// A plan's three lists, encoded.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodedPlan<'a> {
+    pub template: &'a [u8],
+    pub ahead: &'a [u8],
+    pub last: &'a [u8],
+}
+
+/// Raises a ring with a launcher. The passed slots are the new warden's stream and `join`, which
+/// puts the ring into a control group.
+pub fn raise_planned(
+    launcher: &Path,
+    plan: EncodedPlan<'_>,
+    join: &OwnedFd,
+) -> Result<InnerRing, LaunchError> {
+    let talk = |error: io::Error| LaunchError::Talk(error);
+    let decode = |steps: &[u8]| decode_steps(steps).map_err(|error| talk(io::Error::other(error)));
+    let (template, ahead, last) = (decode(plan.template)?, decode(plan.ahead)?, decode(plan.last)?);
+    let (ours, theirs) = stream_pair()?;
+    let mut spawner = Spawner::start(launcher)?;
+    // No other ring will come: this one becomes our own child.
+    spawner.prepare(template, Parking::NotAtAll)?;
+    let (launched, ()) = spawner.spawn(ahead, last, &[theirs.as_fd(), join.as_fd()], || ())?;
+    // The scratch space is nobody's business here. The end of these reports means that the warden
+    // runs.
+    while launched.reported()?.is_some() {}
+    let pidfd = launched.pidfd.try_clone().map_err(talk)?;
+    Ok(InnerRing { stream: ours, pidfd, launcher: Some(spawner) })
+}
+
+fn stream_pair() -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    let flags = SocketFlags::CLOEXEC;
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(|error| LaunchError::Talk(error.into()))
 }
 
 /// Applies an encoded step list in a child of this process, which must be single-threaded. The
@@ -28,13 +69,7 @@ pub struct InnerRing {
 pub fn raise_inner(steps: &[u8]) -> Result<InnerRing, LaunchError> {
     let talk = |error: io::Error| LaunchError::Talk(error);
     let steps = decode_steps(steps).map_err(|error| talk(io::Error::other(error)))?;
-    let (ours, theirs) = rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|error| talk(error.into()))?;
+    let (ours, theirs) = stream_pair()?;
     let (report, told) = fdpass::pair().map_err(talk)?;
     match process::clone_into(0).map_err(talk)? {
         Cloned::Child => {
@@ -56,7 +91,7 @@ pub fn raise_inner(steps: &[u8]) -> Result<InnerRing, LaunchError> {
                     postcard::from_bytes(bytes).map_err(|error| talk(io::Error::other(error)))?;
                 return Err(failure.into());
             }
-            Ok(InnerRing { stream: ours, pidfd })
+            Ok(InnerRing { stream: ours, pidfd, launcher: None })
         }
     }
 }

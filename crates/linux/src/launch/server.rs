@@ -97,12 +97,18 @@ impl Launcher {
         last: &[Step],
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
+        let numbers: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let mut descriptors = Some(descriptors);
         let (machine, parent) = (&mut self.machine, &self.parent);
         let cloned = process::clone_sharing(ring_namespaces() | flags, || {
             let applied = begin_child(machine, parent, ahead);
             finish_child(machine, applied, last, descriptors.take().unwrap_or_default());
         });
+        if descriptors.is_none() {
+            // The child took them in memory that was ours too, and closed its own copies. Left
+            // open here, the engine would never see the end of its ring's reports.
+            numbers.into_iter().for_each(exec::close_taken);
+        }
         self.tell_of(cloned)
     }
 

@@ -29,7 +29,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 fn run(program: &Program) -> Result<(WaitStatus, String), SpawnError> {
     let (read, write) = pipe();
     let streams = Streams::Pipes { stdin: None, stdout: write.as_fd(), stderr: write.as_fd() };
-    let pid = spawn(program, streams)?;
+    let pid = spawn(program, streams, None)?;
     drop(write);
     let mut output = String::new();
     File::from(read).read_to_string(&mut output).unwrap();
@@ -107,7 +107,7 @@ fn limits_hold_in_the_child_only() {
 fn a_terminal_becomes_the_controlling_one() {
     let terminal = terminal::open(terminal::Size { rows: 24, columns: 80 }).unwrap();
     let program = program(&["/bin/sh", "-c", "test -t 0 && echo hello >/dev/tty"]);
-    let pid = spawn(&program, Streams::Terminal(terminal.inner.as_fd())).unwrap();
+    let pid = spawn(&program, Streams::Terminal(terminal.inner.as_fd()), None).unwrap();
     let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
     assert_eq!(status.exit_status(), Some(0));
     let mut output = [0; 64];
@@ -119,7 +119,8 @@ fn a_terminal_becomes_the_controlling_one() {
 fn a_signal_reaches_the_whole_group() {
     let (read, write) = pipe();
     let streams = Streams::Pipes { stdin: None, stdout: write.as_fd(), stderr: write.as_fd() };
-    let pid = spawn(&program(&["/bin/sh", "-c", "sleep 1000 & echo up; wait"]), streams).unwrap();
+    let pid =
+        spawn(&program(&["/bin/sh", "-c", "sleep 1000 & echo up; wait"]), streams, None).unwrap();
     drop(write);
     let mut ready = [0; 3];
     rustix::io::read(&read, &mut ready).unwrap();

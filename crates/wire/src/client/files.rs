@@ -37,7 +37,21 @@ impl Client {
             offset: 0,
             max_bytes: max_bytes.saturating_add(1),
         };
-        let exchange = self.open(&request)?;
+        self.download(&request, sink, max_bytes)
+    }
+
+    /// Copies what was changed in a guest's workspace into `sink`, as a tree.
+    pub fn take_workspace(&self, sink: &mut dyn Write, max_bytes: u64) -> Result<u64, ClientError> {
+        self.download(&Request::TakeWorkspace, sink, max_bytes)
+    }
+
+    fn download(
+        &self,
+        request: &Request,
+        sink: &mut dyn Write,
+        max_bytes: u64,
+    ) -> Result<u64, ClientError> {
+        let exchange = self.open(request)?;
         let mut copied = 0u64;
         loop {
             match exchange.next(MAX_DATA_BYTES, self.deadline)? {
@@ -62,8 +76,20 @@ impl Client {
         how: WriteHow,
         source: &mut dyn Read,
     ) -> Result<u64, ClientError> {
-        let request = Request::WriteFile { path: path.to_vec(), mode, how };
-        let exchange = self.open(&request)?;
+        self.upload(&Request::WriteFile { path: path.to_vec(), mode, how }, source)
+    }
+
+    /// Sends a workspace, as a tree, into a guest, where it belongs to `owner`.
+    pub fn put_workspace(
+        &self,
+        owner: (u32, u32),
+        source: &mut dyn Read,
+    ) -> Result<u64, ClientError> {
+        self.upload(&Request::PutWorkspace { owner }, source)
+    }
+
+    fn upload(&self, request: &Request, source: &mut dyn Read) -> Result<u64, ClientError> {
+        let exchange = self.open(request)?;
         let outlet = exchange.outlet();
         let mut buffer = vec![0; MAX_DATA_BYTES];
         let mut written = 0u64;

@@ -16,6 +16,7 @@ enum Shape {
     List,
     Stat,
     Facts,
+    Usage,
     Raise,
     Call,
     Compile,
@@ -57,12 +58,13 @@ impl Stream {
     pub(super) fn new(request: &Request, side: Side) -> Self {
         let shape = match request {
             Request::Start(process) => Shape::Process { stdin: process.stdin },
-            Request::ReadFile { .. } => Shape::ReadFile,
-            Request::WriteFile { .. } => Shape::WriteFile,
+            Request::ReadFile { .. } | Request::TakeWorkspace => Shape::ReadFile,
+            Request::WriteFile { .. } | Request::PutWorkspace { .. } => Shape::WriteFile,
             Request::List { .. } => Shape::List,
             Request::Stat { .. } => Shape::Stat,
             Request::Facts => Shape::Facts,
-            Request::Raise(_) => Shape::Raise,
+            Request::Usage => Shape::Usage,
+            Request::Raise(_) | Request::RaisePlanned(_) => Shape::Raise,
             Request::CallTool(_) => Shape::Call,
             Request::Compile { .. } => Shape::Compile,
             Request::MakeDir { .. }
@@ -188,6 +190,7 @@ impl Stream {
             | (Shape::Raise, Running, Reply::Done)
             | (Shape::Stat, _, Reply::Stat(_))
             | (Shape::Facts, _, Reply::Facts(_))
+            | (Shape::Usage, _, Reply::Usage(_))
             | (Shape::Call, _, Reply::Called(_))
             | (Shape::Compile, _, Reply::Compiled(_))
             | (Shape::ReadFile | Shape::WriteFile | Shape::List | Shape::Plain, _, Reply::Done) => {
@@ -215,7 +218,7 @@ impl Shape {
             Shape::ReadFile => side == Side::Warden,
             Shape::WriteFile => side == Side::Engine,
             Shape::Raise | Shape::Call | Shape::Compile => true,
-            Shape::List | Shape::Stat | Shape::Facts | Shape::Plain => false,
+            Shape::List | Shape::Stat | Shape::Facts | Shape::Usage | Shape::Plain => false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
-use ringwall_wire::{Connection, Side};
+use ringwall_wire::{Connection, Side, VERSION};
 
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
@@ -34,7 +34,7 @@ pub(crate) fn frame_of(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn hello() -> Vec<u8> {
-    frame(Kind::Hello, 0, b"RWWP\x02\x00")
+    frame(Kind::Hello, 0, &[b"RWWP", VERSION.to_le_bytes().as_slice()].concat())
 }
 
 /// One that has sent its greeting and got one.

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use ringwall_spec::RingFacts;
 use ringwall_wire::{
     Channel, Connection, DirEntry, ErrorCode, Event, ExitHow, ExitReport, FileKind, FileStat,
-    ProtocolError, RemoteError, Reply, Request, Side, StartProcess, StreamId, WriteHow,
+    GuestUsage, ProtocolError, RemoteError, Reply, Request, Side, StartProcess, StreamId, WriteHow,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -160,6 +160,17 @@ impl TinyWarden {
             {
                 not_found()
             }
+            Request::PutWorkspace { owner } => {
+                let path = format!("workspace of {owner:?}").into_bytes();
+                self.jobs.insert(stream, Job::Write { path, data: Vec::new() });
+                return;
+            }
+            Request::TakeWorkspace => {
+                let data = b"what was changed".to_vec();
+                self.jobs.insert(stream, Job::Content { data, sent: 0 });
+                return;
+            }
+            Request::Usage => Reply::Usage(GuestUsage { oom_kills: 1, cpu_micros: 2 }),
             Request::WriteFile { path, .. } => {
                 self.jobs.insert(stream, Job::Write { path, data: Vec::new() });
                 return;
@@ -188,7 +199,7 @@ impl TinyWarden {
             Request::Remove { path, .. } => {
                 self.files.remove(&path).map_or_else(not_found, |_| Reply::Done)
             }
-            Request::Raise(_) => {
+            Request::Raise(_) | Request::RaisePlanned(_) => {
                 self.jobs.insert(stream, Job::Tunnel(Box::new(TinyWarden::new())));
                 Reply::Raised
             }

@@ -70,6 +70,7 @@ fn means(means: LimitMeans) -> &'static str {
         LimitMeans::Watchdog => "watchdog",
         LimitMeans::Affinity => "affinity",
         LimitMeans::Engine => "engine",
+        LimitMeans::Guest => "guest",
     }
 }
 

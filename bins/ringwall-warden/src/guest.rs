@@ -1,0 +1,98 @@
+//! The warden as the first process of a guest kernel.
+//!
+//! It finds itself in an initramfs with nothing but its own program, a launcher and modules. It
+//! mounts what there is, waits to be adopted, serves the engine like any other warden, and ends the
+//! machine when it is done.
+//!
+//! Invariant: before its adoption it holds no secret and starts no process, so a snapshot taken
+//! there can be anybody's.
+
+mod boot;
+mod limits;
+mod root;
+mod workspace;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use ringwall_linux::guest;
+use ringwall_wire::{Adoption, RemoteError};
+
+use crate::warden::{Ended, Warden};
+pub(crate) use limits::JobGroup;
+use root::Root;
+pub(crate) use workspace::{TakeWorkspace, Unpacking};
+
+/// What only the first process of a guest has.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    root: Root,
+    jobs: JobGroup,
+}
+
+/// Whether this process is the first of a guest kernel, not of a pid namespace: that one has an
+/// engine's stream as its third descriptor.
+pub fn is_first_process() -> bool {
+    rustix::process::getpid().is_init()
+}
+
+/// The whole life of a guest.
+pub fn run() -> io::Result<Ended> {
+    let ended = boot::early().and_then(live);
+    if let Err(error) = &ended {
+        guest::log(&format!("the warden ends: {error}"));
+    }
+    rustix::fs::sync();
+    guest::reset()?;
+    ended
+}
+
+fn live(port: OwnedFd) -> io::Result<Ended> {
+    let mut channel = File::from(port);
+    let prepared = Root::prepare();
+    let root = match prepared {
+        Ok(root) => root,
+        Err(error) => {
+            ringwall_wire::say_failed(&mut channel, &error.to_string())?;
+            return Err(error);
+        }
+    };
+    ringwall_wire::say_ready(&mut channel)?;
+    let adoption = ringwall_wire::wait_adoption(&mut channel)?;
+    let jobs = match take(&root, &adoption) {
+        Ok(jobs) => jobs,
+        Err(error) => {
+            ringwall_wire::say_failed(&mut channel, &error.to_string())?;
+            return Err(error);
+        }
+    };
+    ringwall_wire::say_taken(&mut channel, &adoption)?;
+    drop(adoption);
+    Warden::new(channel.into(), None)?.in_guest(Guest { root, jobs }).serve()
+}
+
+/// Becomes the guest that the engine wants: first the random numbers, then all that might use them.
+fn take(root: &Root, adoption: &Adoption) -> io::Result<JobGroup> {
+    let random = File::options().write(true).open("/dev/urandom")?;
+    guest::reseed(random.as_fd(), &[adoption.seed.0, adoption.seed.1].concat())?;
+    guest::set_clock(adoption.unix_nanos)?;
+    rustix::system::sethostname(adoption.hostname.as_bytes())?;
+    root.name(&adoption.hostname, &adoption.machine_id)?;
+    root.limit(adoption.disk_bytes, adoption.disk_inodes)?;
+    JobGroup::make(adoption.pids)
+}
+
+impl Guest {
+    pub(crate) fn put_workspace(&self, owner: (u32, u32)) -> Result<Unpacking, RemoteError> {
+        Unpacking::begin(&self.root, owner)
+    }
+
+    pub(crate) fn take_workspace(&self) -> Result<TakeWorkspace, RemoteError> {
+        TakeWorkspace::begin(&self.root, &self.jobs)
+    }
+
+    pub(crate) fn jobs(&self) -> &JobGroup {
+        &self.jobs
+    }
+}

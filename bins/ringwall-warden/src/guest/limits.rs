@@ -1,0 +1,67 @@
+//! What jobs of a guest may use: one control group for all of them.
+//!
+//! The machine itself is limited from outside. This keeps a job from starving the warden, and tells
+//! why a job ended.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+
+use ringwall_wire::GuestUsage;
+
+const ALL: &str = "/sys/fs/cgroup";
+const JOBS: &str = "/sys/fs/cgroup/ringwall-jobs";
+/// For the kernel and the warden.
+const RESERVED_BYTES: u64 = 16 << 20;
+
+#[derive(Debug)]
+pub(crate) struct JobGroup {
+    join: OwnedFd,
+}
+
+impl JobGroup {
+    pub(super) fn make(pids: u32) -> io::Result<JobGroup> {
+        for controller in ["memory", "pids", "cpu", "io", "cpuset"] {
+            let enabled =
+                fs::write(format!("{ALL}/cgroup.subtree_control"), format!("+{controller}"));
+            // The others are there for whoever runs containers in here.
+            if ["memory", "pids"].contains(&controller) {
+                enabled?;
+            }
+        }
+        fs::create_dir(JOBS)?;
+        fs::write(format!("{JOBS}/pids.max"), pids.to_string())?;
+        let most = memory_bytes()?.saturating_sub(RESERVED_BYTES).max(RESERVED_BYTES);
+        fs::write(format!("{JOBS}/memory.max"), most.to_string())?;
+        let join = File::options().write(true).open(format!("{JOBS}/cgroup.procs"))?;
+        Ok(JobGroup { join: join.into() })
+    }
+
+    /// Whoever writes "0" to it is in.
+    pub(crate) fn join(&self) -> &OwnedFd {
+        &self.join
+    }
+
+    /// Ends every process in it.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        fs::write(format!("{JOBS}/cgroup.kill"), "1")
+    }
+
+    pub(crate) fn usage(&self) -> GuestUsage {
+        let read = |name: &str| fs::read_to_string(format!("{JOBS}/{name}")).unwrap_or_default();
+        let value = |text: &str, key: &str| {
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0)
+        };
+        GuestUsage {
+            oom_kills: value(&read("memory.events"), "oom_kill "),
+            cpu_micros: value(&read("cpu.stat"), "usage_usec "),
+        }
+    }
+}
+
+fn memory_bytes() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Ok(kib.ok_or(io::ErrorKind::InvalidData)?.saturating_mul(1024))
+}

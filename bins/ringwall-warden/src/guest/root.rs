@@ -1,0 +1,196 @@
+//! The file systems of a guest.
+//!
+//! The image is a read-only disk. All that can be written is in one tmpfs, the scratch space, whose
+//! size is set at adoption: the upper directories of the image's overlay and of the workspace's,
+//! and temporary files. Overlays are mounted by the first process of the kernel itself, with
+//! `trusted` attributes: this kernel's tmpfs may have no others.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+
+use ringwall_linux::step::{IdMaps, IdRange};
+use ringwall_linux::{guest, mount as trees, process};
+use ringwall_wire::guest_paths as at;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, mount, mount_bind, mount_move, mount_remount};
+
+use super::boot::{about, wait_for};
+
+/// Where things are before there is a root.
+const DISK: &str = "/dev/vda";
+const IMAGE: &str = "/image";
+const SCRATCH: &str = "/scratch";
+const NEW_ROOT: &str = "/new-root";
+
+/// On the kernel's command line: a container ring comes inside, so the image is not our own root.
+const FOR_A_RING: &str = "ringwall.root=ring";
+
+#[derive(Debug)]
+pub(crate) struct Root {
+    scratch: OwnedFd,
+    /// The image is the root of a ring inside, not ours.
+    for_ring: bool,
+}
+
+impl Root {
+    /// Makes the root and moves there.
+    pub(super) fn prepare() -> io::Result<Root> {
+        let command_line = fs::read_to_string("/proc/cmdline")?;
+        let for_ring = command_line.split_whitespace().any(|word| word == FOR_A_RING);
+        for directory in [IMAGE, SCRATCH, NEW_ROOT] {
+            fs::create_dir(directory)?;
+        }
+        wait_for("the disk with the image", || Path::new(DISK).exists().then_some(()))?;
+        let read_only = MountFlags::RDONLY | MountFlags::NODEV;
+        mount(DISK, IMAGE, "erofs", read_only, None)
+            .map_err(|errno| about("cannot mount the image", errno.into()))?;
+        let flags = MountFlags::NODEV | MountFlags::NOSUID;
+        mount("scratch", SCRATCH, "tmpfs", flags, c"mode=0755")?;
+        for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777), ("root", 0o755), ("work", 0o700)] {
+            make_dir(&Path::new(SCRATCH).join(name), mode)?;
+        }
+        if for_ring {
+            shift_owners()?;
+        }
+        let layers = format!("lowerdir={IMAGE},upperdir={SCRATCH}/root,workdir={SCRATCH}/work");
+        let layers = std::ffi::CString::new(layers).map_err(io::Error::other)?;
+        if for_ring {
+            mount("root", NEW_ROOT, "tmpfs", MountFlags::NOSUID, c"size=1m,mode=0755")?;
+            let image = inside(at::RING_ROOT);
+            make_dir(&image, 0o755)?;
+            mount("image", &image, "overlay", flags, layers.as_c_str())
+        } else {
+            mount("image", NEW_ROOT, "overlay", MountFlags::empty(), layers.as_c_str())
+        }
+        .map_err(|errno| about("cannot lay the scratch space over the image", errno.into()))?;
+        furnish()?;
+        let scratch =
+            rustix::fs::open(SCRATCH, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        guest::switch_root(Path::new(NEW_ROOT))?;
+        Ok(Root { scratch, for_ring })
+    }
+
+    /// Gives the guest its names.
+    pub(super) fn name(&self, hostname: &str, machine_id: &[u8; 16]) -> io::Result<()> {
+        if self.for_ring {
+            return Ok(());
+        }
+        let id: String = machine_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        for (path, text) in [("/etc/hostname", hostname), ("/etc/machine-id", &id)] {
+            // An image may have no /etc, or a link there that leads nowhere.
+            let _ = fs::remove_file(path);
+            let _ = fs::write(path, format!("{text}\n"));
+        }
+        Ok(())
+    }
+
+    /// Sets how much can be written.
+    pub(super) fn limit(&self, bytes: u64, inodes: u64) -> io::Result<()> {
+        let options = std::ffi::CString::new(format!("size={bytes},nr_inodes={inodes}"))
+            .map_err(io::Error::other)?;
+        let flags = MountFlags::NODEV | MountFlags::NOSUID;
+        Ok(mount_remount(at_descriptor(&self.scratch), flags, options.as_c_str())?)
+    }
+
+    pub(super) fn scratch(&self) -> &OwnedFd {
+        &self.scratch
+    }
+
+    /// Makes the workspace's directories in the scratch space: what comes in, and what is changed.
+    pub(super) fn begin_workspace(&self, owner: (u32, u32)) -> io::Result<OwnedFd> {
+        let base = at_descriptor(&self.scratch);
+        for name in ["workspace-in", "workspace", "workspace-work"] {
+            let path = Path::new(&base).join(name);
+            make_dir(&path, 0o755)?;
+            chown(&path, Some(owner.0), Some(owner.1))?;
+        }
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.scratch, "workspace-in", flags, Mode::empty())?)
+    }
+
+    pub(super) fn changed(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.scratch, "workspace", flags, Mode::empty())?)
+    }
+}
+
+/// Shows the workspace where jobs expect it.
+pub(super) fn show_workspace(scratch: &OwnedFd) -> io::Result<()> {
+    let base = at_descriptor(scratch);
+    let options = format!(
+        "lowerdir={base}/workspace-in,upperdir={base}/workspace,workdir={base}/workspace-work"
+    );
+    let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
+    fs::create_dir_all(at::WORKSPACE)?;
+    let flags = MountFlags::NODEV | MountFlags::NOSUID;
+    Ok(mount("workspace", at::WORKSPACE, "overlay", flags, options.as_c_str())?)
+}
+
+/// Files of the image belong to users of the ring, which are others here.
+fn shift_owners() -> io::Result<()> {
+    let all = vec![IdRange { inside: 0, outside: at::RING_FIRST_ID, count: 65_536 }];
+    let namespace = process::make_user_namespace(&IdMaps { uids: all.clone(), gids: all })?;
+    let tree = trees::clone_tree(rustix::fs::CWD, Path::new(IMAGE), false)?;
+    trees::id_map(tree.as_fd(), namespace.as_fd())
+        .map_err(|error| about("cannot give the image's files to the ring", error))?;
+    let place = rustix::fs::open(IMAGE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    trees::attach(tree.as_fd(), place.as_fd())?;
+    chown(Path::new(SCRATCH).join("root"), Some(at::RING_FIRST_ID), Some(at::RING_FIRST_ID))
+}
+
+/// What every root has.
+fn furnish() -> io::Result<()> {
+    for name in ["/dev", "/proc", "/sys", "/tmp", "/run", "/modules"] {
+        make_dir(&inside(name), 0o755)?;
+    }
+    let programs = Path::new("/dev/.ringwall");
+    fs::create_dir(programs)?;
+    for (from, name) in [("/init", "warden"), ("/launcher", "launcher")] {
+        let to = programs.join(name);
+        fs::write(&to, "")?;
+        mount_bind(from, &to)?;
+    }
+    for name in ["pts", "shm", "mqueue"] {
+        make_dir(&Path::new("/dev").join(name), 0o755)?;
+    }
+    let careful = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("devpts", "/dev/pts", "devpts", careful, c"ptmxmode=0666,mode=0620")?;
+    let _ = fs::remove_file("/dev/ptmx");
+    std::os::unix::fs::symlink("pts/ptmx", "/dev/ptmx")?;
+    for (name, target) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")]
+    {
+        std::os::unix::fs::symlink(format!("/proc/self/{target}"), format!("/dev/{name}"))?;
+    }
+    mount_bind(Path::new(SCRATCH).join("shm"), "/dev/shm")?;
+    mount_bind(Path::new(SCRATCH).join("tmp"), inside("/tmp"))?;
+    mount_bind("/modules", inside("/modules"))?;
+    // The only way to limit jobs; a kernel without it cannot keep what the engine promised.
+    mount("cgroup2", "/sys/fs/cgroup", "cgroup2", careful | MountFlags::NODEV, None)
+        .map_err(|errno| about("cannot mount control groups", errno.into()))?;
+    for name in ["/dev", "/proc", "/sys"] {
+        mount_move(name, inside(name))?;
+    }
+    Ok(())
+}
+
+fn inside(path: &str) -> std::path::PathBuf {
+    Path::new(NEW_ROOT).join(path.trim_start_matches('/'))
+}
+
+/// A directory with exactly this mode; what is there already is kept.
+fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(about(&format!("cannot make {}", path.display()), error)),
+    }
+}
+
+/// A path for calls that take no descriptors.
+fn at_descriptor(fd: &OwnedFd) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}

@@ -1,0 +1,97 @@
+//! The workspace of a guest: copied in before the job, what was changed copied out after it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use ringwall_tree::{
+    Bounds, OverlayKind, PackOptions, Packer, Progress as Packed, UnpackOptions, Unpacker,
+};
+use ringwall_wire::{Channel, Connection, ErrorCode, RemoteError, StreamId};
+
+use super::limits::JobGroup;
+use super::root::{self, Root};
+use crate::error::refused;
+use crate::files::Progress;
+
+/// The scratch space has its own bounds; these only end what makes no sense.
+const BOUNDS: Bounds = Bounds { max_entries: 10_000_000, max_bytes: 1 << 40 };
+/// Packed at once.
+const PIECE: usize = 64 << 10;
+
+/// A workspace on its way in.
+#[derive(Debug)]
+pub(crate) struct Unpacking {
+    tree: Option<Unpacker>,
+    scratch: OwnedFd,
+}
+
+impl Unpacking {
+    pub(crate) fn begin(root: &Root, owner: (u32, u32)) -> Result<Unpacking, RemoteError> {
+        let begun = root.begin_workspace(owner).and_then(|directory| {
+            let options = UnpackOptions { owner: Some(owner), whiteouts: None };
+            let tree = Unpacker::new(directory, BOUNDS, options).map_err(io::Error::other)?;
+            Ok(Unpacking { tree: Some(tree), scratch: root.scratch().try_clone()? })
+        });
+        begun.map_err(|error| told("cannot make room for the workspace", &error))
+    }
+
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), RemoteError> {
+        let tree = self.tree.as_mut().ok_or_else(|| told("the workspace", &"is there already"))?;
+        tree.feed(bytes).map_err(|error| told("cannot copy the workspace in", &error))
+    }
+
+    pub(crate) fn finish(&mut self) -> Result<(), RemoteError> {
+        let tree = self.tree.take().ok_or_else(|| told("the workspace", &"is there already"))?;
+        tree.finish().map_err(|error| told("cannot copy the workspace in", &error))?;
+        root::show_workspace(&self.scratch)
+            .map_err(|error| told("cannot show the workspace", &error))
+    }
+}
+
+/// What was changed, on its way out.
+#[derive(Debug)]
+pub(crate) struct TakeWorkspace {
+    tree: Packer,
+    piece: Vec<u8>,
+    done: bool,
+}
+
+impl TakeWorkspace {
+    /// Ends all jobs first: what is copied must not change on the way.
+    pub(crate) fn begin(root: &Root, jobs: &JobGroup) -> Result<TakeWorkspace, RemoteError> {
+        let wrong = |error: io::Error| told("there is no workspace to read", &error);
+        jobs.kill().map_err(|error| told("jobs could not be ended", &error))?;
+        let options = PackOptions { overlay: Some(OverlayKind::Trusted), ..PackOptions::default() };
+        let tree = Packer::new(root.changed().map_err(wrong)?, options)
+            .map_err(|error| told("cannot read what was changed", &error))?;
+        Ok(TakeWorkspace { tree, piece: Vec::new(), done: false })
+    }
+
+    pub(crate) fn step(&mut self, connection: &mut Connection, stream: StreamId) -> Progress {
+        if self.piece.is_empty() && !self.done {
+            match self.tree.fill(&mut self.piece, PIECE) {
+                Ok(Packed::More) => {}
+                Ok(Packed::Done) => self.done = true,
+                Err(error) => {
+                    let error = told("cannot read what was changed", &error);
+                    return Progress::Finished(Err(error));
+                }
+            }
+        }
+        let room = connection.sendable(stream).min(self.piece.len()).min(PIECE);
+        if room == 0 {
+            return match self.done && self.piece.is_empty() {
+                true => Progress::Finished(Ok(())),
+                false => Progress::Waiting,
+            };
+        }
+        let rest = self.piece.split_off(room);
+        connection.send(stream, Channel::Bytes, &self.piece);
+        self.piece = rest;
+        Progress::Again
+    }
+}
+
+fn told(doing: &str, error: &dyn std::fmt::Display) -> RemoteError {
+    refused(ErrorCode::System, &format!("{doing}: {error}"))
+}

@@ -1,0 +1,311 @@
+//! The vm ring: what it is placed with, how its guest is taken over, and the rings inside it.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ringwall_guest::{Flavour, InitramfsError, Kernel, KernelError, Kernels};
+use ringwall_image::{Image, NoProgress, RootImageError};
+use ringwall_linux::launch::encode_steps;
+use ringwall_policy::AdmittedSpec;
+use ringwall_ring::{HostNamespaces, Identity, Ring, RingInput, RingPlan, WorkspaceInput, check};
+use ringwall_ring_container::ContainerRing;
+use ringwall_ring_process::ProcessRing;
+use ringwall_ring_vm::{
+    Acceleration, DriverError, HostKernel, Machine, Memory, VmRing, check_guest, check_monitor,
+};
+use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
+use ringwall_wire::{
+    AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, guest_paths,
+};
+
+use crate::config::Engine;
+use crate::raise::RaiseError;
+use crate::sandbox::Sandbox;
+use crate::{host, workspace_copy};
+
+/// A guest that is not up by then never will be. Emulated on a busy host it takes a while.
+const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+/// The least memory with which a guest starts.
+const LEAST_MEMORY: u64 = 96 << 20;
+/// Tells the guest that its image is the root of a ring inside.
+const FOR_A_RING: &str = "ringwall.root=ring";
+
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Initramfs(#[from] InitramfsError),
+    #[error(transparent)]
+    RootImage(#[from] RootImageError),
+    #[error("a vm ring needs an image")]
+    NoImage,
+    #[error("a microVM needs at least {least} MiB of memory; allow more with --memory", least = LEAST_MEMORY >> 20)]
+    TooLittleMemory,
+    #[error(transparent)]
+    Adopt(#[from] AdoptError),
+    #[error("the workspace could not be copied into the guest")]
+    Workspace(#[source] ClientError),
+    #[error("the boot id of this host could not be read")]
+    Host(#[source] io::Error),
+}
+
+/// What a vm ring was placed with, beyond its plan.
+#[derive(Debug, Clone)]
+pub(crate) struct VmPlacement {
+    pub(crate) kernel_release: String,
+    image_user: (u32, u32),
+    /// What of the workspace is not copied.
+    hidden: Vec<PathBuf>,
+}
+
+impl Engine {
+    /// The machine for an admitted spec.
+    pub(crate) fn place_vm(
+        &self,
+        admitted: &AdmittedSpec,
+        image: &Image,
+        image_user: (u32, u32),
+        hidden: Vec<PathBuf>,
+    ) -> Result<(VmRing, VmPlacement), VmError> {
+        let spec = admitted.spec();
+        if spec.limits.memory_bytes < LEAST_MEMORY {
+            return Err(VmError::TooLittleMemory);
+        }
+        let monitor = ringwall_ring_vm::find()?;
+        let kernel = Kernels::from_environment()?.best()?;
+        let files: [(&str, &Path, u32); 2] = [
+            ("/init", &self.programs.warden, 0o755),
+            ("/launcher", &self.programs.launcher, 0o755),
+        ];
+        let initramfs = ringwall_guest::initramfs(&kernel, &files)?;
+        let store = self.images().map_err(RootImageError::from)?;
+        let root_image = store.root_image(image, &NoProgress)?.path;
+        let for_ring = spec.wall.rings().get(1) == Some(&RingKind::Container);
+        let acceleration = Acceleration::Emulation;
+        let machine = Machine {
+            command_line: command_line(&kernel, acceleration, for_ring),
+            acpi: kernel.flavour == Flavour::Debian,
+            kernel: kernel.image,
+            initramfs,
+            root_image,
+            memory_bytes: spec.limits.memory_bytes,
+            cpus: spec.limits.cpu_milli.div_ceil(1000),
+            acceleration,
+            memory: Memory::Fresh,
+        };
+        let placement = VmPlacement { kernel_release: kernel.release, image_user, hidden };
+        Ok((VmRing::new(monitor, machine), placement))
+    }
+
+    /// Takes the guest over, checks it and its monitor, copies the workspace in and raises the rings
+    /// inside.
+    pub(crate) fn check_vm(
+        &self,
+        sandbox: &mut Sandbox,
+        vm: &VmPlacement,
+        group: Option<CheckedFact>,
+    ) -> Result<(), RaiseError> {
+        let warden = |ring| move |source| RaiseError::Warden { ring, source };
+        // What the launcher has to say, if the monitor never ran.
+        sandbox.take_scratch()?;
+        let adoption = adoption(&sandbox.id, &sandbox.spec.limits);
+        take_over(&sandbox.ring.stream, &adoption).map_err(VmError::Adopt)?;
+        let client = sandbox.connect().map_err(warden(RingKind::Vm))?;
+        let facts = client.facts(crate::raise::FACTS_TIMEOUT).map_err(warden(RingKind::Vm))?;
+        let of_guest = HostNamespaces(facts.namespaces.clone());
+        let host = HostKernel::read().map_err(VmError::Host)?;
+        let mut evidence = check_guest(&vm.kernel_release, &host, facts)?;
+        evidence.checks.extend(check_monitor(sandbox.ring.launched.pid)?);
+        evidence.checks.extend(group);
+        sandbox.copy_workspace_in(&client, vm)?;
+        let mut all = vec![evidence];
+        let mut innermost = client.clone();
+        if let Some(kind) = sandbox.wall().rings().get(1).copied() {
+            let plan = self.plan_in_guest(kind, sandbox, &client, vm)?;
+            innermost = raise_in_guest(&client, &plan, kind)?;
+            let facts = innermost.facts(crate::raise::FACTS_TIMEOUT).map_err(warden(kind))?;
+            all.push(check(kind, &plan.expected, &of_guest, facts)?);
+            sandbox.placement.plan.working_directory.clone_from(&plan.working_directory);
+            let expected = plan.expected;
+            innermost =
+                self.raise_inner_rings(sandbox, (innermost, 2), (&expected, &of_guest), &mut all)?;
+        }
+        sandbox.guest = Some(client);
+        sandbox.set_raised(innermost, all);
+        Ok(())
+    }
+
+    /// A ring inside a guest is planned as it is on a host; only what it is made from differs.
+    fn plan_in_guest(
+        &self,
+        kind: RingKind,
+        sandbox: &Sandbox,
+        client: &Client,
+        vm: &VmPlacement,
+    ) -> Result<RingPlan, RaiseError> {
+        let admitted = sandbox.placement.admitted.clone();
+        let identity = Identity::Root { first_id: guest_paths::RING_FIRST_ID };
+        let workspace = sandbox.spec.workspace.as_ref().map(|_| WorkspaceInput {
+            path: guest_paths::WORKSPACE.into(),
+            mode: WorkspaceMode::ReadWrite,
+            owner_uid: 0,
+            owner_gid: 0,
+            hidden: Vec::new(),
+            hidden_parents: Vec::new(),
+        });
+        let mut input = RingInput {
+            admitted: &admitted,
+            identity,
+            warden: guest_paths::WARDEN.into(),
+            shown: Vec::new(),
+            workspace,
+            host_links: Vec::new(),
+            host_dirs: Vec::new(),
+            layers: Vec::new(),
+            image_user: vm.image_user,
+            cgroup_files: 1,
+            without_cgroup: Vec::new(),
+            apparmor: None,
+            hostname: format!("ring-{}", &sandbox.id.as_str()[..6]),
+            prepared: true,
+        };
+        let planned = match kind {
+            RingKind::Container => {
+                input.layers = vec![guest_paths::RING_ROOT.into()];
+                ContainerRing.plan(&input)
+            }
+            _ => {
+                let root = client
+                    .list(b"/")
+                    .map_err(|source| RaiseError::Warden { ring: kind, source })?;
+                for entry in root {
+                    let name = String::from_utf8_lossy(&entry.name).into_owned();
+                    match entry.stat.kind {
+                        FileKind::Directory => input.host_dirs.push(name),
+                        // Images link these to /usr, if they link them.
+                        FileKind::Symlink => {
+                            let target = PathBuf::from("usr").join(&name);
+                            input.host_links.push((name, target));
+                        }
+                        _ => {}
+                    }
+                }
+                ProcessRing.plan(&input)
+            }
+        };
+        Ok(planned.map_err(crate::place::PlaceError::from)?)
+    }
+}
+
+fn command_line(kernel: &Kernel, acceleration: Acceleration, for_ring: bool) -> String {
+    let mut line = match acceleration {
+        Acceleration::Emulation => kernel.command_line(ringwall_guest::host_tsc_khz()),
+        Acceleration::Kvm => kernel.command_line_kvm(),
+    };
+    if for_ring {
+        line.push(' ');
+        line.push_str(FOR_A_RING);
+    }
+    line
+}
+
+fn raise_in_guest(client: &Client, plan: &RingPlan, ring: RingKind) -> Result<Client, RaiseError> {
+    let encode =
+        |steps| encode_steps(steps).map_err(|error| RaiseError::Encode(io::Error::other(error)));
+    let encoded = RaisePlanned {
+        template: encode(&plan.template)?,
+        ahead: encode(&plan.ahead)?,
+        last: encode(&plan.last)?,
+    };
+    let soon = client.until(Instant::now() + crate::raise::RAISE_TIMEOUT);
+    let tunnel =
+        soon.raise_planned(encoded).map_err(|source| RaiseError::Warden { ring, source })?;
+    tunnel.connect().map_err(|error| RaiseError::Encode(io::Error::other(error)))
+}
+
+/// Everything that makes a guest this one: new for each, whatever it was started from.
+fn adoption(id: &SandboxId, limits: &Limits) -> Adoption {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Adoption {
+        nonce: host::random_bytes::<NONCE_BYTES>(),
+        seed: (host::random_bytes(), host::random_bytes()),
+        unix_nanos: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        hostname: format!("ring-{}", &id.as_str()[..6]),
+        machine_id: host::random_bytes(),
+        disk_bytes: limits.disk_bytes,
+        disk_inodes: limits.disk_inodes,
+        pids: limits.pids,
+    }
+}
+
+fn take_over(stream: &UnixStream, adoption: &Adoption) -> Result<(), AdoptError> {
+    let mut channel = Patient { stream, until: Instant::now() + BOOT_PATIENCE };
+    ringwall_wire::wait_ready(&mut channel)?;
+    ringwall_wire::adopt(&mut channel, adoption)?;
+    stream.set_read_timeout(None).map_err(AdoptError::Gone)
+}
+
+/// Waits for a guest no longer than agreed, in however many pieces it talks.
+struct Patient<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut stream = self.stream;
+        match stream.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            other => other,
+        }
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.stream;
+        stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sandbox {
+    fn copy_workspace_in(&self, client: &Client, vm: &VmPlacement) -> Result<(), VmError> {
+        let Some(workspace) = &self.spec.workspace else {
+            return Ok(());
+        };
+        let inside = match self.wall().rings().get(1) {
+            None => (0, 0),
+            Some(RingKind::Container) => shifted(vm.image_user),
+            Some(_) => {
+                let first_id = guest_paths::RING_FIRST_ID;
+                shifted(Identity::Root { first_id }.user_inside())
+            }
+        };
+        let mut source = workspace_copy::source(&workspace.path, vm.hidden.clone())
+            .map_err(|error| VmError::Workspace(ClientError::Local(error)))?;
+        client.put_workspace(inside, &mut source).map_err(VmError::Workspace)?;
+        Ok(())
+    }
+}
+
+/// A user of a ring as the guest numbers it.
+fn shifted((uid, gid): (u32, u32)) -> (u32, u32) {
+    let first = guest_paths::RING_FIRST_ID;
+    (first.saturating_add(uid), first.saturating_add(gid))
+}

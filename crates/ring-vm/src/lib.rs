@@ -1,0 +1,20 @@
+//! The vm ring: one microVM per sandbox. The machine's monitor runs in a jail of the launcher's
+//! making, and the warden is the first process of the guest's kernel.
+//!
+//! Invariant: a machine has no network device, no file system of the host's and no disk that it can
+//! write to. All that crosses its border is one byte stream.
+
+mod check;
+mod driver;
+mod machine;
+mod monitor;
+mod plan;
+mod qemu;
+mod version;
+
+pub use check::{HostKernel, check_guest, check_monitor};
+pub use driver::{DRIVERS, Driver, DriverError, Found, find};
+pub use machine::{Acceleration, Machine, Memory};
+pub use monitor::{Monitor, MonitorError};
+pub use plan::{MONITOR_THREADS, VmRing, overhead_bytes};
+pub use qemu::Qemu;

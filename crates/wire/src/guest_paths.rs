@@ -1,0 +1,9 @@
+//! Where things are inside a guest. The engine plans rings for it that its warden raises.
+
+/// The image, when it is to be the root of a ring and not the guest's own.
+pub const RING_ROOT: &str = "/ring-root";
+/// The first user of such a ring, as the guest numbers it: none of its users is the guest's root.
+pub const RING_FIRST_ID: u32 = 100_000;
+pub const WORKSPACE: &str = "/workspace";
+pub const WARDEN: &str = "/dev/.ringwall/warden";
+pub const LAUNCHER: &str = "/dev/.ringwall/launcher";
