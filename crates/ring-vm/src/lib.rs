@@ -4,8 +4,10 @@
 //! Invariant: a machine has no network device, no file system of the host's and no disk that it can
 //! write to. All that crosses its border is one byte stream.
 
+mod bounded;
 mod check;
 mod driver;
+mod kvm;
 mod machine;
 mod monitor;
 mod plan;
@@ -13,7 +15,8 @@ mod qemu;
 mod version;
 
 pub use check::{HostKernel, check_guest, check_monitor};
-pub use driver::{DRIVERS, Driver, DriverError, Found, find};
+pub use driver::{DRIVERS, Driver, DriverError, Found, Standing, Surveyed, find, survey};
+pub use kvm::{KvmRecord, KvmVerdict, kvm_is_usable};
 pub use machine::{Acceleration, Machine, Memory};
 pub use monitor::{Monitor, MonitorError};
 pub use plan::{MONITOR_THREADS, VmRing, overhead_bytes};
