@@ -27,7 +27,7 @@ RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,t
 WHOLE := ringwall-e2e ringwall-escape ringwall-soak ringwall-wasm-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup build programs wasm-programs tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools install clean
+.PHONY: help setup build programs wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,8 +44,10 @@ wasm-programs: ## what runs WASM tools, and what compiles them
 	$(foreach program,$(WASM_PROGRAMS),$(CARGO) build --locked --release --target $(MUSL_TARGET) --package $(program) &&) true
 
 tools: ## the built-in WASM tools; the first time takes a while
-	@tools/toolchain/setup.sh
 	@scripts/build-tools.sh "$(TOOLS_DIR)"
+
+quick-tools: ## the same, but tools that take many minutes only where they were built before
+	@scripts/build-tools.sh --quick "$(TOOLS_DIR)"
 
 demo: ## set up, build, and run three jobs that show what Ringwall does
 	@scripts/setup.sh demo
@@ -54,7 +56,7 @@ demo: ## set up, build, and run three jobs that show what Ringwall does
 
 test: ## set up, then everything: format, lints, unit, end-to-end and tidy tests
 	@scripts/setup.sh test
-	@$(MAKE) fmt-check clippy deny tidy build unit-test e2e-test
+	@$(MAKE) fmt-check clippy deny tidy build quick-tools unit-test e2e-test
 	@echo "make test: all passed"
 
 check: fmt-check clippy unit-test ## the quick loop: format, lints, unit tests
@@ -68,7 +70,7 @@ clippy:
 unit-test:
 	$(CARGO) $(RUN_TESTS) --locked --workspace $(NOT_UNIT)
 
-e2e-test: build
+e2e-test: build quick-tools
 	$(CARGO) $(RUN_TESTS) --locked $(WHOLE:%=--package %)
 
 # The tools' own logic, natively; what they do behind the wall is e2e's.
@@ -103,6 +105,14 @@ install: build tools ## into PREFIX (/usr/local)
 	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") $(WASM_PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
 	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
 	install -m 644 "$(TOOLS_DIR)"/*.wasm "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
+	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools/runtimes"
+	install -m 644 "$(TOOLS_DIR)/runtimes/js.wasm" "$(DESTDIR)$(PREFIX)/lib/ringwall/tools/runtimes"
+# Compiled now, for whoever installs: else the first call of each tool would do it. A package that is
+# only being put together (DESTDIR) has nowhere to keep the code.
+	@if [ -z "$(DESTDIR)" ]; then \
+		echo "compiling the built-in tools"; \
+		"$(PREFIX)/bin/ringwall" tool ls >/dev/null || echo "install: the tools will be compiled at their first call"; \
+	fi
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -180,7 +180,6 @@ impl Manifest {
     fn inputs(&self, name: &str) -> Vec<Value> {
         match name {
             EVAL_JS | EVAL_PYTHON => vec![json!({ "script": "1 + 1" })],
-            GREP => vec![json!({ "pattern": "greet", "text": "greet\n" })],
             _ => self.examples.iter().map(|example| example.input.clone()).collect(),
         }
     }

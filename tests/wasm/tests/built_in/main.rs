@@ -196,11 +196,15 @@ fn every_built_in_tool_gives_in_its_warden_what_its_examples_say() {
         |name: &Value| listed.as_array().unwrap().iter().any(|tool| tool["name"] == *name);
     let manifests = manifests();
     assert!(manifests.len() >= 18, "{} tools in the repository", manifests.len());
+    // `make quick-tools` says which it did not build, for the time that they take.
+    let left_out = fs::read_to_string(programs().join("tools/left-out")).unwrap_or_default();
+    let is_left_out = |name: &Value| left_out.lines().any(|line| name == line);
     let problems: Vec<String> = manifests
         .iter()
-        .flat_map(|manifest| match is_there(&manifest["name"]) {
-            true => run_examples(manifest),
-            false => vec![format!("{} is missing; run `make tools`", manifest["name"])],
+        .flat_map(|manifest| match &manifest["name"] {
+            name if is_there(name) => run_examples(manifest),
+            name if is_left_out(name) => Vec::new(),
+            name => vec![format!("{name} is missing; run `make tools`")],
         })
         .collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
