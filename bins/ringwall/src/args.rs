@@ -108,7 +108,7 @@ pub(crate) enum Verb {
     #[command(subcommand)]
     Vm(VmVerb),
     /// Check what this machine can do and how to fix what it cannot
-    Doctor(OutputArgs),
+    Doctor(DoctorArgs),
     /// Remove what crashed runs left behind
     Gc(OutputArgs),
     /// Print a completion script for a shell
@@ -293,6 +293,15 @@ pub(crate) enum ImageVerb {
         #[command(flatten)]
         output: OutputArgs,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Start a microVM with this image and say how long that took
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) vm_start: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, Args)]

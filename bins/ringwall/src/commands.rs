@@ -31,7 +31,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     let done = match verb {
         Verb::Run(args) => return run::run(*args),
         Verb::Exec(args) => return exec::run(*args),
-        Verb::Doctor(output) => return doctor::run(output.json()),
+        Verb::Doctor(args) => return doctor::run(&args),
         Verb::Tool(verb) => return tool::run(verb),
         Verb::Create(args) => create::run(*args),
         Verb::Ps(args) => ps::run(&args),

@@ -5,6 +5,8 @@ mod layers;
 mod render;
 mod report;
 mod tools;
+mod vm;
+mod vm_start;
 mod walls;
 
 use std::path::{Path, PathBuf};
@@ -14,13 +16,14 @@ use anyhow::Context as _;
 use ringwall_engine::EngineConfig;
 use ringwall_linux::host::{self, HostFacts};
 
+use crate::args::DoctorArgs;
 use crate::{report as output, terminal};
 use report::Report;
 
 /// Exit code 0 when at least one wall can be raised here, 1 otherwise.
-pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
-    let report = examine()?;
-    if json {
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let report = examine(args.vm_start.as_deref())?;
+    if args.output.json() {
         output::json(&report)?;
     } else {
         let colour = match terminal::wants_colour(&std::io::stdout()) {
@@ -34,19 +37,23 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads the facts, tries what can only be tried, and makes a report of both.
-fn examine() -> anyhow::Result<Report> {
+fn examine(image: Option<&str>) -> anyhow::Result<Report> {
     let config = EngineConfig::from_environment()?;
     let facts = HostFacts::read();
     let probe =
         host::probe(&nearest_existing(&config.home)).context("this host could not be examined")?;
     let mut features = features::of_kernel(&facts, &probe);
+    let mut vm = vm::look();
+    features.extend(vm::features(&vm));
     features.push(features::of_programs(&config.programs));
+    vm.start = image.map(vm_start::measure);
     Ok(Report {
         version: report::VERSION,
         host: report::Host::from(&facts),
         walls: walls::walls(&features),
         limits: walls::limits(&facts.cgroup),
         features,
+        vm,
         tools: tools::find(),
     })
 }

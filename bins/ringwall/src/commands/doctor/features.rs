@@ -14,7 +14,6 @@ pub(super) fn of_kernel(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
     features.extend([layers::seccomp(facts), layers::landlock(facts)]);
     features.extend([layers::cgroups(&facts.cgroup), layers::app_armor(facts)]);
     features.extend([layers::terminal_injection(facts), layers::subordinate_ids(facts)]);
-    features.push(layers::kvm(facts));
     features
 }
 

@@ -2,7 +2,7 @@
 
 use ringwall_linux::apparmor;
 use ringwall_linux::cgroup::{Controller, Hierarchy};
-use ringwall_linux::host::{Device, HostFacts};
+use ringwall_linux::host::HostFacts;
 
 use super::report::{Feature, NeededBy, State};
 
@@ -116,31 +116,5 @@ pub(super) fn subordinate_ids(facts: &HostFacts) -> Feature {
         purpose: "several users in a ring of an ordinary user",
         needed_by: NeededBy::Nothing,
         fix: None,
-    }
-}
-
-pub(super) fn kvm(facts: &HostFacts) -> Feature {
-    let (state, seen, fix) = match facts.kvm {
-        Device::Usable => (State::Ok, "can be opened; no guest was tried", None),
-        Device::Denied => (
-            State::Missing,
-            "there, but not for this user",
-            Some("optional, as root: usermod -aG kvm USER, then log in again"),
-        ),
-        Device::Missing => (
-            State::Missing,
-            "no /dev/kvm",
-            Some(
-                "optional: enable virtualisation in the firmware, then as root: modprobe kvm_intel or kvm_amd",
-            ),
-        ),
-    };
-    Feature {
-        name: "kvm",
-        state,
-        seen: seen.to_owned(),
-        purpose: "virtual machines; no wall of this version uses it",
-        needed_by: NeededBy::Nothing,
-        fix: fix.map(str::to_owned),
     }
 }

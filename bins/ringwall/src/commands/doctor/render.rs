@@ -1,8 +1,10 @@
 //! The report for people: aligned tables, and the fixes where they are looked for, at the end.
 
+use ringwall_guest::Flavour;
+use ringwall_ring_vm::KvmVerdict;
 use ringwall_spec::{LimitMeans, show_bytes};
 
-use super::report::{Report, State, WallFinding};
+use super::report::{MonitorState, Report, RunBy, State, Vm, VmStart, WallFinding};
 use crate::report::{Table, printable};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub(super) fn text(report: &Report, colour: Colour) -> String {
         features(report, colour),
         walls(&report.walls, colour),
         limits(report),
+        vm(&report.vm),
         tools(report),
         fixes(report),
     ];
@@ -74,6 +77,54 @@ fn means(means: LimitMeans) -> &'static str {
     }
 }
 
+fn vm(vm: &Vm) -> String {
+    let mut table = Table::new(["MICROVM", "", ""]);
+    for monitor in &vm.monitors {
+        let state = match monitor.state {
+            MonitorState::Usable => "usable",
+            MonitorState::NoDriver => "no driver",
+            MonitorState::Refused => "refused",
+            MonitorState::Missing => "not found",
+        };
+        let words = [&monitor.version, &monitor.path, &monitor.note].map(Option::as_deref);
+        table.row([
+            monitor.program,
+            state,
+            &words.into_iter().flatten().collect::<Vec<_>>().join("  "),
+        ]);
+    }
+    for kernel in &vm.kernels {
+        let flavour = match kernel.flavour {
+            Flavour::Debian => "debian",
+            Flavour::Minimal => "minimal",
+        };
+        table.row(["guest kernel", flavour, &kernel.release]);
+    }
+    if vm.kernels.is_empty() {
+        table.row(["guest kernel", "none", vm.kernels_problem.as_deref().unwrap_or_default()]);
+    }
+    let (kvm, reason) = match &vm.kvm {
+        KvmVerdict::Usable => ("usable", "a guest ran"),
+        KvmVerdict::Absent => ("absent", "no /dev/kvm"),
+        KvmVerdict::NotPermitted => ("denied", "/dev/kvm is not for this user"),
+        KvmVerdict::NoGuest { reason } => ("not usable", reason.as_str()),
+    };
+    table.row(["kvm", kvm, reason]);
+    match vm.driver.map(|driver| (driver.monitor, driver.guests_run_by)) {
+        Some((monitor, RunBy::Kvm)) => table.row(["vm would use", monitor, "with KVM"]),
+        Some((monitor, RunBy::Emulation)) => {
+            table.row(["vm would use", monitor, "with software emulation"]);
+        }
+        None => table.row(["vm would use", "nothing", "no monitor that can be driven"]),
+    }
+    match &vm.start {
+        None => {}
+        Some(VmStart::TookMs(ms)) => table.row(["a start took", &format!("{ms} ms"), ""]),
+        Some(VmStart::Failed(reason)) => table.row(["a start", "failed", reason]),
+    }
+    table.to_string()
+}
+
 fn tools(report: &Report) -> String {
     let mut table = Table::new(["TOOL", "VERSION", "PATH"]);
     for tool in &report.tools {
@@ -121,7 +172,9 @@ fn paint(table: &str, states: impl Iterator<Item = Option<State>>, colour: Colou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::report::{Feature, Host, NeededBy, Tool, VERSION};
+    use crate::commands::doctor::report::{
+        Feature, GuestKernel, Host, Monitor, NeededBy, Tool, VERSION, VmDriver,
+    };
 
     fn report() -> Report {
         let feature = |name, state, fix: Option<&str>| Feature {
@@ -149,8 +202,60 @@ mod tests {
             walls: super::super::walls::walls(&features),
             features,
             limits: Vec::new(),
+            vm: vm_of_a_slow_host(),
             tools: vec![Tool { name: "bwrap", path: None, version: None }],
         }
+    }
+
+    fn vm_of_a_slow_host() -> Vm {
+        let monitor = |program, state, version: Option<&str>, note: Option<&str>| Monitor {
+            program,
+            state,
+            path: version.map(|_| format!("/bin/{program}")),
+            version: version.map(str::to_owned),
+            note: note.map(str::to_owned),
+        };
+        let hole = "known hole CVE-1; good from version 1.15.1";
+        Vm {
+            monitors: vec![
+                monitor("qemu", MonitorState::Usable, Some("7.2.22"), None),
+                monitor("firecracker", MonitorState::Refused, Some("1.15.0"), Some(hole)),
+            ],
+            kernels: vec![GuestKernel { flavour: Flavour::Debian, release: "6.1".to_owned() }],
+            kernels_problem: None,
+            kvm: KvmVerdict::NoGuest { reason: "the loop took too long".to_owned() },
+            driver: Some(VmDriver { monitor: "qemu", guests_run_by: RunBy::Emulation }),
+            start: Some(VmStart::TookMs(420)),
+        }
+    }
+
+    #[test]
+    fn the_microvm_section_says_what_would_be_used_and_why_not_something_else() {
+        let text = vm(&vm_of_a_slow_host());
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let expected = [
+            "MICROVM",
+            "qemu usable 7.2.22 /bin/qemu",
+            "firecracker refused 1.15.0 /bin/firecracker known hole CVE-1; good from version 1.15.1",
+            "guest kernel debian 6.1",
+            "kvm not usable the loop took too long",
+            "vm would use qemu with software emulation",
+            "a start took 420 ms",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn the_json_of_microvms_is_the_promised_one() {
+        let json = serde_json::to_value(vm_of_a_slow_host()).unwrap();
+        assert_eq!(json["monitors"][1]["state"], "refused");
+        assert_eq!(json["kernels"][0]["flavour"], "debian");
+        assert_eq!(json["kvm"]["kvm"], "no-guest");
+        assert_eq!(json["driver"]["guests_run_by"], "emulation");
+        assert_eq!(json["start"]["took_ms"], 420);
     }
 
     #[test]
@@ -189,7 +294,7 @@ mod tests {
         };
         let mut top = keys(&json);
         top.sort();
-        assert_eq!(top, sorted(&["version", "host", "features", "walls", "limits", "tools"]));
+        assert_eq!(top, sorted(&["version", "host", "features", "walls", "limits", "vm", "tools"]));
         let mut feature = keys(&json["features"][1]);
         feature.sort();
         let promised = ["name", "state", "seen", "purpose", "needed_by", "fix"];

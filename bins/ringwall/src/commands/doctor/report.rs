@@ -1,6 +1,8 @@
 //! The findings as data. The JSON keys are stable: programs read them.
 
+use ringwall_guest::Flavour;
 use ringwall_linux::host::HostFacts;
+use ringwall_ring_vm::KvmVerdict;
 use ringwall_spec::{LimitMeans, LimitName};
 use serde::Serialize;
 
@@ -14,6 +16,7 @@ pub(super) struct Report {
     pub(super) features: Vec<Feature>,
     pub(super) walls: Vec<WallFinding>,
     pub(super) limits: Vec<LimitFinding>,
+    pub(super) vm: Vm,
     pub(super) tools: Vec<Tool>,
 }
 
@@ -78,6 +81,7 @@ pub(super) enum NeededBy {
     EveryWall,
     /// A container wall, and a copy-on-write workspace in any wall.
     ContainerAndWorkspace,
+    Vm,
     Nothing,
 }
 
@@ -94,6 +98,71 @@ pub(super) struct LimitFinding {
     pub(super) limit: LimitName,
     pub(super) means: LimitMeans,
     pub(super) note: &'static str,
+}
+
+/// What microVMs are made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Vm {
+    pub(super) monitors: Vec<Monitor>,
+    /// The one to boot first.
+    pub(super) kernels: Vec<GuestKernel>,
+    /// Why the kernels cannot be used, if so.
+    pub(super) kernels_problem: Option<String>,
+    /// What came of running a guest.
+    pub(super) kvm: KvmVerdict,
+    /// What the `vm` ring would use. Absent when there is no monitor for it.
+    pub(super) driver: Option<VmDriver>,
+    /// Present when it was asked for.
+    pub(super) start: Option<VmStart>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Monitor {
+    pub(super) program: &'static str,
+    pub(super) state: MonitorState,
+    pub(super) path: Option<String>,
+    pub(super) version: Option<String>,
+    /// Why it is not used, in a few words.
+    pub(super) note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MonitorState {
+    Usable,
+    /// There, but this version has no driver for it.
+    NoDriver,
+    /// Has a known hole, or does not say its version.
+    Refused,
+    Missing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct GuestKernel {
+    pub(super) flavour: Flavour,
+    pub(super) release: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct VmDriver {
+    pub(super) monitor: &'static str,
+    pub(super) guests_run_by: RunBy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RunBy {
+    Kvm,
+    Emulation,
+}
+
+/// A start that was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum VmStart {
+    /// From the start of the monitor to a guest whose evidence was checked.
+    TookMs(u64),
+    Failed(String),
 }
 
 /// A program beside which, or instead of which, people use Ringwall.

@@ -9,6 +9,7 @@ pub(super) fn walls(features: &[Feature]) -> Vec<WallFinding> {
     let needs = |ring: RingKind, feature: &Feature| match feature.needed_by {
         NeededBy::EveryWall => true,
         NeededBy::ContainerAndWorkspace => ring == RingKind::Container,
+        NeededBy::Vm => ring == RingKind::Vm,
         NeededBy::Nothing => false,
     };
     RingKind::ALL
@@ -78,24 +79,24 @@ mod tests {
         Feature { name, state, seen: String::new(), purpose: "", needed_by, fix: None }
     }
 
-    fn possible(features: &[Feature]) -> Vec<(&'static str, bool)> {
-        walls(features).into_iter().map(|wall| (wall.wall, wall.possible)).collect()
+    fn stopped(feature: Feature) -> Vec<&'static str> {
+        let walls = walls(&[feature]).into_iter();
+        walls.filter(|wall| !wall.possible).map(|wall| wall.wall).collect()
     }
 
     #[test]
     fn a_missing_feature_stops_exactly_the_walls_that_need_it() {
         let every = feature("landlock", State::Missing, NeededBy::EveryWall);
-        assert_eq!(possible(&[every]), [("process", false), ("container", false), ("wasm", false)]);
+        assert_eq!(stopped(every), ["process", "container", "wasm", "vm"]);
         let layers = feature("overlayfs", State::Missing, NeededBy::ContainerAndWorkspace);
-        assert_eq!(possible(&[layers]), [("process", true), ("container", false), ("wasm", true)]);
-        let none = feature("kvm", State::Missing, NeededBy::Nothing);
-        assert_eq!(possible(&[none]), [("process", true), ("container", true), ("wasm", true)]);
+        assert_eq!(stopped(layers), ["container"]);
+        assert_eq!(stopped(feature("guest-kernel", State::Missing, NeededBy::Vm)), ["vm"]);
+        assert!(stopped(feature("kvm", State::Missing, NeededBy::Nothing)).is_empty());
     }
 
     #[test]
     fn a_weaker_feature_stops_no_wall() {
-        let weaker = feature("landlock", State::Weaker, NeededBy::EveryWall);
-        assert_eq!(possible(&[weaker]), [("process", true), ("container", true), ("wasm", true)]);
+        assert!(stopped(feature("landlock", State::Weaker, NeededBy::EveryWall)).is_empty());
     }
 
     #[test]
