@@ -56,7 +56,18 @@ const MAY_USE: [(&str, &[&str]); 27] = [
 /// The command line may use whatever stands below the engine's surface.
 const COMMAND_LINE: (&str, &[&str]) = (
     "ringwall",
-    &["spec", "policy", "wire", "engine", "linux", "image", "workspace", "tool", "guest", "ring-vm"],
+    &[
+        "spec",
+        "policy",
+        "wire",
+        "engine",
+        "linux",
+        "image",
+        "workspace",
+        "tool",
+        "guest",
+        "ring-vm",
+    ],
 );
 
 #[test]
