@@ -79,6 +79,18 @@ impl Placement {
     }
 }
 
+impl Placement {
+    /// Of a guest that is not anybody's yet.
+    pub(crate) fn of_guest(
+        plan: RingPlan,
+        kept: Vec<KeptLimit>,
+        admitted: AdmittedSpec,
+        vm: VmPlacement,
+    ) -> Placement {
+        Placement { vm: Some(vm), ..Placement::bare(plan, kept, admitted) }
+    }
+}
+
 impl Engine {
     pub(crate) fn place(
         &self,
@@ -135,8 +147,9 @@ impl Engine {
             RingKind::Vm => {
                 let image = image.as_ref().ok_or(VmError::NoImage)?;
                 let (ring, placed) = self.place_vm(admitted, image, image_user, hidden.clone())?;
+                let (plan, placed) = self.plan_vm(ring, placed, (&input, &kept))?;
                 vm = Some(placed);
-                ring.plan(&input)?
+                plan
             }
         };
         let admitted = admitted.clone();

@@ -39,11 +39,11 @@ pub(crate) struct Parked {
 
 /// A ring on its way up, and what was seen of it from outside.
 #[derive(Debug)]
-struct Started {
-    ring: RaisedRing,
-    group: Option<Group>,
+pub(crate) struct Started {
+    pub(crate) ring: RaisedRing,
+    pub(crate) group: Option<Group>,
     /// Our end of a monitor's control socket.
-    control: Option<UnixStream>,
+    pub(crate) control: Option<UnixStream>,
     outside: Result<Outside, RaiseError>,
 }
 
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    fn start_ring(
+    pub(crate) fn start_ring(
         &self,
         id: &SandboxId,
         placement: &Placement,
@@ -167,10 +167,12 @@ impl Engine {
             .map_or(Ok(Vec::new()), Group::join_fds)
             .map_err(RaiseError::from)
             .and_then(|mut files: Vec<OwnedFd>| {
-                if placement.vm.is_some() {
+                if let Some(vm) = &placement.vm {
                     let (ours, theirs) = UnixStream::pair().map_err(RaiseRingError::Channel)?;
                     files.push(theirs.into());
                     control = Some(ours);
+                    let memory = vm.memory().map(OwnedFd::try_clone).transpose();
+                    files.extend(memory.map_err(RaiseRingError::Channel)?);
                 }
                 let look = || self.look_from_outside(group.as_ref(), admitted.spec());
                 Ok(spawner.raise(&placement.plan, &files, look)?)
@@ -201,7 +203,7 @@ impl Engine {
 
     /// A parked launcher for this plan, or a new one. Where a limit is counted per user namespace,
     /// every sandbox needs its own.
-    fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
+    pub(crate) fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
         let counted_outside = self.cgroups.means_of(Controller::Pids).is_some();
         let parking = match self.parking {
             Parking::ForMore if !counted_outside => Parking::OneRing,

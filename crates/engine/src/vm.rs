@@ -1,8 +1,12 @@
 //! The vm ring: what it is placed with, how its guest is taken over, and the rings inside it.
 
+mod template;
+
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringwall_guest::{Flavour, InitramfsError, Kernel, KernelError, Kernels};
@@ -13,7 +17,8 @@ use ringwall_ring::{HostNamespaces, Identity, Ring, RingInput, RingPlan, Workspa
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_ring_vm::{
-    Acceleration, DriverError, HostKernel, Machine, Memory, VmRing, check_guest, check_monitor,
+    Acceleration, DriverError, HostKernel, Machine, Memory, MonitorError, VmRing, check_guest,
+    check_monitor,
 };
 use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
 use ringwall_wire::{
@@ -50,6 +55,12 @@ pub enum VmError {
     Adopt(#[from] AdoptError),
     #[error("the workspace could not be copied into the guest")]
     Workspace(#[source] ClientError),
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    #[error("a template of the guest could not be kept")]
+    Template(#[source] io::Error),
+    #[error("the machine has no control socket")]
+    NoControl,
     #[error("the boot id of this host could not be read")]
     Host(#[source] io::Error),
 }
@@ -61,6 +72,18 @@ pub(crate) struct VmPlacement {
     image_user: (u32, u32),
     /// What of the workspace is not copied.
     hidden: Vec<PathBuf>,
+    /// The template that the guest goes on from.
+    start: Option<Arc<template::Start>>,
+    /// Memory that we see too, while a template is made.
+    shared: Option<Arc<OwnedFd>>,
+}
+
+impl VmPlacement {
+    /// The guest's memory, if that is passed to the monitor.
+    pub(crate) fn memory(&self) -> Option<&OwnedFd> {
+        let copied = self.start.as_deref().map(template::Start::memory);
+        copied.or(self.shared.as_deref())
+    }
 }
 
 impl Engine {
@@ -98,7 +121,13 @@ impl Engine {
             acceleration,
             memory: Memory::Fresh,
         };
-        let placement = VmPlacement { kernel_release: kernel.release, image_user, hidden };
+        let placement = VmPlacement {
+            kernel_release: kernel.release,
+            image_user,
+            hidden,
+            start: None,
+            shared: None,
+        };
         Ok((VmRing::new(monitor, machine), placement))
     }
 
@@ -114,7 +143,12 @@ impl Engine {
         // What the launcher has to say, if the monitor never ran.
         sandbox.take_scratch()?;
         let adoption = adoption(&sandbox.id, &sandbox.spec.limits);
-        take_over(&sandbox.ring.stream, &adoption).map_err(VmError::Adopt)?;
+        if let Some(start) = &vm.start {
+            let control = sandbox.control.take().ok_or(VmError::NoControl)?;
+            start.resume(control)?;
+        }
+        let ready = vm.start.is_some();
+        take_over(&sandbox.ring.stream, &adoption, ready).map_err(VmError::Adopt)?;
         let client = sandbox.connect().map_err(warden(RingKind::Vm))?;
         let facts = client.facts(crate::raise::FACTS_TIMEOUT).map_err(warden(RingKind::Vm))?;
         let of_guest = HostNamespaces(facts.namespaces.clone());
@@ -243,9 +277,12 @@ fn adoption(id: &SandboxId, limits: &Limits) -> Adoption {
     }
 }
 
-fn take_over(stream: &UnixStream, adoption: &Adoption) -> Result<(), AdoptError> {
+/// A guest that goes on from a template has said that it is ready, to whoever made that.
+fn take_over(stream: &UnixStream, adoption: &Adoption, ready: bool) -> Result<(), AdoptError> {
     let mut channel = Patient { stream, until: Instant::now() + BOOT_PATIENCE };
-    ringwall_wire::wait_ready(&mut channel)?;
+    if !ready {
+        ringwall_wire::wait_ready(&mut channel)?;
+    }
     ringwall_wire::adopt(&mut channel, adoption)?;
     stream.set_read_timeout(None).map_err(AdoptError::Gone)
 }

@@ -4,6 +4,7 @@
 //! longer than the caller says.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,9 @@ use serde_json::{Value, json};
 
 /// Longest line of an answer.
 const MAX_LINE: usize = 256 << 10;
+/// For what a monitor does itself; the guest is not asked.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Events that may come between question and answer.
 const MAX_EVENTS: usize = 1000;
 
@@ -63,6 +67,10 @@ impl Monitor {
         let mut line = question.to_string();
         line.push('\n');
         self.socket.write_all(line.as_bytes()).map_err(MonitorError::Gone)?;
+        self.answer(command)
+    }
+
+    fn answer(&mut self, command: &str) -> Result<Value, MonitorError> {
         for _ in 0..MAX_EVENTS {
             let mut answer = self.line()?;
             if let Some(error) = answer.get("error") {
@@ -75,6 +83,64 @@ impl Monitor {
             }
         }
         Err(MonitorError::Confused)
+    }
+
+    /// Stops the machine and writes the state of its devices to a file. Memory that is shared with
+    /// us is not in it.
+    pub fn save(&mut self, state: BorrowedFd<'_>) -> Result<(), MonitorError> {
+        self.without_memory()?;
+        self.ask("stop", Value::Null, PATIENCE)?;
+        self.pass("state", state)?;
+        self.ask("migrate", json!({ "uri": "fd:state" }), PATIENCE)?;
+        self.wait_until("query-migrate", &["completed"], &["failed", "cancelled"])
+    }
+
+    /// Lets a machine that waits for it go on with the state from a file.
+    pub fn resume_from(&mut self, state: BorrowedFd<'_>) -> Result<(), MonitorError> {
+        self.without_memory()?;
+        self.pass("state", state)?;
+        self.ask("migrate-incoming", json!({ "uri": "fd:state" }), PATIENCE)?;
+        self.wait_until("query-status", &["paused", "prelaunch", "postmigrate"], &[])?;
+        self.ask("cont", Value::Null, PATIENCE).map(drop)
+    }
+
+    fn without_memory(&mut self) -> Result<(), MonitorError> {
+        let on = json!([{ "capability": "x-ignore-shared", "state": true }]);
+        let arguments = json!({ "capabilities": on });
+        self.ask("migrate-set-capabilities", arguments, PATIENCE).map(drop)
+    }
+
+    /// Hands a descriptor over under a name.
+    fn pass(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), MonitorError> {
+        self.deadline = Instant::now() + PATIENCE;
+        let question = json!({ "execute": "getfd", "arguments": { "fdname": name } });
+        let line = format!("{question}\n");
+        ringwall_linux::fdpass::send(self.socket.as_fd(), line.as_bytes(), &[fd])
+            .map_err(MonitorError::Gone)?;
+        self.answer("getfd").map(drop)
+    }
+
+    /// Asks until the status is one of these.
+    fn wait_until(
+        &mut self,
+        command: &str,
+        wanted: &[&str],
+        hopeless: &[&str],
+    ) -> Result<(), MonitorError> {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            let answer = self.ask(command, Value::Null, PATIENCE)?;
+            let status = answer.get("status").and_then(Value::as_str).unwrap_or_default();
+            if wanted.contains(&status) {
+                return Ok(());
+            }
+            if hopeless.contains(&status) {
+                let reason = status.to_owned();
+                return Err(MonitorError::Refused { command: command.to_owned(), reason });
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(MonitorError::TimedOut)
     }
 
     fn line(&mut self) -> Result<Value, MonitorError> {
@@ -109,8 +175,6 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(5);
 
     fn monitor_that_says(lines: &'static str) -> UnixStream {
         let (ours, mut theirs) = UnixStream::pair().unwrap();

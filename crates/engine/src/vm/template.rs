@@ -1,0 +1,264 @@
+//! Guests that were booted before: a template is a guest's memory and devices at the moment when it
+//! waits to be adopted. Each new guest goes on from there with its own copy-on-write view.
+//!
+//! Invariant: no job has run in a template and no engine has adopted it, so it holds nothing that is
+//! anybody's. What guests get of it is sealed: none of them can change it for another.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use ringwall_policy::AdmittedSpec;
+use ringwall_ring::{Ring, RingInput, RingPlan};
+use ringwall_ring_vm::{Memory, Monitor, VmRing};
+use ringwall_spec::KeptLimit;
+use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
+
+use super::{BOOT_PATIENCE, Patient, VmError, VmPlacement};
+use crate::config::Engine;
+use crate::host;
+use crate::place::{PlaceError, Placement};
+use crate::raise::RaiseError;
+use crate::record::{Record, RecordKind};
+use crate::sandbox::Sandbox;
+
+/// Part of every key: templates of another layout are not found.
+const LAYOUT: &str = "template 1";
+/// Set to measure a boot: guests then start without a template.
+const COLD: &str = "RINGWALL_VM_COLD";
+/// The rate of the host's counter, as a guest is told.
+const MEASURED: &str = "tsc_early_khz=";
+/// The state of a machine's devices has some ten KiB.
+const MAX_STATE_BYTES: u64 = 16 << 20;
+/// Copied at once.
+const PIECE: usize = 1 << 20;
+/// Templates that nobody used for this long are of an older image or monitor.
+const UNUSED: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// What a guest starts from.
+#[derive(Debug)]
+pub(crate) struct Start {
+    /// Sealed.
+    memory: OwnedFd,
+    state: File,
+}
+
+impl Start {
+    pub(super) fn memory(&self) -> &OwnedFd {
+        &self.memory
+    }
+
+    /// Lets a machine that waits for it go on.
+    pub(super) fn resume(&self, control: UnixStream) -> Result<(), VmError> {
+        Ok(Monitor::open(control, BOOT_PATIENCE)?.resume_from(self.state.as_fd())?)
+    }
+}
+
+impl Engine {
+    /// The plan of a guest that starts from its template, which is made if there is none. Without
+    /// one the guest boots: slower, not weaker.
+    pub(crate) fn plan_vm(
+        &self,
+        ring: VmRing,
+        mut placed: VmPlacement,
+        (input, kept): (&RingInput<'_>, &[KeptLimit]),
+    ) -> Result<(RingPlan, VmPlacement), PlaceError> {
+        if std::env::var_os(COLD).is_none()
+            && let Some(start) = self.template(&ring, &placed, (input, kept))
+        {
+            let mut ring = ring;
+            ring.machine.memory = Memory::Copied;
+            placed.start = Some(start.into());
+            return Ok((ring.plan(input)?, placed));
+        }
+        Ok((ring.plan(input)?, placed))
+    }
+
+    fn template(
+        &self,
+        ring: &VmRing,
+        placed: &VmPlacement,
+        with: (&RingInput<'_>, &[KeptLimit]),
+    ) -> Option<Start> {
+        let directory = self.home.join("templates").join(key(ring)?);
+        if !directory.exists() {
+            self.make_template(ring, placed, with, &directory).ok()?;
+            remove_unused(&self.home.join("templates"));
+        }
+        load(&directory, ring.machine.memory_bytes).ok()
+    }
+
+    /// Boots a guest, lets it wait for its adoption, and keeps it as it is then.
+    fn make_template(
+        &self,
+        ring: &VmRing,
+        placed: &VmPlacement,
+        (input, kept): (&RingInput<'_>, &[KeptLimit]),
+        directory: &Path,
+    ) -> Result<(), RaiseError> {
+        let mut ring = ring.clone();
+        ring.machine.memory = Memory::Shared;
+        let plan = ring.plan(input).map_err(PlaceError::from)?;
+        let memory = new_memory(ring.machine.memory_bytes).map_err(VmError::Template)?;
+        let vm = VmPlacement { shared: Some(memory.into()), ..placed.clone() };
+        let placement = Placement::of_guest(plan, kept.to_vec(), input.admitted.clone(), vm);
+        let mut guest = self.start_unadopted(input.admitted, placement)?;
+        let until = Instant::now() + BOOT_PATIENCE;
+        let mut channel = Patient { stream: &guest.ring.stream, until };
+        ringwall_wire::wait_ready(&mut channel).map_err(VmError::Adopt)?;
+        let making = make_directory(directory).map_err(VmError::Template)?;
+        let kept = self.keep_template(&mut guest, &making);
+        drop(guest);
+        let done = kept.and_then(|()| match fs::rename(&making, directory) {
+            // Somebody else was faster.
+            Err(_) if directory.exists() => Ok(()),
+            other => other.map_err(VmError::Template),
+        });
+        let _ = fs::remove_dir_all(&making);
+        Ok(done?)
+    }
+
+    fn keep_template(&self, guest: &mut Sandbox, making: &Path) -> Result<(), VmError> {
+        let control = guest.control.take().ok_or(VmError::NoControl)?;
+        let shared = guest.placement.vm.as_ref().and_then(|vm| vm.shared.clone());
+        let memory = shared.ok_or(VmError::NoControl)?;
+        let create = |name: &str| {
+            let mut options = OpenOptions::new();
+            options.create_new(true).read(true).write(true).mode(0o600).open(making.join(name))
+        };
+        let state = create("state").map_err(VmError::Template)?;
+        Monitor::open(control, BOOT_PATIENCE)?.save(state.as_fd())?;
+        // Nobody writes to it any more.
+        guest.tear_down();
+        let file = create("memory").map_err(VmError::Template)?;
+        copy_data(memory.as_fd(), &file).map_err(VmError::Template)?;
+        Ok(())
+    }
+
+    /// Starts a machine that no engine talks to yet.
+    fn start_unadopted(
+        &self,
+        admitted: &AdmittedSpec,
+        placement: Placement,
+    ) -> Result<Sandbox, RaiseError> {
+        let id = host::new_id();
+        let spec = ringwall_spec::SandboxSpec { name: None, ..admitted.spec().clone() };
+        let spawner = self.spawner(&placement.plan)?;
+        let record = self.create_record(Record::new(id, &spec, RecordKind::Run, &self.home))?;
+        let started = self.start_ring(&record.record.id, &placement, &spawner, admitted);
+        let started = match started {
+            Ok(started) => started,
+            Err(error) => {
+                let _ = record.remove();
+                return Err(error);
+            }
+        };
+        let (ring, group) = (started.ring, started.group);
+        let mut guest = Sandbox::new(record, &spec, placement, ring, group, Instant::now());
+        guest.control = started.control;
+        guest.take_scratch()?;
+        Ok(guest)
+    }
+}
+
+/// Everything that a template depends on. The monitor and the kernel are told apart by size and
+/// time; the other files are named by what is in them.
+fn key(ring: &VmRing) -> Option<String> {
+    let mut ring = ring.clone();
+    let machine = &mut ring.machine;
+    machine.memory = Memory::Shared;
+    // Measured anew each time, and a little different.
+    let words = machine.command_line.split(' ').filter(|word| !word.starts_with(MEASURED));
+    machine.command_line = words.collect::<Vec<_>>().join(" ");
+    let mut text = format!("{LAYOUT}\n{}\n", ring.monitor.version);
+    for path in [&ring.monitor.program, &ring.machine.kernel] {
+        let metadata = fs::metadata(path).ok()?;
+        text.push_str(&format!("{path:?} {} {:?}\n", metadata.len(), metadata.modified().ok()?));
+    }
+    text.push_str(&format!("{:?} {:?}\n", ring.machine.initramfs, ring.machine.root_image));
+    text.push_str(&ring.monitor.driver.arguments(&ring.machine).join("\n"));
+    Some(blake3::hash(text.as_bytes()).to_hex().to_string())
+}
+
+fn new_memory(bytes: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create("guest", flags)?;
+    rustix::fs::ftruncate(&memory, bytes)?;
+    Ok(memory)
+}
+
+/// A name for a template in the making, beside where it will be.
+fn make_directory(directory: &Path) -> io::Result<PathBuf> {
+    let all = directory.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(all)?;
+    let number = u64::from_le_bytes(host::random_bytes());
+    let making = all.join(format!(".making-{number:016x}"));
+    DirBuilder::new().mode(0o700).create(&making)?;
+    Ok(making)
+}
+
+fn load(directory: &Path, memory_bytes: u64) -> io::Result<Start> {
+    let kept = File::open(directory.join("memory"))?;
+    // So that it is not taken for unused.
+    let _ = kept.set_modified(SystemTime::now());
+    if kept.metadata()?.len() != memory_bytes {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let memory = File::from(new_memory(memory_bytes)?);
+    copy_data(kept.as_fd(), &memory)?;
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&memory, seals)?;
+    let state = File::open(directory.join("state"))?;
+    if state.metadata()?.len() > MAX_STATE_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(Start { memory: memory.into(), state })
+}
+
+/// Copies what is not a hole, and makes the copy as long as the original.
+fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Result<()> {
+    let from = File::from(from.try_clone_to_owned()?);
+    let length = from.metadata()?.len();
+    to.set_len(length)?;
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    while at < length {
+        let data = match rustix::fs::seek(&from, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // Only a hole is left.
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(errno) => return Err(errno.into()),
+        };
+        let hole = rustix::fs::seek(&from, SeekFrom::Hole(data))?;
+        at = data;
+        while at < hole {
+            let most = usize::try_from(hole - at).unwrap_or(PIECE).min(PIECE);
+            let part = piece.get_mut(..most).unwrap_or_default();
+            from.read_exact_at(part, at)?;
+            // A page of zeros needs no room.
+            if part.iter().any(|byte| *byte != 0) {
+                to.write_all_at(part, at)?;
+            }
+            at += most as u64;
+        }
+    }
+    Ok(())
+}
+
+/// What cannot be removed stays for the next time.
+fn remove_unused(all: &Path) {
+    let Ok(entries) = fs::read_dir(all) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let memory = fs::metadata(entry.path().join("memory"));
+        let used = memory.or_else(|_| entry.metadata()).and_then(|metadata| metadata.modified());
+        if used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > UNUSED)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
