@@ -238,8 +238,7 @@ impl Link {
     ) -> Result<usize, Errno> {
         buffer.clear();
         buffer.reserve_exact(READ_BYTES);
-        let lingers =
-            self.may_linger.load(Ordering::Relaxed) && self.soon.load(Ordering::Relaxed);
+        let lingers = self.may_linger.load(Ordering::Relaxed) && self.soon.load(Ordering::Relaxed);
         if lingers && interest == PollFlags::IN {
             match self.linger(left, buffer) {
                 Err(Errno::AGAIN) => self.soon.store(false, Ordering::Relaxed),
