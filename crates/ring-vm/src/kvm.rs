@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_millis(50);
 /// A millisecond for a processor, a second where each is emulated by the host's kernel.
 const ITERATIONS: u32 = 1_000_000;
-/// A busy host gets another chance.
-const TRIES: u32 = 2;
+/// A busy host gets more than one chance.
+const TRIES: u32 = 3;
 /// Complaints of a monitor, as far as they are repeated.
 const LONGEST_REASON: u64 = 300;
 
@@ -94,7 +94,7 @@ pub fn kvm_is_usable() -> KvmVerdict {
         return verdict;
     }
     match find() {
-        Ok(monitor) => try_guest(&monitor.program),
+        Ok(monitor) => try_guest(&monitor.program, Acceleration::Kvm),
         Err(error) => KvmVerdict::NoGuest { reason: error.to_string() },
     }
 }
@@ -108,15 +108,15 @@ fn device(path: &Path) -> Result<(), KvmVerdict> {
     }
 }
 
-fn try_guest(program: &Path) -> KvmVerdict {
+fn try_guest(program: &Path, by: Acceleration) -> KvmVerdict {
     let no_guest = |reason: String| KvmVerdict::NoGuest { reason };
-    let idle = match run(program, Acceleration::Kvm, 0, PATIENCE) {
+    let idle = match run(program, by, 0, PATIENCE) {
         Ok(took) => took,
         Err(failure) => return no_guest(failure.to_string()),
     };
     let allowed = idle.saturating_add(MARGIN).min(PATIENCE);
     for _ in 0..TRIES {
-        match run(program, Acceleration::Kvm, ITERATIONS, allowed) {
+        match run(program, by, ITERATIONS, allowed) {
             Ok(_) => return KvmVerdict::Usable,
             Err(Failure::TooSlow) => {}
             Err(failure) => return no_guest(failure.to_string()),

@@ -42,6 +42,19 @@ fn the_guest_runs_under_emulation_with_and_without_its_loop() {
 }
 
 #[test]
+fn a_guest_that_is_done_soon_enough_is_of_use() {
+    let Ok(monitor) = find() else {
+        eprintln!("not tested here: there is no QEMU");
+        return;
+    };
+    // An emulator is quick enough for so short a loop; a busy host may need several attempts.
+    let mut verdicts = (1..=20).map(|_| try_guest(&monitor.program, Acceleration::Emulation));
+    let needed = verdicts.position(|verdict| verdict == KvmVerdict::Usable);
+    eprintln!("failed attempts before: {needed:?}");
+    assert!(needed.is_some());
+}
+
+#[test]
 fn a_guest_that_is_not_done_in_time_is_too_slow() {
     let Ok(monitor) = find() else {
         eprintln!("not tested here: there is no QEMU");
@@ -54,12 +67,12 @@ fn a_guest_that_is_not_done_in_time_is_too_slow() {
 
 #[test]
 fn a_monitor_that_ends_without_the_guests_sign_ran_no_guest() {
-    let verdict = try_guest(Path::new("/bin/false"));
+    let verdict = try_guest(Path::new("/bin/false"), Acceleration::Kvm);
     let KvmVerdict::NoGuest { reason } = verdict else {
         panic!("{verdict:?}");
     };
     assert!(reason.contains("ended before the guest did"), "{reason}");
-    let missing = try_guest(Path::new("/no/such/monitor"));
+    let missing = try_guest(Path::new("/no/such/monitor"), Acceleration::Kvm);
     assert!(matches!(missing, KvmVerdict::NoGuest { .. }));
 }
 
