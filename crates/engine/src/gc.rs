@@ -22,6 +22,8 @@ pub struct GcReport {
     pub recovered: u64,
     /// Temporary files and unused parts of the image store.
     pub image_leftovers: u64,
+    /// Guests kept ready to be copied whose image is gone, or that nobody used for long.
+    pub templates: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +70,9 @@ impl Engine {
         let freed = self.images()?.gc();
         swept?;
         let freed = freed?;
-        let leftovers = freed.layers + freed.blobs + freed.temporary;
+        let leftovers = freed.layers + freed.root_images + freed.blobs + freed.temporary;
         report.image_leftovers = u64::try_from(leftovers).unwrap_or(u64::MAX);
+        report.templates = crate::vm::sweep_templates(&self.home);
         Ok(report)
     }
 

@@ -2,6 +2,8 @@
 
 mod template;
 
+pub(crate) use template::sweep as sweep_templates;
+
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -21,10 +21,11 @@ pub(super) fn run(json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     report::text(format!(
-        "removed {} sandboxes, {} control groups, {} leftovers of images, {} compiled tools\n",
+        "removed {} sandboxes, {} control groups, {} leftovers of images, {} guest templates, {} compiled tools\n",
         left_behind.sandboxes,
         left_behind.cgroups,
         left_behind.image_leftovers,
+        left_behind.templates,
         removed.compiled_tools
     ))?;
     Ok(())

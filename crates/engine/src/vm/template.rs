@@ -26,6 +26,12 @@ use crate::raise::RaiseError;
 use crate::record::{Record, RecordKind};
 use crate::sandbox::Sandbox;
 
+/// Where templates are, below the engine's home.
+const TEMPLATES: &str = "templates";
+/// How the name of one begins that is not finished.
+const MAKING: &str = ".making-";
+/// After this nobody is at work on it any more.
+const UNFINISHED: Duration = Duration::from_secs(3600);
 /// Part of every key: templates of another layout are not found.
 const LAYOUT: &str = "template 1";
 /// Set to measure a boot: guests then start without a template.
@@ -84,10 +90,9 @@ impl Engine {
         placed: &VmPlacement,
         with: (&RingInput<'_>, &[KeptLimit]),
     ) -> Option<Start> {
-        let directory = self.home.join("templates").join(key(ring)?);
+        let directory = self.home.join(TEMPLATES).join(key(ring)?);
         if !directory.exists() {
             self.make_template(ring, placed, with, &directory).ok()?;
-            remove_unused(&self.home.join("templates"));
         }
         load(&directory, ring.machine.memory_bytes).ok()
     }
@@ -111,7 +116,10 @@ impl Engine {
         let mut channel = Patient { stream: &guest.ring.stream, until };
         ringwall_wire::wait_ready(&mut channel).map_err(VmError::Adopt)?;
         let making = make_directory(directory).map_err(VmError::Template)?;
-        let kept = self.keep_template(&mut guest, &making);
+        let image = ring.machine.root_image.as_os_str().as_encoded_bytes().to_vec();
+        let kept = fs::write(making.join("image"), image)
+            .map_err(VmError::Template)
+            .and_then(|()| self.keep_template(&mut guest, &making));
         drop(guest);
         let done = kept.and_then(|()| match fs::rename(&making, directory) {
             // Somebody else was faster.
@@ -196,7 +204,7 @@ fn make_directory(directory: &Path) -> io::Result<PathBuf> {
     let all = directory.parent().ok_or(io::ErrorKind::InvalidInput)?;
     DirBuilder::new().recursive(true).mode(0o700).create(all)?;
     let number = u64::from_le_bytes(host::random_bytes());
-    let making = all.join(format!(".making-{number:016x}"));
+    let making = all.join(format!("{MAKING}{number:016x}"));
     DirBuilder::new().mode(0o700).create(&making)?;
     Ok(making)
 }
@@ -249,16 +257,94 @@ fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// What cannot be removed stays for the next time.
-fn remove_unused(all: &Path) {
-    let Ok(entries) = fs::read_dir(all) else {
-        return;
+/// Removes templates that nobody can or does use any more, and what was never finished. Gives how
+/// many; what cannot be removed stays for the next time.
+pub(crate) fn sweep(home: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(home.join(TEMPLATES)) else {
+        return 0;
     };
-    for entry in entries.flatten() {
-        let memory = fs::metadata(entry.path().join("memory"));
-        let used = memory.or_else(|_| entry.metadata()).and_then(|metadata| metadata.modified());
-        if used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > UNUSED)) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
+    let paths = entries.flatten().map(|entry| entry.path());
+    let removed =
+        paths.filter(|path| is_useless(path)).filter(|path| fs::remove_dir_all(path).is_ok());
+    u64::try_from(removed.count()).unwrap_or(u64::MAX)
+}
+
+fn is_useless(template: &Path) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    let older_than = |path: &Path, most: Duration| {
+        modified(path).is_ok_and(|time| time.elapsed().is_ok_and(|age| age > most))
+    };
+    let name = template.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with(MAKING) {
+        return older_than(template, UNFINISHED);
+    }
+    // Its image was removed: no guest can be started from it.
+    let image = fs::read_to_string(template.join("image")).unwrap_or_default();
+    !Path::new(&image).exists() || older_than(&template.join("memory"), UNUSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(home: &Path, name: &str, image: &Path) -> PathBuf {
+        let path = home.join(TEMPLATES).join(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("image"), image.to_str().unwrap()).unwrap();
+        fs::write(path.join("memory"), "x").unwrap();
+        path
+    }
+
+    #[test]
+    fn templates_go_with_their_image_and_with_time() {
+        let home = tempfile::tempdir().unwrap();
+        let image = home.path().join("image.erofs");
+        fs::write(&image, "").unwrap();
+        let used = template(home.path(), "a", &image);
+        let orphan = template(home.path(), "b", Path::new("/nonexistent"));
+        let old = template(home.path(), "c", &image);
+        let long_ago = SystemTime::now() - UNUSED - Duration::from_secs(60);
+        File::options()
+            .write(true)
+            .open(old.join("memory"))
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        let unfinished = template(home.path(), ".making-1", &image);
+        assert_eq!(sweep(home.path()), 2);
+        assert!(used.exists() && unfinished.exists());
+        assert!(!orphan.exists() && !old.exists());
+    }
+
+    #[test]
+    fn a_copy_has_the_same_bytes_and_the_same_holes() {
+        let (from, to) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        from.set_len(64 << 20).unwrap();
+        from.write_all_at(b"first", 10).unwrap();
+        from.write_all_at(&[7; 3 << 20], 20 << 20).unwrap();
+        copy_data(from.as_fd(), &to).unwrap();
+        assert_eq!(to.metadata().unwrap().len(), 64 << 20);
+        let bytes = |file: &File| {
+            let mut all = vec![0; 64 << 20];
+            file.read_exact_at(&mut all, 0).unwrap();
+            all
+        };
+        assert!(bytes(&from) == bytes(&to));
+        use std::os::unix::fs::MetadataExt;
+        assert!(to.metadata().unwrap().blocks() * 512 < 16 << 20, "holes stay holes");
+    }
+
+    #[test]
+    fn a_guest_gets_memory_that_nobody_can_change() {
+        let home = tempfile::tempdir().unwrap();
+        let kept = File::create(home.path().join("memory")).unwrap();
+        kept.set_len(1 << 20).unwrap();
+        kept.write_all_at(b"secret of nobody", 4096).unwrap();
+        fs::write(home.path().join("state"), "devices").unwrap();
+        let start = load(home.path(), 1 << 20).unwrap();
+        let memory = File::from(start.memory().try_clone().unwrap());
+        assert!(memory.write_all_at(b"x", 0).is_err());
+        assert!(memory.set_len(0).is_err());
+        assert!(load(home.path(), 2 << 20).is_err(), "memory of another size");
     }
 }
