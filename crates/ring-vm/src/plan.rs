@@ -8,7 +8,7 @@ use ringwall_spec::RingKind;
 use ringwall_wire::guest_paths;
 
 use crate::driver::{Found, inside};
-use crate::machine::{Acceleration, Machine, Memory};
+use crate::machine::{Machine, Memory};
 
 /// The host's directories with what programs are made of, shown if they are there.
 const LIBRARIES: [&str; 4] = ["/usr/lib", "/usr/lib64", "/lib", "/lib64"];
@@ -25,8 +25,6 @@ const MONITOR_FILES: u64 = 256;
 const FIRST_SHOWN: u16 = slot::FIRST_VISIBLE;
 const READ_ONLY_TREE: MountFlags =
     MountFlags { read_only: true, no_exec: false, devices: false, recursive: true };
-const KVM_DEVICE: MountFlags =
-    MountFlags { read_only: false, no_exec: true, devices: true, recursive: false };
 
 /// The limit of a control group round a monitor whose guest has so much.
 pub fn overhead_bytes() -> u64 {
@@ -94,11 +92,11 @@ impl VmRing {
         let mut steps = Base::default();
         // Before root is given up: others may not be able to reach these files.
         if input.identity.is_root() {
-            self.open(&mut steps, &shown);
+            Self::open(&mut steps, &shown);
         }
         steps.enter_as_one_user(input, user);
         if !input.identity.is_root() {
-            self.open(&mut steps, &shown);
+            Self::open(&mut steps, &shown);
         }
         steps.open_common();
         steps.make_base(&["dev", "proc", "vm"]);
@@ -114,26 +112,16 @@ impl VmRing {
             steps.make_mount_point(at.clone(), shown.is_dir);
             steps.push(Step::Attach { tree: Slot(number), at });
         }
-        if self.machine.acceleration == Acceleration::Kvm {
-            let at = Place::new(slot::BASE, "dev-kvm");
-            steps.make_mount_point(at.clone(), false);
-            steps.push(Step::Attach { tree: kvm_slot(&shown), at });
-        }
         steps.make_dev();
         steps.freeze_base();
         steps.into_steps()
     }
 
-    fn open(&self, steps: &mut Base, shown: &[Shown]) {
+    fn open(steps: &mut Base, shown: &[Shown]) {
         for (number, shown) in (FIRST_SHOWN..).zip(shown) {
             let (path, into) = (RawPath::from(&shown.from), Slot(number));
             steps.push(Step::OpenHostTree { path, recursive: false, into });
             steps.push(Step::SetMountFlags { tree: into, flags: READ_ONLY_TREE });
-        }
-        if self.machine.acceleration == Acceleration::Kvm {
-            let into = kvm_slot(shown);
-            steps.push(Step::OpenHostTree { path: "/dev/kvm".into(), recursive: false, into });
-            steps.push(Step::SetMountFlags { tree: into, flags: KVM_DEVICE });
         }
     }
 
@@ -195,10 +183,9 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     steps.into_steps()
 }
 
-fn kvm_slot(shown: &[Shown]) -> Slot {
-    Slot(FIRST_SHOWN + u16::try_from(shown.len()).unwrap_or(u16::MAX))
-}
-
 fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
+
+#[cfg(test)]
+mod tests;

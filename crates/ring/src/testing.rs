@@ -12,7 +12,8 @@ use crate::plan::RingPlan;
 /// An admitted spec for a wall, with an image where one is needed.
 pub fn admitted(wall: &str) -> Option<AdmittedSpec> {
     let mut spec = SandboxSpec::new(wall.parse().ok()?);
-    spec.image = wall.contains("container").then(|| "image".to_owned());
+    let needs_image = wall.contains("container") || wall.contains("vm");
+    spec.image = needs_image.then(|| "image".to_owned());
     ringwall_policy::admit(spec).ok()
 }
 
