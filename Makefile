@@ -24,7 +24,7 @@ export RINGWALL_BIN_DIR := $(BIN_DIR)
 # nextest runs test programs side by side; plain cargo does where it is absent.
 RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,test --no-fail-fast)
 # These test the built programs; the last one only reads the repository.
-WHOLE := ringwall-e2e ringwall-escape ringwall-soak ringwall-wasm-e2e
+WHOLE := ringwall-e2e ringwall-escape ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
 .PHONY: help setup build programs wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools install clean

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_image::Image;
 use ringwall_linux::cgroup::Group;
-use ringwall_spec::{Command, Ending};
+use ringwall_spec::{Command, Ending, RingKind};
 use ringwall_wire::{
     Client, ClientError, ErrorCode, ExitHow, ExitReport, ProcessEvent, ProcessInput, ProcessLimits,
     RemoteProcess, StartProcess,
@@ -242,6 +242,9 @@ pub(crate) struct Defaults {
     /// Each `KEY=value`.
     env: Vec<Vec<u8>>,
     working_directory: Vec<u8>,
+    /// Where no ring has limited them for all of its processes.
+    #[serde(default)]
+    open_files: Option<u64>,
 }
 
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -266,7 +269,7 @@ impl Defaults {
             }
             None => set(&mut env, b"HOME=/tmp".to_vec()),
         }
-        Defaults { env, working_directory: directory }
+        Defaults { env, working_directory: directory, open_files: None }
     }
 
     fn fill(&self, command: &Command) -> StartProcess {
@@ -286,7 +289,7 @@ impl Defaults {
             env,
             cwd: cwd.unwrap_or_else(|| self.working_directory.clone()),
             user: None,
-            limits: ProcessLimits::default(),
+            limits: ProcessLimits { open_files: self.open_files, ..ProcessLimits::default() },
             terminal: command.terminal,
             stdin: command.stdin,
             ends_ring: false,
@@ -338,7 +341,11 @@ impl Sandbox {
 
     pub(crate) fn defaults(&self) -> Defaults {
         let image = self.placement.image.as_ref();
-        Defaults::new(image, &self.plan().working_directory, self.spec.workspace.is_some())
+        let in_workspace = self.spec.workspace.is_some();
+        let defaults = Defaults::new(image, &self.plan().working_directory, in_workspace);
+        // A guest's first process is not limited itself: it has to serve all jobs.
+        let in_guest = self.wall().rings() == [RingKind::Vm];
+        Defaults { open_files: in_guest.then(|| u64::from(self.limits().open_files)), ..defaults }
     }
 
     pub(crate) fn memory_check(&self) -> MemoryCheck {

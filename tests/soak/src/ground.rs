@@ -114,9 +114,10 @@ impl Ground {
     }
 }
 
-/// The store of images, and the lock under which records come into being.
+/// The store of images, what guests go on from, and the lock under which records come into being.
 fn is_expected(path: &Path) -> bool {
     path.starts_with("images")
+        || path.starts_with("templates")
         || path == Path::new("sandboxes")
         || path == Path::new("sandboxes/.creation")
 }

@@ -31,7 +31,7 @@ impl JobGroup {
         }
         fs::create_dir(JOBS)?;
         fs::write(format!("{JOBS}/pids.max"), pids.to_string())?;
-        let most = memory_bytes()?.saturating_sub(RESERVED_BYTES).max(RESERVED_BYTES);
+        let most = available_bytes()?.saturating_sub(RESERVED_BYTES).max(RESERVED_BYTES);
         fs::write(format!("{JOBS}/memory.max"), most.to_string())?;
         let join = File::options().write(true).open(format!("{JOBS}/cgroup.procs"))?;
         Ok(JobGroup { join: join.into() })
@@ -59,9 +59,11 @@ impl JobGroup {
     }
 }
 
-fn memory_bytes() -> io::Result<u64> {
+/// What jobs and the warden can share. With less than all of it for jobs it is their group that
+/// runs out, and they that end; the kernel has nobody else to end but itself.
+fn available_bytes() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = available.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     Ok(kib.ok_or(io::ErrorKind::InvalidData)?.saturating_mul(1024))
 }

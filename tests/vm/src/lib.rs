@@ -1,0 +1,36 @@
+//! Real guests behind the `vm` wall, booted by a real monitor, as people would use them.
+//!
+//! One file per promise. `make setup` installs QEMU and a guest kernel, `make build` makes the
+//! programs; where one of these is missing every test fails and says so. A guest takes a second or
+//! two to boot, so tests that can share one do.
+
+#[cfg(test)]
+mod channel;
+#[cfg(test)]
+mod endings;
+#[cfg(test)]
+mod escape;
+#[cfg(test)]
+#[path = "../../soak/src/ground.rs"]
+#[allow(dead_code, reason = "shared with the soak tests; only a part of it is used here")]
+mod ground;
+#[cfg(test)]
+mod leftovers;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod living;
+#[cfg(test)]
+mod ordinary_user;
+#[cfg(test)]
+mod site;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod walls;
+#[cfg(test)]
+#[path = "../../soak/src/witness.rs"]
+#[allow(dead_code, reason = "shared with the soak tests; only a part of it is used here")]
+mod witness;
+#[cfg(test)]
+mod workspace;
