@@ -39,6 +39,9 @@ pub(crate) struct World {
     user: User,
 }
 
+/// Where a world has its built-in tools: none.
+const NO_TOOLS: &str = "no-tools";
+
 impl World {
     pub(crate) fn new() -> World {
         World::of(User::Same)
@@ -53,7 +56,7 @@ impl World {
             world.programs = world.copy_programs();
             open_to_all(world.place.path());
         }
-        for directory in ["home", "project"] {
+        for directory in ["home", "project", NO_TOOLS] {
             fs::create_dir(world.path(directory)).expect("a directory");
             world.give(&world.path(directory));
         }
@@ -105,6 +108,8 @@ impl World {
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
             .env("HOME", self.path("nobody-home"))
             .env("RINGWALL_HOME", self.home())
+            // The built-in ones beside the programs would be compiled anew for every world.
+            .env("RINGWALL_TOOLS", self.path(NO_TOOLS))
             .stdin(Stdio::null());
         if self.user == User::Ordinary {
             command.uid(ORDINARY_ID).gid(ORDINARY_ID);
