@@ -14,6 +14,9 @@ const BOUND: Duration = Duration::from_secs(60);
 /// More than a keeper grows by serving, much less than what is sent to it.
 const MOST_GROWTH_KIB: u64 = 24 << 10;
 
+/// Ends of Ringwall's making. Had the job no channel to write to, it would end with a code of its own.
+const ENDS: [i32; 3] = [124, 125, 137];
+
 /// Takes the channel out of the warden's hands, first process of the guest, and writes noise to it.
 /// Only one may have it open, so it is not to be had by its name.
 const NOISE: &str = r#"
@@ -26,7 +29,7 @@ for my $number (3 .. 20) {
 die "no channel: $!" unless defined $channel && $channel >= 0;
 open(my $out, ">&=", $channel) or die $!;
 open(my $random, "<", "/dev/urandom") or die $!;
-my $until = time + 5;
+my $until = time + 3;
 while (time < $until) {
     sysread($random, my $noise, 65536);
     syswrite($out, $START . $noise);
@@ -76,9 +79,20 @@ fn noise_on_the_channel_ends_that_run_alone() {
     for start in ["''", "\"\\x00\\x01\\x00\\x00\""] {
         let began = Instant::now();
         let program = noise(start);
-        let line = ["run", "--wall", "vm", "--image", WITH_PERL, "--timeout", "20s", "--"];
+        let line = [
+            "run",
+            "--wall",
+            "vm",
+            "--image",
+            WITH_PERL,
+            "--timeout",
+            "20s",
+            "-e",
+            "LC_ALL=C",
+            "--",
+        ];
         let run = site.ringwall(&[&line[..], &["perl", "-e", &program]].concat());
-        assert!(matches!(run.code, 124 | 125 | 137), "{run:?}");
+        assert!(ENDS.contains(&run.code), "{run:?}");
         assert!(run.err().starts_with("ringwall: "), "{run:?}");
         assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
         other.exec("echo served").exits(0).prints("served\n");
@@ -117,7 +131,8 @@ fn noise_on_the_channel_of_a_living_guest_does_not_fill_its_keeper() {
     for (before, peak) in before.iter().zip(peak) {
         assert!(peak < before + MOST_GROWTH_KIB, "from {before} to {peak} KiB");
     }
-    assert_ne!(child.wait().expect("our child").code(), Some(0), "nobody noticed");
+    let code = child.wait().expect("our child").code();
+    assert!(code.is_some_and(|code| ENDS.contains(&code)), "nobody noticed: {code:?}");
     site.ringwall(&["rm", "--force", &noisy]).exits(0);
     other.remove();
     site.is_clean();
