@@ -14,7 +14,7 @@ use crate::sandbox::Sandbox;
 use crate::workspace_copy::Sink;
 
 /// A guest that has not handed over its changes by then never will.
-const COPY_PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const COPY_PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {

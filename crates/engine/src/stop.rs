@@ -3,11 +3,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use ringwall_spec::{RingKind, WorkspaceMode};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::config::Engine;
 use crate::gc::GcError;
 use crate::record::{self, Record, RecordState};
+use crate::settle::COPY_PATIENCE;
 
 /// How often the lock of a stopping sandbox is looked at.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -25,7 +27,8 @@ pub enum StopError {
 }
 
 impl Engine {
-    /// Asks the owner to end the sandbox; after `grace` it is killed and cleaned up after.
+    /// Asks the owner to end the sandbox; after `grace`, and the time to copy changes out of a guest,
+    /// it is killed and cleaned up after.
     pub fn stop(&self, record: &Record, grace: Duration) -> Result<(), StopError> {
         if record.state != RecordState::Running {
             return Ok(());
@@ -46,7 +49,7 @@ impl Engine {
             other => other.map_err(|error| failed(error.into())),
         };
         send(Signal::TERM)?;
-        if !released(record, grace) {
+        if !released(record, patience(record, grace)) {
             send(Signal::KILL)?;
             released(record, Duration::from_secs(10));
             self.clean_up(&record.dir)?;
@@ -63,6 +66,15 @@ impl Engine {
                 .map_err(|source| StopError::Remove { id: record.id.to_string(), source }),
         }
     }
+}
+
+/// How long the owner gets. What was changed in a guest ends with it unless it is copied out before,
+/// which takes its time; who gives no time at all does not want it.
+fn patience(record: &Record, grace: Duration) -> Duration {
+    let in_guest = record.wall.rings().first() == Some(&RingKind::Vm);
+    let workspace = record.workspace.as_ref();
+    let kept = workspace.is_some_and(|workspace| workspace.mode == WorkspaceMode::CopyOnWrite);
+    if in_guest && kept && !grace.is_zero() { grace.max(COPY_PATIENCE) } else { grace }
 }
 
 /// Waits until the owner has let go of the record.
