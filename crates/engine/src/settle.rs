@@ -9,12 +9,15 @@ use ringwall_workspace::{Bounds, Changes};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
+use crate::keep::with_causes;
 use crate::record::{Record, RecordError, RecordKind};
 use crate::sandbox::Sandbox;
 use crate::workspace_copy::Sink;
 
 /// A guest that has not handed over its changes by then never will.
 pub(crate) const COPY_PATIENCE: Duration = Duration::from_secs(120);
+
+const HUNG_PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
@@ -35,15 +38,22 @@ impl Sandbox {
     pub fn settle(mut self, ending: Ending) -> Result<Outcome, SettleError> {
         let wall_ms = millis_since(self.raised);
         // A guest's files end with it.
-        let copied = self.copy_changes_out();
+        let copied = self.copy_changes_out(patience(ending));
         self.tear_down();
-        let changes = match copied? {
+        let (copied, changes_lost) = match copied {
+            // How the job ended says more than that its guest has no changes to show.
+            Err(error) if !matches!(ending, Ending::Exited { .. }) => {
+                (None, Some(with_causes(&error)))
+            }
+            copied => (copied?, None),
+        };
+        let changes = match copied {
             Some(mut copied) => {
                 let upper = copied.finish().map_err(SettleError::Copied)?;
                 self.collect_changes(&upper)?
             }
             None => match &self.scratch {
-                Some(scratch) if self.keeps_changes() => {
+                Some(scratch) if self.keeps_changes() && self.guest.is_none() => {
                     self.collect_changes(&open_upper(scratch).map_err(SettleError::Scratch)?)?
                 }
                 _ => None,
@@ -57,6 +67,7 @@ impl Sandbox {
             limits: self.placement.kept.clone(),
             evidence: std::mem::take(&mut self.evidence),
             changes,
+            changes_lost,
         };
         let clean = self.remove_group();
         let Some(mut record) = self.record.take() else {
@@ -99,7 +110,7 @@ impl Sandbox {
     }
 
     /// Takes what was changed out of a guest, while it lives.
-    fn copy_changes_out(&self) -> Result<Option<Sink>, SettleError> {
+    fn copy_changes_out(&self, patience: Duration) -> Result<Option<Sink>, SettleError> {
         let (Some(guest), Some(record)) = (&self.guest, &self.record) else {
             return Ok(None);
         };
@@ -113,7 +124,7 @@ impl Sandbox {
         // Its headers come on top of what the guest can store.
         let most = disk_bytes.saturating_add(disk_inodes.saturating_mul(8 << 10));
         guest
-            .until(Instant::now() + COPY_PATIENCE)
+            .until(Instant::now() + patience)
             .take_workspace(&mut sink, most)
             .map_err(SettleError::Guest)?;
         Ok(Some(sink))
@@ -139,6 +150,14 @@ impl Sandbox {
             &bounds,
         )?;
         Ok(Some(changes.summary()))
+    }
+}
+
+/// A guest that was too slow already may hang.
+fn patience(ending: Ending) -> Duration {
+    match ending {
+        Ending::Timeout => HUNG_PATIENCE,
+        _ => COPY_PATIENCE,
     }
 }
 

@@ -72,6 +72,9 @@ pub struct Outcome {
     pub evidence: Vec<Evidence>,
     /// Present when the sandbox had a copy-on-write workspace.
     pub changes: Option<ChangeSummary>,
+    /// Why a guest's changes could not be kept, if the job did not end well either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes_lost: Option<String>,
 }
 
 #[cfg(test)]

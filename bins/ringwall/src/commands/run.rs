@@ -80,6 +80,9 @@ fn comment(outcome: &Outcome, limits: &Limits, evidence: bool) -> anyhow::Result
     if let Some(reason) = report::explain(outcome.ending, outcome.usage, limits) {
         report::note(&reason);
     }
+    if let Some(lost) = &outcome.changes_lost {
+        report::note(lost);
+    }
     if let Some(hint) = report::hint_at_changes(&outcome.id, outcome.changes) {
         report::note(&hint);
     }
