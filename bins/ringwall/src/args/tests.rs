@@ -107,7 +107,7 @@ fn a_wrong_line_is_answered_with_one_line_and_the_fix() {
         (&["run", "--pids", "-1", "--", "ls"], "not a count", "128"),
         (&["run", "--pids", "many", "--", "ls"], "not a count", "128"),
         (&["run", "--cpus", "1e9", "--", "ls"], "not a number of CPUs", "0.5"),
-        (&["run", "--wall", "moat", "--", "ls"], "moat", "process, container and wasm"),
+        (&["run", "--wall", "moat", "--", "ls"], "moat", "process, container, wasm and vm"),
         (&["run", "--name", "../x", "--", "ls"], "not a sandbox name", "letter or digit"),
         (&["run", "-e", "HOME", "--", "ls"], "value is missing", "KEY=VALUE"),
         (&["run", "-o", "yaml", "--", "ls"], "yaml", "text, json"),
