@@ -67,7 +67,9 @@ fn every_processor_of_a_guest_has_a_timer() {
             continue;
         };
         assert_eq!(boot.fact("slept on"), "0 1");
-        assert_eq!(boot.fact("clock"), "tsc");
+        // Early, before the kernel has settled on it; others would be slower and less exact.
+        let clock = boot.fact("clock");
+        assert!(["tsc", "tsc-early"].contains(&clock), "{clock}");
     }
 }
 

@@ -26,7 +26,7 @@ const LINES: [(&str, &[&str]); 25] = [
     ("run --disk 0 -- ls", &["disk", "1M"]),
     ("run --output-limit 0 -- ls", &["output", "range"]),
     ("run --open-files 1 -- ls", &["open-files", "16"]),
-    ("run --wall moat -- ls", &["moat", "process, container and wasm"]),
+    ("run --wall moat -- ls", &["moat", "process, container, wasm and vm"]),
     ("run --wall container -- ls", &["image", "--image"]),
     ("run --wall process --image x -- ls", &["--image", "--wall container"]),
     ("run --image no/such:image -- ls", &["no/such", "image pull"]),
