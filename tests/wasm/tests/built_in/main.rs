@@ -105,6 +105,7 @@ impl Apart {
             .args(arguments)
             .current_dir(self.folder.path())
             .env("RINGWALL_HOME", self.home())
+            .env("RINGWALL_PROGRAMS", self.folder.path())
             .env("RINGWALL_TOOLS", self.folder.path().join("tools"));
         command
     }
