@@ -1,7 +1,7 @@
 //! Evidence of a vm ring: what the guest says of itself, and what the host's kernel says of the
 //! monitor's jail.
 
-use ringwall_ring::EvidenceError;
+use ringwall_ring::{Checker, EvidenceError};
 use ringwall_spec::{CheckedFact, Evidence, RingFacts, RingKind};
 
 /// What a guest's kernel must not be.
@@ -17,32 +17,13 @@ impl HostKernel {
     }
 }
 
-struct Checker(Vec<CheckedFact>);
-
-impl Checker {
-    fn require(
-        &mut self,
-        layer: &str,
-        holds: bool,
-        expected: impl Into<String>,
-        seen: impl Into<String>,
-    ) -> Result<(), EvidenceError> {
-        let (layer, seen) = (layer.to_owned(), seen.into());
-        if holds {
-            self.0.push(CheckedFact { layer, seen });
-            return Ok(());
-        }
-        Err(EvidenceError { ring: RingKind::Vm, layer, expected: expected.into(), seen })
-    }
-}
-
 /// Checks what the guest's first process sees. `kernel` is the release that was booted.
 pub fn check_guest(
     kernel: &str,
     host: &HostKernel,
     facts: RingFacts,
 ) -> Result<Evidence, EvidenceError> {
-    let mut checker = Checker(Vec::new());
+    let mut checker = Checker::new(RingKind::Vm);
     let release = facts.kernel_release.clone();
     checker.require("own kernel", release == kernel, kernel, release)?;
     let boot = facts.boot_id.clone();
@@ -61,7 +42,7 @@ pub fn check_guest(
         .collect();
     let seen = if shared.is_empty() { "none".to_owned() } else { shared.join(", ") };
     checker.require("file systems of the host", shared.is_empty(), "none", seen)?;
-    Ok(Evidence { ring: RingKind::Vm, checks: checker.0, facts })
+    Ok(Evidence { ring: RingKind::Vm, checks: checker.into_checks(), facts })
 }
 
 /// File systems through which a guest could reach the host's files.
@@ -74,7 +55,7 @@ pub fn check_monitor(pid: u32) -> Result<Vec<CheckedFact>, EvidenceError> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.unwrap_or_default().trim().to_owned()
     };
-    let mut checker = Checker(Vec::new());
+    let mut checker = Checker::new(RingKind::Vm);
     let mode = field("Seccomp");
     checker.require("monitor: seccomp filter", mode == "2", "mode 2", format!("mode {mode}"))?;
     let privileges = field("NoNewPrivs");
@@ -98,7 +79,7 @@ pub fn check_monitor(pid: u32) -> Result<Vec<CheckedFact>, EvidenceError> {
     });
     let seen = if namespaces { "its own" } else { "some are the host's, or cannot be read" };
     checker.require("monitor: namespaces", namespaces, "its own", seen)?;
-    Ok(checker.0)
+    Ok(checker.into_checks())
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub fn check(
     host: &HostNamespaces,
     facts: RingFacts,
 ) -> Result<Evidence, EvidenceError> {
-    let mut checker = Checker { ring, checks: Vec::new() };
+    let mut checker = Checker::new(ring);
     if expected.own_namespaces {
         checker.namespaces(host, &facts)?;
     }
@@ -71,14 +71,24 @@ pub fn check(
     Ok(Evidence { ring, checks: checker.checks, facts })
 }
 
-struct Checker {
+/// Collects what was seen of one ring.
+#[derive(Debug)]
+pub struct Checker {
     ring: RingKind,
     checks: Vec<CheckedFact>,
 }
 
 impl Checker {
+    pub fn new(ring: RingKind) -> Checker {
+        Checker { ring, checks: Vec::new() }
+    }
+
+    pub fn into_checks(self) -> Vec<CheckedFact> {
+        self.checks
+    }
+
     /// Records a layer as seen, or stops.
-    fn require(
+    pub fn require(
         &mut self,
         layer: &str,
         holds: bool,

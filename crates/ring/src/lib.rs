@@ -13,7 +13,7 @@ mod raise;
 pub mod testing;
 
 pub use base::{BASE_PATH, Base, WARDEN_PATH, layer_places, run_slots, shown_slot};
-pub use check::{EvidenceError, Expected, HostNamespaces, check};
+pub use check::{Checker, EvidenceError, Expected, HostNamespaces, check};
 pub use input::{Identity, RingInput, ShownPath, WorkspaceInput};
 pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};
 pub use raise::{RaiseRingError, RaisedRing, SpawnerHandle};
