@@ -32,6 +32,11 @@ pub(crate) fn new_id() -> SandboxId {
     SandboxId::from_random(random_bytes())
 }
 
+/// What a sandbox's rings call their host.
+pub(crate) fn name_of(id: &SandboxId) -> String {
+    format!("ring-{}", &id.as_str()[..6])
+}
+
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // The kernel fills such short requests whole or not at all, and fails only before the pool is

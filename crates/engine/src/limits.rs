@@ -14,7 +14,7 @@ pub(crate) fn group_limits(spec: &SandboxSpec, cgroups: &Hierarchy) -> GroupLimi
     // A monitor needs some for itself, and its threads are not the guest's processes.
     let (memory_bytes, pids) = match spec.wall.outermost() {
         RingKind::Vm => {
-            let both = limits.memory_bytes.saturating_add(ringwall_ring_vm::overhead_bytes());
+            let both = limits.memory_bytes.saturating_add(ringwall_ring_vm::MONITOR_BYTES);
             (both, ringwall_ring_vm::MONITOR_THREADS)
         }
         _ => (limits.memory_bytes, limits.pids),

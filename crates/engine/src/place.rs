@@ -77,9 +77,7 @@ impl Placement {
     pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, admitted: AdmittedSpec) -> Placement {
         Placement { plan, kept, image: None, _held: None, hidden: Vec::new(), admitted, vm: None }
     }
-}
 
-impl Placement {
     /// Of a guest that is not anybody's yet.
     pub(crate) fn of_guest(
         plan: RingPlan,
@@ -136,7 +134,7 @@ impl Engine {
             cgroup_files: self.cgroups.join_file_count(),
             without_cgroup: limits::without_cgroup(&kept),
             apparmor: self.apparmor.clone(),
-            hostname: format!("ring-{}", &id.as_str()[..6]),
+            hostname: host::name_of(id),
             prepared: false,
         };
         let mut vm = None;

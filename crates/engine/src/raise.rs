@@ -39,17 +39,17 @@ pub(crate) struct Parked {
 
 /// A ring on its way up, and what was seen of it from outside.
 #[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) ring: RaisedRing,
-    pub(crate) group: Option<Group>,
+struct Started {
+    ring: RaisedRing,
+    group: Option<Group>,
     /// Our end of a monitor's control socket.
-    pub(crate) control: Option<UnixStream>,
+    control: Option<UnixStream>,
     outside: Result<Outside, RaiseError>,
 }
 
 /// What can be read while the launcher is at work, without the warden.
 #[derive(Debug)]
-struct Outside {
+pub(crate) struct Outside {
     namespaces: HostNamespaces,
     group: Option<CheckedFact>,
 }
@@ -118,12 +118,33 @@ impl Engine {
         kind: RecordKind,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
+        let mut record = Record::new(id, admitted.spec(), kind, &self.home);
+        record.command = command.to_vec();
+        let (mut sandbox, outside) =
+            self.start_sandbox(record, admitted.spec(), placement, begun)?;
+        match outside.and_then(|outside| self.check_wall(&mut sandbox, outside)) {
+            Ok(()) => Ok(sandbox),
+            Err(error) => {
+                let reason = sandbox.ring_failure().map_or(error, RaiseError::Ring);
+                self.forget_spawner(&sandbox.plan().template);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Starts the outermost ring. Nothing of it is believed yet.
+    pub(crate) fn start_sandbox(
+        &self,
+        record: Record,
+        spec: &SandboxSpec,
+        placement: Placement,
+        begun: Instant,
+    ) -> Result<(Sandbox, Result<Outside, RaiseError>), RaiseError> {
         // The launcher prepares its template while we write the record and make the groups.
         let spawner = self.spawner(&placement.plan)?;
-        let mut record = Record::new(id.clone(), admitted.spec(), kind, &self.home);
-        record.command = command.to_vec();
+        let id = record.id.clone();
         let record = self.create_record(record)?;
-        let started = self.start_ring(&id, &placement, &spawner, admitted);
+        let started = self.start_ring(&id, &placement, &spawner);
         let Started { ring, group, control, outside } = match started {
             Ok(started) => started,
             Err(error) => {
@@ -135,25 +156,18 @@ impl Engine {
                 return Err(error);
             }
         };
-        let mut sandbox = Sandbox::new(record, admitted.spec(), placement, ring, group, begun);
+        let mut sandbox = Sandbox::new(record, spec, placement, ring, group, begun);
         sandbox.control = control;
-        match outside.and_then(|outside| self.check_wall(&mut sandbox, outside)) {
-            Ok(()) => Ok(sandbox),
-            Err(error) => {
-                let reason = sandbox.ring_failure().map_or(error, RaiseError::Ring);
-                self.forget_spawner(&sandbox.plan().template);
-                Err(reason)
-            }
-        }
+        Ok((sandbox, outside))
     }
 
-    pub(crate) fn start_ring(
+    fn start_ring(
         &self,
         id: &SandboxId,
         placement: &Placement,
         spawner: &SpawnerHandle,
-        admitted: &AdmittedSpec,
     ) -> Result<Started, RaiseError> {
+        let admitted = &placement.admitted;
         let group = match self.cgroups.means() {
             Some(_) => {
                 let limits = limits::group_limits(admitted.spec(), &self.cgroups);
@@ -203,7 +217,7 @@ impl Engine {
 
     /// A parked launcher for this plan, or a new one. Where a limit is counted per user namespace,
     /// every sandbox needs its own.
-    pub(crate) fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
+    fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
         let counted_outside = self.cgroups.means_of(Controller::Pids).is_some();
         let parking = match self.parking {
             Parking::ForMore if !counted_outside => Parking::OneRing,

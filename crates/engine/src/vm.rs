@@ -207,7 +207,7 @@ impl Engine {
             cgroup_files: 1,
             without_cgroup: Vec::new(),
             apparmor: None,
-            hostname: format!("ring-{}", &sandbox.id.as_str()[..6]),
+            hostname: host::name_of(&sandbox.id),
             prepared: true,
         };
         let planned = match kind {
@@ -271,7 +271,7 @@ fn adoption(id: &SandboxId, limits: &Limits) -> Adoption {
         nonce: host::random_bytes::<NONCE_BYTES>(),
         seed: (host::random_bytes(), host::random_bytes()),
         unix_nanos: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
-        hostname: format!("ring-{}", &id.as_str()[..6]),
+        hostname: host::name_of(id),
         machine_id: host::random_bytes(),
         disk_bytes: limits.disk_bytes,
         disk_inodes: limits.disk_inodes,

@@ -19,5 +19,5 @@ pub use driver::{DRIVERS, Driver, DriverError, Found, Standing, Surveyed, find, 
 pub use kvm::{KvmRecord, KvmVerdict, kvm_is_usable};
 pub use machine::{Acceleration, Machine, Memory};
 pub use monitor::{Monitor, MonitorError};
-pub use plan::{MONITOR_THREADS, VmRing, overhead_bytes};
+pub use plan::{MONITOR_BYTES, MONITOR_THREADS, VmRing};
 pub use qemu::Qemu;

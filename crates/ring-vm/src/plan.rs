@@ -18,18 +18,13 @@ const LIBRARY_CACHE: &str = "/etc/ld.so.cache";
 /// Threads of a monitor: one for each processor, and those for its disks.
 pub const MONITOR_THREADS: u32 = 96;
 /// What a monitor needs besides the guest's memory.
-const OVERHEAD_BYTES: u64 = 224 << 20;
+pub const MONITOR_BYTES: u64 = 224 << 20;
 /// Descriptors that a monitor has open.
 const MONITOR_FILES: u64 = 256;
 
 const FIRST_SHOWN: u16 = slot::FIRST_VISIBLE;
 const READ_ONLY_TREE: MountFlags =
     MountFlags { read_only: true, no_exec: false, devices: false, recursive: true };
-
-/// The limit of a control group round a monitor whose guest has so much.
-pub fn overhead_bytes() -> u64 {
-    OVERHEAD_BYTES
-}
 
 #[derive(Debug, Clone)]
 pub struct VmRing {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{Ring, RingInput, RingPlan};
 use ringwall_ring_vm::{Memory, Monitor, VmRing};
-use ringwall_spec::KeptLimit;
+use ringwall_spec::{KeptLimit, SandboxSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
 use super::{BOOT_PATIENCE, Patient, VmError, VmPlacement};
@@ -153,21 +153,9 @@ impl Engine {
         admitted: &AdmittedSpec,
         placement: Placement,
     ) -> Result<Sandbox, RaiseError> {
-        let id = host::new_id();
-        let spec = ringwall_spec::SandboxSpec { name: None, ..admitted.spec().clone() };
-        let spawner = self.spawner(&placement.plan)?;
-        let record = self.create_record(Record::new(id, &spec, RecordKind::Run, &self.home))?;
-        let started = self.start_ring(&record.record.id, &placement, &spawner, admitted);
-        let started = match started {
-            Ok(started) => started,
-            Err(error) => {
-                let _ = record.remove();
-                return Err(error);
-            }
-        };
-        let (ring, group) = (started.ring, started.group);
-        let mut guest = Sandbox::new(record, &spec, placement, ring, group, Instant::now());
-        guest.control = started.control;
+        let spec = SandboxSpec { name: None, ..admitted.spec().clone() };
+        let record = Record::new(host::new_id(), &spec, RecordKind::Run, &self.home);
+        let (mut guest, _) = self.start_sandbox(record, &spec, placement, Instant::now())?;
         guest.take_scratch()?;
         Ok(guest)
     }

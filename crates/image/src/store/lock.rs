@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -30,9 +31,9 @@ impl Store {
         self.lock(FlockOperation::NonBlockingLockExclusive)
     }
 
-    fn lock(&self, operation: FlockOperation) -> Result<StoreLock, StoreError> {
-        self.make_layout()?;
-        let path = self.root.join("lock");
+    /// A file that is there to be locked.
+    pub(super) fn lock_file(&self, name: &str) -> Result<(File, PathBuf), StoreError> {
+        let path = self.root.join(name);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -41,6 +42,12 @@ impl Store {
             .mode(0o600)
             .open(&path)
             .map_err(StoreError::io("open", &path))?;
+        Ok((file, path))
+    }
+
+    fn lock(&self, operation: FlockOperation) -> Result<StoreLock, StoreError> {
+        self.make_layout()?;
+        let (file, path) = self.lock_file("lock")?;
         match wait_for_lock(&file, operation) {
             Ok(true) => Ok(StoreLock { _file: file }),
             Ok(false) => Err(StoreError::Busy),

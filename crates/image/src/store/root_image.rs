@@ -95,15 +95,7 @@ impl Store {
     ///
     /// Waits for as long as it takes: the lock is gone as soon as its holder is.
     fn lock_for_converting(&self) -> Result<File, StoreError> {
-        let path = self.root.join("converting");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(StoreError::io("open", &path))?;
+        let (file, path) = self.lock_file("converting")?;
         loop {
             match flock(&file, FlockOperation::LockExclusive) {
                 Ok(()) => return Ok(file),
