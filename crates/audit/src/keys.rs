@@ -1,0 +1,155 @@
+//! The log's key: made at first use, in a file of its own outside the log.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use ringwall_spec::SandboxId;
+use rustix::fs::OFlags;
+
+use crate::files::{self, FileError};
+use crate::note::{KeyError, Signer, VerifierKey};
+
+const MOST_BYTES: u64 = 1024;
+
+/// Where a log and what belongs to it are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditPaths {
+    /// Holds the log, and what was cut off it after crashes.
+    pub directory: PathBuf,
+    /// Holds the keys and the writer's state.
+    pub keys: PathBuf,
+}
+
+impl AuditPaths {
+    /// In the home of an engine.
+    pub fn in_home(home: &Path) -> AuditPaths {
+        AuditPaths { directory: home.join("audit"), keys: home.join("keys") }
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    /// The secret key: whoever has it can write another history.
+    pub fn secret_key(&self) -> PathBuf {
+        self.keys.join("audit.key")
+    }
+
+    /// The public key. A copy of it that is kept elsewhere is worth more.
+    pub fn verifier_key(&self) -> PathBuf {
+        self.keys.join("audit.pub")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.keys.join("audit.state")
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{path} cannot be read or written")]
+    Io { path: String, source: io::Error },
+    #[error("the key in {path} is not usable: {source}")]
+    Key { path: String, source: KeyError },
+    #[error("the key {0} is missing; without it no record can be written")]
+    Missing(String),
+    #[error("the system has no random numbers for a key")]
+    Random(#[source] io::Error),
+}
+
+/// The key that signs, and makes one where `may_make`.
+pub(crate) fn signer(paths: &AuditPaths, may_make: bool) -> Result<Signer, KeyFileError> {
+    let path = paths.secret_key();
+    if let Some(signer) = read_signer(&path)? {
+        return Ok(signer);
+    }
+    if !may_make {
+        return Err(KeyFileError::Missing(path.display().to_string()));
+    }
+    make(paths)?;
+    // Another process may have been quicker: there is only one key.
+    read_signer(&path)?.ok_or_else(|| KeyFileError::Missing(path.display().to_string()))
+}
+
+/// The public key that was written when the log was begun.
+pub fn verifier_key(path: &Path) -> Result<VerifierKey, KeyFileError> {
+    let text = match std::fs::File::open(path) {
+        Ok(file) => text(path, file)?,
+        Err(source) => return Err(failed(path)(source)),
+    };
+    let key = text.trim_end().parse();
+    key.map_err(|source| KeyFileError::Key { path: path.display().to_string(), source })
+}
+
+fn read_signer(path: &Path) -> Result<Option<Signer>, KeyFileError> {
+    let Some(file) = files::existing(path, OFlags::RDONLY)? else {
+        return Ok(None);
+    };
+    let text = text(path, file)?;
+    match Signer::from_secret_text(text.trim_end()) {
+        Ok(signer) => Ok(Some(signer)),
+        Err(source) => Err(KeyFileError::Key { path: path.display().to_string(), source }),
+    }
+}
+
+fn text(path: &Path, file: std::fs::File) -> Result<String, KeyFileError> {
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text).map_err(failed(path))?;
+    Ok(text)
+}
+
+fn make(paths: &AuditPaths) -> Result<(), KeyFileError> {
+    let name = SandboxId::from_random(random()?);
+    let malformed =
+        |source| KeyFileError::Key { path: paths.secret_key().display().to_string(), source };
+    let signer = Signer::new(&format!("ringwall/{name}"), random()?).map_err(malformed)?;
+    // Only whole files get the names that are read: a crash leaves a temporary one and no key.
+    let secret = format!("{}\n", signer.secret_text());
+    if publish(&paths.secret_key(), &name, &secret, 0o600)? {
+        let public = format!("{}\n", signer.verifier());
+        publish(&paths.verifier_key(), &name, &public, 0o644)?;
+    }
+    let keys = files::directory(&paths.keys)?;
+    keys.sync_all().map_err(failed(&paths.keys))
+}
+
+/// Writes the public key where a crash kept it from being written.
+pub(crate) fn publish_verifier(paths: &AuditPaths, key: &VerifierKey) -> Result<(), KeyFileError> {
+    let name = SandboxId::from_random(random()?);
+    publish(&paths.verifier_key(), &name, &format!("{key}\n"), 0o644).map(|_| ())
+}
+
+/// Makes `path` with this content unless it is there; says whether it did.
+fn publish(path: &Path, id: &SandboxId, content: &str, mode: u32) -> Result<bool, KeyFileError> {
+    let temporary = path.with_extension(format!("new-{id}"));
+    let Some(mut file) = files::fresh(&temporary, mode)? else {
+        return Ok(false);
+    };
+    let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
+    // A link never replaces what is there.
+    let linked = written.and_then(|()| std::fs::hard_link(&temporary, path));
+    std::fs::remove_file(&temporary).map_err(failed(&temporary))?;
+    match linked {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(source) => Err(failed(path)(source)),
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], KeyFileError> {
+    let mut bytes = [0; N];
+    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| KeyFileError::Random(errno.into()))?;
+    if count == N {
+        Ok(bytes)
+    } else {
+        Err(KeyFileError::Random(io::ErrorKind::UnexpectedEof.into()))
+    }
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> KeyFileError {
+    let path = path.display().to_string();
+    move |source| KeyFileError::Io { path: path.clone(), source }
+}

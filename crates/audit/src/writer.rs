@@ -1,0 +1,348 @@
+//! The one who appends: under the lock of the log, whole groups of records at a time.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::OFlags;
+
+use crate::event::{Event, Ids, LogRecovered};
+use crate::files::{self, FileError, Locked};
+use crate::hash::{Hash, hex, sha256};
+use crate::keys::{self, AuditPaths, KeyFileError};
+use crate::line::{self, Body, MOST_LINE_BYTES};
+use crate::merkle::leaf_hash;
+use crate::note::Signer;
+use crate::position::{Broken, Position};
+use crate::state::{self, StateError};
+
+/// Unacknowledged bytes that are kept for people to look at; more than one group can have.
+const MOST_TORN_BYTES: u64 = 64 << 20;
+
+/// Where a record stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    pub seq: u64,
+    pub hash: Hash,
+}
+
+/// Why there is no log to write to. Whoever needs one must refuse.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the audit log cannot be used")]
+    File(#[from] FileError),
+    #[error("the audit log cannot be signed")]
+    Key(#[from] KeyFileError),
+    #[error("how far the audit log goes is not known")]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error(
+        "{path} does not agree with the audit log; check the log with `ringwall audit verify`, then remove this file: it is made anew from the log"
+    )]
+    Disagrees { path: String },
+    #[error("the audit log cannot be written")]
+    Append(#[source] AppendError),
+}
+
+/// Why a record was not written. What it was about must not be done.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    #[error("the disk that holds the audit log is full; make room")]
+    Full,
+    #[error("the audit log cannot be written")]
+    Write(#[source] Arc<io::Error>),
+    #[error("the audit log was removed or replaced while it was open")]
+    Replaced,
+    #[error("another process has held the audit log for too long; look for a stopped `ringwall`")]
+    Busy,
+    #[error("a record of {0} bytes is too long; {MOST_LINE_BYTES} are the most")]
+    TooLong(usize),
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error("an earlier record could not be made durable; the audit log must be opened anew")]
+    Unsure,
+}
+
+impl From<AppendError> for OpenError {
+    fn from(error: AppendError) -> OpenError {
+        match error {
+            AppendError::Broken(broken) => OpenError::Broken(broken),
+            error => OpenError::Append(error),
+        }
+    }
+}
+
+impl From<io::Error> for AppendError {
+    fn from(error: io::Error) -> AppendError {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => AppendError::Full,
+            _ => AppendError::Write(Arc::new(error)),
+        }
+    }
+}
+
+/// One thing to be recorded.
+pub type Record = (Ids, Event);
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    paths: AuditPaths,
+    file: File,
+    signer: Signer,
+    position: Position,
+    note: Option<String>,
+    /// Set when nobody knows whether the disk has what was written.
+    unsure: bool,
+}
+
+impl Writer {
+    /// Opens the log, begins it where there is none, and puts it right where a crash cut it short.
+    pub(crate) fn open(paths: AuditPaths) -> Result<Writer, OpenError> {
+        files::directory(&paths.keys)?;
+        let directory = files::directory(&paths.directory)?;
+        let kept = state::read(&paths.state())?;
+        let mut file = files::existing(&paths.log(), flags())?;
+        if file.is_none() && kept.is_none() {
+            drop(files::fresh(&paths.log(), 0o600)?);
+            directory.sync_all().map_err(AppendError::from)?;
+            file = files::existing(&paths.log(), flags())?;
+        }
+        let Some(file) = file else {
+            let known = kept.map_or(0, |position| position.end);
+            return Err(Broken::Cut { found: 0, known }.into());
+        };
+        let begun = kept.is_some() || file.metadata().map_err(AppendError::from)?.len() > 0;
+        let signer = keys::signer(&paths, !begun)?;
+        let mut writer = Writer {
+            paths,
+            file,
+            signer,
+            position: Position::default(),
+            note: None,
+            unsure: false,
+        };
+        writer.synchronise()?;
+        Ok(writer)
+    }
+
+    pub(crate) fn signer(&self) -> &Signer {
+        &self.signer
+    }
+
+    /// Finds the end of the log under its lock, by the state where there is one.
+    fn synchronise(&mut self) -> Result<(), OpenError> {
+        let file = self.file.try_clone().map_err(AppendError::from)?;
+        let locked = Locked::new(&file).map_err(AppendError::from)?.ok_or(AppendError::Busy)?;
+        self.check_place()?;
+        // Read again: it may have been written since.
+        let kept = state::read(&self.paths.state())?;
+        let from_state = kept.is_some();
+        if let Some(position) = kept {
+            let found = self.length()?;
+            if found < position.end {
+                return Err(Broken::Cut { found, known: position.end }.into());
+            }
+            if !position.check_end(&self.file, self.signer.verifier())? {
+                let path = self.paths.state().display().to_string();
+                return Err(OpenError::Disagrees { path });
+            }
+            self.position = position;
+        }
+        self.catch_up()?;
+        if self.position.edge.size() == 0 {
+            keys::publish_verifier(&self.paths, self.signer.verifier())?;
+            let event = Event::LogOpened {
+                program: "ringwall".into(),
+                version: env!("CARGO_PKG_VERSION").into(),
+            };
+            self.write(vec![(Ids::default(), event)])?;
+        } else if !from_state {
+            let reason =
+                "the writer's state was missing; the whole log was read and is whole".into();
+            let event = LogRecovered { reason, bytes: 0, sha256: None, moved_to: None };
+            self.write(vec![(Ids::default(), Event::LogRecovered(event))])?;
+        }
+        drop(locked);
+        Ok(())
+    }
+
+    /// Appends groups of records, all at once. Each group is written whole or not at all.
+    pub(crate) fn append(
+        &mut self,
+        groups: Vec<Vec<Record>>,
+    ) -> Vec<Result<Vec<Receipt>, AppendError>> {
+        let count = groups.len();
+        match self.append_locked(groups) {
+            Ok(results) => results,
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    fn append_locked(
+        &mut self,
+        groups: Vec<Vec<Record>>,
+    ) -> Result<Vec<Result<Vec<Receipt>, AppendError>>, AppendError> {
+        if self.unsure {
+            return Err(AppendError::Unsure);
+        }
+        let file = self.file.try_clone()?;
+        let locked = Locked::new(&file)?.ok_or(AppendError::Busy)?;
+        self.check_place()?;
+        self.catch_up()?;
+        let mut results = Vec::with_capacity(groups.len());
+        let mut records = Vec::new();
+        for group in groups {
+            // One that cannot be written must not take the others with it.
+            match group.iter().try_for_each(check_length) {
+                Ok(()) => {
+                    let first = records.len();
+                    records.extend(group);
+                    results.push(Ok(first..records.len()));
+                }
+                Err(error) => results.push(Err(error)),
+            }
+        }
+        let receipts = self.write(records)?;
+        drop(locked);
+        let of = |range| receipts.get::<std::ops::Range<usize>>(range).unwrap_or_default().to_vec();
+        Ok(results.into_iter().map(|result| result.map(of)).collect())
+    }
+
+    /// The newest checkpoint, with what other processes have written.
+    pub(crate) fn checkpoint(&mut self) -> Result<String, AppendError> {
+        let file = self.file.try_clone()?;
+        let locked = Locked::new(&file)?.ok_or(AppendError::Busy)?;
+        self.check_place()?;
+        self.catch_up()?;
+        drop(locked);
+        let edge = &self.position.edge;
+        // Ed25519 is deterministic: this is the note that stands in the log.
+        Ok(self.note.clone().unwrap_or_else(|| self.signer.sign(edge.size(), &edge.root())))
+    }
+
+    /// A file that lost its name takes records that nobody will find.
+    fn check_place(&self) -> Result<(), AppendError> {
+        let ours = self.file.metadata()?;
+        match std::fs::symlink_metadata(self.paths.log()) {
+            Ok(named) if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) => Ok(()),
+            Ok(_) => Err(AppendError::Replaced),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(AppendError::Replaced),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn length(&self) -> Result<u64, AppendError> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Takes in what other processes wrote, and moves aside what a killed one began to write.
+    fn catch_up(&mut self) -> Result<(), AppendError> {
+        let found = self.length()?;
+        if found < self.position.end {
+            return Err(Broken::Cut { found, known: self.position.end }.into());
+        }
+        if found == self.position.end {
+            return Ok(());
+        }
+        self.position.advance(&self.file, self.signer.verifier())?;
+        self.note = None;
+        if found > self.position.end {
+            self.move_aside(found - self.position.end)?;
+        }
+        Ok(())
+    }
+
+    /// What stands behind the last checkpoint was never acknowledged: an acknowledged record has
+    /// its checkpoint behind it on the disk. It is kept all the same, and its loss is recorded.
+    fn move_aside(&mut self, bytes: u64) -> Result<(), AppendError> {
+        use std::os::unix::fs::FileExt;
+        let size = self.position.edge.size();
+        let kept = bytes.min(MOST_TORN_BYTES);
+        let mut torn = vec![0; usize::try_from(kept).unwrap_or_default()];
+        self.file.read_exact_at(&mut torn, self.position.end)?;
+        let digest = sha256(&[&torn]);
+        // The digest in the name: after a crash during this very work the same file is made again.
+        let name = format!("torn-{size}-{}", &hex(&digest)[..16]);
+        let path = self.paths.directory.join(&name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+        let fresh = files::fresh(&path, 0o600).map_err(|error| match error {
+            FileError::Open { source, .. } => source,
+            error @ FileError::Unsafe { .. } => io::Error::other(error),
+        })?;
+        let mut file = fresh.ok_or(AppendError::Replaced)?;
+        file.write_all(&torn)?;
+        file.sync_all()?;
+        File::open(&self.paths.directory)?.sync_all()?;
+        self.file.set_len(self.position.end)?;
+        let event = LogRecovered {
+            reason: "a writer was ended while it wrote; what it wrote was not acknowledged".into(),
+            bytes,
+            sha256: Some(hex(&digest).into()),
+            moved_to: Some(name.into()),
+        };
+        self.write(vec![(Ids::default(), Event::LogRecovered(event))]).map(|_| ())
+    }
+
+    /// Writes records and their checkpoint at the end, durably. The caller holds the lock.
+    fn write(&mut self, records: Vec<Record>) -> Result<Vec<Receipt>, AppendError> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut next = self.position.clone();
+        let mut bytes = Vec::with_capacity(records.len() * 512 + 512);
+        let mut receipts = Vec::with_capacity(records.len());
+        let time = now();
+        for (ids, event) in records {
+            let seq = next.edge.size();
+            let body = Body { seq, time, ids, event };
+            let (line, hash) = line::record(&next.hash, &body).map_err(io::Error::from)?;
+            next.last = next.end + bytes.len() as u64;
+            next.edge.push(leaf_hash(line.strip_suffix(b"\n").unwrap_or(&line)));
+            next.hash = hash;
+            receipts.push(Receipt { seq, hash });
+            bytes.extend(line);
+        }
+        let note = self.signer.sign(next.edge.size(), &next.edge.root());
+        let checkpoint = line::checkpoint(&note).map_err(io::Error::from)?;
+        let text = checkpoint.strip_suffix(b"\n").unwrap_or(&checkpoint);
+        next.hash = line::hash_over_checkpoint(&next.hash, text);
+        bytes.extend(checkpoint);
+        next.end += bytes.len() as u64;
+        if let Err(error) = (&self.file).write_all(&bytes) {
+            // What got through would be a torn write to the next one.
+            self.unsure = self.file.set_len(self.position.end).is_err();
+            return Err(error.into());
+        }
+        if let Err(error) = self.file.sync_data() {
+            // The kernel may have dropped the pages; reading them back would prove nothing.
+            self.unsure = true;
+            return Err(error.into());
+        }
+        self.position = next;
+        self.note = Some(note);
+        state::write(&self.paths.state(), &self.position)?;
+        Ok(receipts)
+    }
+}
+
+fn flags() -> OFlags {
+    OFlags::RDWR | OFlags::APPEND
+}
+
+/// Whether the line of a record will be short enough, wherever it will stand.
+fn check_length((ids, event): &Record) -> Result<(), AppendError> {
+    let longest = Body { seq: u64::MAX, time: u64::MAX, ids: ids.clone(), event: event.clone() };
+    let (line, _) = line::record(&line::FIRST_HASH, &longest).map_err(io::Error::from)?;
+    if line.len() < MOST_LINE_BYTES { Ok(()) } else { Err(AppendError::TooLong(line.len())) }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
