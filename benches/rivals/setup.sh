@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the rivals of the tools bench that come as Python packages.
+# Installs the rivals of the tools bench that no Debian package has: two Python packages, and
+# wasmtime's own program, which is built here and takes some minutes the first time.
 #
 #   benches/rivals/setup.sh
 #
@@ -24,4 +25,13 @@ if ! cmp -s "$here/requirements.txt" "$place/installed"; then
         fail "could not install $(tr '\n' ' ' <"$here/requirements.txt")"
     }
     cp "$here/requirements.txt" "$place/installed"
+fi
+
+# The version of the library that Ringwall's wardens run on.
+wasmtime=$(sed -n '/^name = "wasmtime"$/{n;s/^version = "\(.*\)"$/\1/p}' "$here/../../Cargo.lock")
+[ -n "$wasmtime" ] || fail "Cargo.lock names no version of wasmtime"
+if [ "$("$place/wasmtime/bin/wasmtime" --version 2>/dev/null | cut -d' ' -f2)" != "$wasmtime" ]; then
+    cargo install -q --locked --force --root "$place/wasmtime" --version "$wasmtime" \
+        --no-default-features --features run,compile,cranelift wasmtime-cli ||
+        fail "could not build wasmtime $wasmtime"
 fi

@@ -49,11 +49,16 @@ impl Findings {
         self.memory.iter().find(|item| item.name == name).map(|item| item.mib_per_sandbox)
     }
 
-    /// The median of the slowest, if all were measured.
-    fn slowest_load(&self) -> Option<f64> {
-        let all = self.load.len() == self.built_ins;
-        let slowest = self.load.iter().map(|summary| summary.median_ms).max_by(f64::total_cmp);
-        slowest.filter(|_| all)
+    /// What the slowest tool's start takes, if all were measured: by how much its first call takes
+    /// longer than the next, which does the same work.
+    fn slowest_start(&self) -> Option<f64> {
+        let starts = self.load.iter().filter_map(|first| {
+            let again = self.again.iter().find(|again| again.name == first.name)?;
+            Some(first.median_ms - again.median_ms)
+        });
+        let starts: Vec<f64> = starts.collect();
+        let all = starts.len() == self.built_ins;
+        starts.into_iter().max_by(f64::total_cmp).filter(|_| all)
     }
 }
 
@@ -76,7 +81,7 @@ pub(crate) fn promises(findings: &Findings) -> Vec<Promise> {
             findings.mib(live::LIVE).map(|mib| mib * 1024.0),
         ),
         promise("MiB private, idle warden", AtMost(16.0), findings.mib(first::IDLE)),
-        promise("slowest load + first call, ms", AtMost(5.0), findings.slowest_load()),
+        promise("slowest start of a built-in tool, ms", AtMost(5.0), findings.slowest_start()),
         promise("hot swap, p50, ms", AtMost(2.0), swap.map(|it| it.median_ms)),
         promise("warm call of eval-js, p50, us", AtMost(300.0), median_us(EVAL_JS)),
         promise(

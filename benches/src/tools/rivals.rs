@@ -100,7 +100,11 @@ pub(crate) fn plain(error: wasmtime::Error) -> anyhow::Error {
 }
 
 fn wasmtime_run(ground: &Ground, module: &Path) -> Result<Contender> {
-    let program = find_program("wasmtime").context("wasmtime is not on PATH")?;
+    let installed = cache()?.join("wasmtime/bin/wasmtime");
+    let program = Some(installed).filter(|program| program.is_file());
+    let program = program
+        .or_else(|| find_program("wasmtime"))
+        .context("it is not installed; run benches/rivals/setup.sh")?;
     let compiled = ground.path("nothing.cwasm");
     run(Command::new(&program).arg("compile").arg("-o").arg(&compiled).arg(module))?;
     let program = program.display().to_string();
