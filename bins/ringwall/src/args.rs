@@ -14,7 +14,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub(crate) use error::UsageError;
-pub(crate) use sandbox::{JobArgs, SandboxArgs};
+pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
 pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
 pub(crate) use values::SandboxPath;
 pub(crate) use vm::{KernelVerb, VmVerb};
@@ -98,6 +98,8 @@ pub(crate) enum Verb {
     Diff(DiffArgs),
     /// Write a sandbox's changes back to the workspace
     Apply(ApplyArgs),
+    /// Show or change where a living sandbox may write in its workspace
+    Rights(ChangeRightsArgs),
     /// Get, list and remove images
     #[command(subcommand)]
     Image(ImageVerb),
@@ -140,6 +142,23 @@ pub(crate) struct RunArgs {
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangeRightsArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    pub(crate) sandbox: String,
+    /// Everything can be written again
+    #[arg(long, conflicts_with_all = ["writable", "read_only"])]
+    pub(crate) everywhere: bool,
+    /// Nothing can be written any more
+    #[arg(long, conflicts_with_all = ["writable", "read_only", "everywhere"])]
+    pub(crate) nowhere: bool,
+    #[command(flatten)]
+    pub(crate) rights: RightsArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

@@ -13,6 +13,7 @@ mod keep;
 mod logs;
 mod man;
 mod ps;
+mod rights;
 mod rm;
 mod run;
 mod stop;
@@ -41,6 +42,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Cp(args) => cp::run(&args),
         Verb::Diff(args) => diff::run(&args),
         Verb::Apply(args) => apply::run(&args),
+        Verb::Rights(args) => rights::run(&args),
         Verb::Image(verb) => image::run(&verb),
         Verb::Vm(verb) => vm::run(&verb),
         Verb::Gc(output) => gc::run(output.json()),

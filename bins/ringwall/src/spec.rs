@@ -20,6 +20,7 @@ pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Resul
         wall: args.wall(),
         image: args.image.clone(),
         workspace: workspace(args)?,
+        rights: args.rights.asked(),
         read_only_paths,
         limits: args.limits(default),
         name: args.name.clone(),

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use crate::config::Engine;
 use crate::place::{PlaceError, Placement};
 use crate::record::{Record, RecordError, RecordKind};
+use crate::rights::ChangeRightsError;
 use crate::sandbox::Sandbox;
 use crate::vm::VmError;
 use crate::{host, limits};
@@ -75,6 +76,8 @@ pub enum RaiseError {
     #[error(transparent)]
     Vm(#[from] VmError),
     #[error(transparent)]
+    Rights(#[from] ChangeRightsError),
+    #[error(transparent)]
     Evidence(#[from] EvidenceError),
     #[error("/proc could not be read; Ringwall needs it")]
     Proc(#[source] std::io::Error),
@@ -122,7 +125,10 @@ impl Engine {
         record.command = command.to_vec();
         let (mut sandbox, outside) =
             self.start_sandbox(record, admitted.spec(), placement, begun)?;
-        match outside.and_then(|outside| self.check_wall(&mut sandbox, outside)) {
+        let checked = outside
+            .and_then(|outside| self.check_wall(&mut sandbox, outside))
+            .and_then(|()| Ok(self.set_first_rights(&sandbox)?));
+        match checked {
             Ok(()) => Ok(sandbox),
             Err(error) => {
                 let reason = sandbox.ring_failure().map_or(error, RaiseError::Ring);

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Engine;
 use crate::gc::CreationLock;
 use crate::job::Defaults;
+use crate::rights::RingHandle;
 
 /// The longest record that is read back.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
@@ -59,6 +60,9 @@ pub struct Record {
     pub outcome: Option<Outcome>,
     /// For commands of attached callers.
     pub(crate) defaults: Defaults,
+    /// Where the outermost ring of a living sandbox is found; not that of a guest.
+    #[serde(default)]
+    pub(crate) ring: Option<RingHandle>,
     #[serde(skip)]
     pub(crate) dir: PathBuf,
 }
@@ -95,6 +99,7 @@ impl Record {
             state: RecordState::Running,
             outcome: None,
             defaults: Defaults::default(),
+            ring: None,
         }
     }
 
@@ -110,6 +115,11 @@ impl Record {
     /// What a guest handed over, until its changes have been read from it.
     pub(crate) fn upper_dir(&self) -> PathBuf {
         self.dir.join("upper")
+    }
+
+    /// Where the jobs of the sandbox may write.
+    pub(crate) fn rights_path(&self) -> PathBuf {
+        self.dir.join("rights.json")
     }
 
     pub(crate) fn socket_path(&self) -> PathBuf {

@@ -19,6 +19,7 @@ use rustix::process::Signal;
 use crate::attach::listen;
 use crate::place::Placement;
 use crate::record::{HeldRecord, RecordError};
+use crate::rights::RingHandle;
 use crate::watchdog::Watchdog;
 
 /// Lives until settled or dropped; either way nothing of it stays.
@@ -187,11 +188,12 @@ impl Sandbox {
     }
 
     pub(crate) fn save_defaults(&mut self) -> Result<(), RecordError> {
-        let defaults = self.defaults();
+        let (defaults, ring) = (self.defaults(), RingHandle::of(self));
         let Some(record) = self.record.as_mut() else {
             return Ok(());
         };
         record.record.defaults = defaults;
+        record.record.ring = ring;
         record.save()
     }
 

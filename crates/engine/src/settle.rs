@@ -25,6 +25,8 @@ pub enum SettleError {
     Record(#[from] RecordError),
     #[error("the changes in the workspace could not be kept: {0}")]
     Collect(#[from] ringwall_workspace::CollectError),
+    #[error("where the sandbox was allowed to write could not be read, so no change is kept")]
+    Rights(#[source] std::io::Error),
     #[error("the changes in the workspace could not be read")]
     Scratch(#[source] std::io::Error),
     #[error("the guest did not hand over the changes in the workspace; they are lost")]
@@ -142,10 +144,12 @@ impl Sandbox {
             max_entries: limits.disk_inodes,
             ..Bounds::default()
         };
+        let rights = crate::rights::History::load(&record.record).map_err(SettleError::Rights)?;
         let changes = ringwall_workspace::collect(
             upper.as_fd(),
             &workspace.path,
             &self.placement.hidden,
+            &rights.ever,
             &record.record.changes_dir(),
             &bounds,
         )?;

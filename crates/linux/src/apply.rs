@@ -78,6 +78,7 @@ impl Machine {
                 Ok(())
             }
             Step::EnterUserNamespace { from } => process::enter_user_namespace(self.get(*from)?),
+            Step::EnterMountNamespace { from } => process::enter_mount_namespace(self.get(*from)?),
             Step::UnshareUserNamespace { maps } => process::unshare_user_namespace(maps),
             Step::LeaveRoot { uid, gid } => process::leave_root(*uid, *gid),
             Step::BecomeUser { uid, gid } => process::become_user(*uid, *gid),
@@ -174,6 +175,26 @@ impl Machine {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 self.put(*into, rustix::fs::open(path.as_path(), flags, Mode::empty())?);
                 Ok(())
+            }
+            Step::OpenPlace { at, into } => {
+                let place = self.open(at)?;
+                self.put(*into, place);
+                Ok(())
+            }
+            Step::ForbidWrites { mounts } => {
+                let mounts = mounts.iter().map(|slot| self.get(*slot));
+                mount::forbid_writes(&mounts.collect::<io::Result<Vec<_>>>()?)
+            }
+            Step::AllowWrites { mount } => mount::allow_writes(self.get(*mount)?),
+            Step::KeepReadOnly { at } => match self.open(at) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                place => mount::keep_read_only(place?.as_fd()),
+            },
+            Step::DetachMount { at } => {
+                match mount::open_parent(self.get(at.dir)?, at.path.as_path()) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    opened => opened.and_then(|(parent, name)| mount::detach(parent.as_fd(), name)),
+                }
             }
             Step::PivotRoot { tree } => {
                 self.detaching = Some(mount::pivot_to(self.get(*tree)?)?);
@@ -292,6 +313,9 @@ fn describe(step: &Step) -> String {
         Step::OpenHostTree { path, .. } | Step::AttachHost { path, .. } => Some(path),
         Step::OpenTree { at, .. }
         | Step::Attach { at, .. }
+        | Step::OpenPlace { at, .. }
+        | Step::KeepReadOnly { at }
+        | Step::DetachMount { at }
         | Step::MakeDir { at, .. }
         | Step::MakeDirs { at, .. }
         | Step::MakeFile { at, .. }

@@ -109,6 +109,12 @@ pub fn enter_user_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::thread::move_into_link_name_space(namespace, kind)?)
 }
 
+/// The root and the working directory become those of the namespace.
+pub fn enter_mount_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    let kind = Some(LinkNameSpaceType::Mount);
+    Ok(rustix::thread::move_into_link_name_space(namespace, kind)?)
+}
+
 pub fn unshare_mounts() -> io::Result<()> {
     unshare(UnshareFlags::NEWNS)?;
     crate::mount::make_private()

@@ -123,6 +123,10 @@ pub enum Step {
     EnterUserNamespace {
         from: Slot,
     },
+    /// Enter the mounts of a ring that is up. Needs its user namespace.
+    EnterMountNamespace {
+        from: Slot,
+    },
     /// Enter a new user namespace as an ordinary user: each map has one line for the own id.
     UnshareUserNamespace {
         maps: IdMaps,
@@ -234,6 +238,27 @@ pub enum Step {
         path: RawPath,
         into: Slot,
     },
+    /// A place as it is now, into a slot: to change the mount of which it is the root.
+    OpenPlace {
+        at: Place,
+        into: Slot,
+    },
+    /// Nothing can be written through these mounts any more: all of them, or, while a file is still
+    /// open for writing in one, none.
+    ForbidWrites {
+        mounts: Vec<Slot>,
+    },
+    AllowWrites {
+        mount: Slot,
+    },
+    /// Nothing can be written at a place or below it, if something is there.
+    KeepReadOnly {
+        at: Place,
+    },
+    /// Take away the mount at a place, if there is one.
+    DetachMount {
+        at: Place,
+    },
     /// Make a tree the root, and begin to take the old one away.
     PivotRoot {
         tree: Slot,
@@ -311,6 +336,7 @@ impl Step {
         match self {
             Step::MakeUserNamespace { .. } => "make user namespace",
             Step::EnterUserNamespace { .. } => "enter user namespace",
+            Step::EnterMountNamespace { .. } => "enter mount namespace",
             Step::UnshareUserNamespace { .. } => "make own user namespace",
             Step::LeaveRoot { .. } => "stop being root",
             Step::BecomeUser { .. } => "become user",
@@ -332,7 +358,10 @@ impl Step {
             Step::MakeSymlink { .. } => "make symlink",
             Step::Whiteout { .. } => "hide workspace file",
             Step::Mask { .. } => "mask path",
-            Step::OpenHere { .. } => "open directory",
+            Step::OpenHere { .. } | Step::OpenPlace { .. } => "open directory",
+            Step::ForbidWrites { .. } | Step::KeepReadOnly { .. } => "forbid writes",
+            Step::AllowWrites { .. } => "allow writes",
+            Step::DetachMount { .. } => "detach mount",
             Step::PivotRoot { .. } => "change root",
             Step::OldRootGone => "remove old root",
             Step::JoinCgroups { .. } => "join control groups",

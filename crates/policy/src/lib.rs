@@ -3,7 +3,7 @@
 //! Invariant: [`AdmittedSpec`] has no public constructor but [`admit`]; everything that raises a
 //! ring takes one, so nothing runs unadmitted. No IO happens here.
 
-use ringwall_spec::{LimitError, RingKind, SandboxSpec, WorkspaceMode};
+use ringwall_spec::{LimitError, RightsError, RingKind, SandboxSpec, WorkspaceMode};
 
 /// A spec that passed admission. Holding one is the permission to raise it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,12 @@ impl AdmittedSpec {
 pub enum Denied {
     #[error(transparent)]
     Limit(#[from] LimitError),
+    #[error(transparent)]
+    Rights(#[from] RightsError),
+    #[error(
+        "where a job may write in its workspace was said, but there is no workspace; add --workspace"
+    )]
+    RightsWithoutWorkspace,
     #[error("a {0} ring needs an image; add --image REF (see `ringwall image ls`)")]
     ImageMissing(RingKind),
     #[error(
@@ -48,6 +54,12 @@ pub enum Denied {
 /// Decides whether `spec` may run at all.
 pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     spec.limits.validate()?;
+    if let Some(rights) = &spec.rights {
+        rights.validate()?;
+        if spec.workspace.is_none() {
+            return Err(Denied::RightsWithoutWorkspace);
+        }
+    }
     let rings = spec.wall.rings();
     let with_image = rings.iter().find(|ring| [RingKind::Container, RingKind::Vm].contains(ring));
     match (with_image, &spec.image) {
@@ -92,7 +104,7 @@ fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_spec::{Limits, SandboxSpec, WorkspaceSpec};
+    use ringwall_spec::{Limits, SandboxSpec, WorkspaceSpec, WriteRights};
 
     fn asked(wall: &str) -> SandboxSpec {
         SandboxSpec::new(wall.parse().unwrap())
@@ -138,6 +150,20 @@ mod tests {
         assert_eq!(admit(shared), Err(Denied::SharedWithVm("--workspace-rw")));
         let shown = SandboxSpec { read_only_paths: vec!["/opt".into()], ..vm() };
         assert_eq!(admit(shown), Err(Denied::SharedWithVm("a path of the host")));
+    }
+
+    #[test]
+    fn rights_to_write_need_a_workspace_and_stay_in_it() {
+        let rights =
+            |path: &str| Some(WriteRights { writable: vec![path.into()], read_only: Vec::new() });
+        let spec = SandboxSpec { rights: rights("docs"), ..asked("process") };
+        assert_eq!(admit(spec.clone()), Err(Denied::RightsWithoutWorkspace));
+        let mode = WorkspaceMode::CopyOnWrite;
+        let workspace = Some(WorkspaceSpec { path: "/w".into(), mode });
+        let spec = SandboxSpec { workspace, ..spec };
+        assert!(admit(spec.clone()).is_ok());
+        let spec = SandboxSpec { rights: rights("../etc"), ..spec };
+        assert_eq!(admit(spec), Err(Denied::Rights(RightsError::Path("../etc".into()))));
     }
 
     #[test]

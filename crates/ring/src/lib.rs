@@ -9,6 +9,7 @@ mod check;
 mod input;
 mod plan;
 mod raise;
+mod rights;
 #[doc(hidden)]
 pub mod testing;
 
@@ -17,3 +18,4 @@ pub use check::{Checker, EvidenceError, Expected, HostNamespaces, check};
 pub use input::{Identity, RingInput, ShownPath, WorkspaceInput};
 pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};
 pub use raise::{RaiseRingError, RaisedRing, SpawnerHandle};
+pub use rights::rights_steps;

@@ -8,6 +8,7 @@ mod facts;
 mod id;
 mod limits;
 mod outcome;
+mod rights;
 mod sandbox;
 mod tool;
 mod units;
@@ -21,6 +22,7 @@ pub use facts::{
 pub use id::{IdError, SandboxId, SandboxName};
 pub use limits::{KeptLimit, LimitError, LimitMeans, LimitName, Limits};
 pub use outcome::{ChangeSummary, Ending, Outcome, Usage};
+pub use rights::{RightsError, WriteRights};
 pub use sandbox::{SandboxSpec, WorkspaceMode, WorkspaceSpec};
 pub use tool::{
     DirAccess, ToolDigest, ToolDigestError, ToolKind, ToolLimits, ToolMeter, ToolStatus,

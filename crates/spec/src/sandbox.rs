@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, SandboxName, Wall};
+use crate::{Limits, SandboxName, Wall, WriteRights};
 
 /// A sandbox as asked for. Only admission turns it into something that can be raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,9 @@ pub struct SandboxSpec {
     /// OCI image reference; needed by, and only by, a wall with a container ring.
     pub image: Option<String>,
     pub workspace: Option<WorkspaceSpec>,
+    /// Where in the workspace a job may write, if not everywhere.
+    #[serde(default)]
+    pub rights: Option<WriteRights>,
     /// Host paths shown read-only at the same place inside, on top of the ring's own view.
     pub read_only_paths: Vec<PathBuf>,
     pub limits: Limits,
@@ -25,6 +28,7 @@ impl SandboxSpec {
             wall,
             image: None,
             workspace: None,
+            rights: None,
             read_only_paths: Vec::new(),
             limits: Limits::default(),
             name: None,

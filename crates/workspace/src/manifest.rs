@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use ringwall_spec::ChangeSummary;
+use ringwall_spec::{ChangeSummary, WriteRights};
 use serde::{Deserialize, Serialize};
 
 use crate::content::{self, Digest};
@@ -116,6 +116,8 @@ pub enum RefusedWhy {
     Unreadable,
     /// The name is one that Ringwall itself uses while it applies changes.
     ReservedName,
+    /// The sandbox was never allowed to write there.
+    NotWritable,
 }
 
 impl RefusedWhy {
@@ -131,6 +133,7 @@ impl RefusedWhy {
             RefusedWhy::UnknownOnHost => "cannot be compared with the host, left as it is",
             RefusedWhy::Unreadable => "cannot be read, not taken over",
             RefusedWhy::ReservedName => "name reserved by Ringwall, not taken over",
+            RefusedWhy::NotWritable => "not where the sandbox may write, not taken over",
         }
     }
 }
@@ -213,6 +216,24 @@ impl Manifest {
             refused: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Refuses changes where none of these rights lets a sandbox write. Directories on the way to
+    /// where it may are no changes of its making.
+    pub(crate) fn keep_only(&mut self, rights: &[WriteRights]) {
+        let leads_there = |change: &Change| {
+            let made =
+                change.before.is_none() && matches!(change.after, Some(After::Directory { .. }));
+            let mut writable = rights.iter().flat_map(|rights| &rights.writable);
+            made && writable.any(|path| path.starts_with(change.path.as_path()))
+        };
+        let allowed = |change: &Change| rights.iter().any(|it| it.allows(change.path.as_path()));
+        let all = std::mem::take(&mut self.changes);
+        let (kept, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|change| allowed(change) || leads_there(change));
+        self.changes = kept;
+        let refused = others.into_iter().map(|change| change.path);
+        self.refused.extend(refused.map(|path| Refused { path, why: RefusedWhy::NotWritable }));
     }
 
     pub(crate) fn sort(&mut self) {

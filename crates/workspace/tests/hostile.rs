@@ -9,6 +9,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use ringwall_spec::WriteRights;
 use ringwall_workspace::{ApplyError, Bounds, CollectError};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkfifoat, mknodat};
 use support::{Sandbox, is_root, status};
@@ -215,11 +216,31 @@ fn a_directory_that_is_not_fresh_is_not_written_to() {
         std::os::fd::AsFd::as_fd(&upper),
         &sandbox.workspace(),
         &[],
+        &[WriteRights::everywhere()],
         &sandbox.beside("changes-1"),
         &Bounds::default(),
     )
     .unwrap_err();
     assert!(matches!(error, CollectError::StoreNotEmpty { .. }), "{error}");
+}
+
+#[test]
+fn changes_where_the_sandbox_was_never_allowed_to_write_are_refused() {
+    let mut sandbox = Sandbox::with(&[("src/main.rs", "host"), ("docs/plan.md", "host")]);
+    let only = |path: &str| WriteRights { writable: vec![path.into()], read_only: Vec::new() };
+    sandbox.rights = vec![only("docs"), only("new/deep")];
+    sandbox.upper_files(&[
+        ("src/main.rs", "changed"),
+        ("docs/plan.md", "changed"),
+        ("new/deep/file", "made"),
+        ("new/beside", "made"),
+    ]);
+    let changes = sandbox.collect();
+    let paths: Vec<_> =
+        changes.entries().iter().map(|it| it.path.as_path().to_str().unwrap()).collect();
+    assert_eq!(paths, ["docs/plan.md", "new", "new/deep", "new/deep/file"]);
+    let refused: Vec<_> = changes.refused().iter().map(|it| it.path.as_path()).collect();
+    assert_eq!(refused, [Path::new("new/beside"), Path::new("src/main.rs")]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The flags that describe a sandbox and a job in it.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringwall_spec::{Limits, RingKind, SandboxName, Wall};
+use ringwall_spec::{Limits, RingKind, SandboxName, Wall, WriteRights};
 
 use super::values;
 
@@ -25,6 +25,8 @@ pub(crate) struct SandboxArgs {
     /// protected
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace_rw: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rights: RightsArgs,
     /// Show one more path of this machine, read-only
     #[arg(long = "ro", value_name = "PATH")]
     pub(crate) read_only: Vec<PathBuf>,
@@ -33,6 +35,42 @@ pub(crate) struct SandboxArgs {
     pub(crate) name: Option<SandboxName>,
     #[command(flatten)]
     limits: LimitArgs,
+}
+
+/// Where in the workspace jobs may write.
+#[derive(Debug, Args)]
+pub(crate) struct RightsArgs {
+    /// Only here in the workspace can anything be written; what is missing becomes a directory
+    #[arg(long, value_name = "PATH")]
+    writable: Vec<PathBuf>,
+    /// Nothing can be written here in the workspace
+    #[arg(long, value_name = "PATH")]
+    read_only: Vec<PathBuf>,
+}
+
+impl RightsArgs {
+    /// Without --writable it is all of the workspace.
+    pub(crate) fn asked(&self) -> Option<WriteRights> {
+        let all = if self.writable.is_empty() {
+            WriteRights::everywhere()
+        } else {
+            WriteRights::nowhere()
+        };
+        let rights = WriteRights {
+            writable: all
+                .writable
+                .into_iter()
+                .chain(self.writable.iter().map(|path| plain(path)))
+                .collect(),
+            read_only: self.read_only.iter().map(|path| plain(path)).collect(),
+        };
+        (rights != WriteRights::everywhere()).then_some(rights)
+    }
+}
+
+/// `.` means all of the workspace, and a slash at the end nothing.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 #[derive(Debug, Args)]

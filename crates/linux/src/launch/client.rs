@@ -83,6 +83,22 @@ impl Spawner {
                 Ok((Launched { pid, pidfd: Arc::new(pidfd), report }, meanwhile))
             }
             (Answer::Failed(failure), _) => Err(failure.into()),
+            (Answer::Adjusted, _) => Err(LaunchError::OutOfTurn),
+        }
+    }
+
+    /// Changes a ring that is up, in a launcher that does nothing else. `descriptors` become the
+    /// passed slots.
+    pub fn adjust(
+        self,
+        steps: Vec<Step>,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), LaunchError> {
+        self.order(&Order::Adjust { steps }, descriptors)?;
+        match self.answer()? {
+            (Answer::Adjusted, _) => Ok(()),
+            (Answer::Failed(failure), _) => Err(failure.into()),
+            (Answer::Spawned { .. }, _) => Err(LaunchError::OutOfTurn),
         }
     }
 

@@ -28,15 +28,20 @@ pub(super) enum Order {
         ahead: Vec<Step>,
         last: Vec<Step>,
     },
+    /// A change to a ring that is up: applied by the launcher itself, which then ends. The
+    /// descriptors are slots.
+    Adjust { steps: Vec<Step> },
 }
 
-/// To [`Order::Spawn`]. A template that failed is told in the answer to the first.
+/// To [`Order::Spawn`] and [`Order::Adjust`]. A template that failed is told in the answer to the
+/// first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// With a pidfd.
     Spawned {
         pid: u32,
     },
+    Adjusted,
     Failed(StepFailure),
 }
 

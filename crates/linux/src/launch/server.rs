@@ -53,6 +53,12 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
                     return launcher.answer(&Answer::Failed(failure), &[]);
                 }
             }
+            Order::Adjust { steps } => {
+                put_all(&mut launcher.machine, descriptors);
+                let applied = launcher.machine.apply_all(&steps);
+                let answer = applied.map_or_else(Answer::Failed, |()| Answer::Adjusted);
+                return launcher.answer(&answer, &[]);
+            }
             Order::Spawn { ahead, last } => match parking {
                 Parking::NotAtAll => {
                     launcher.parent = engine;

@@ -38,7 +38,10 @@ impl Fixture {
         rustix::fs::mknodat(CWD, upper.join("gone"), kind, Mode::empty(), 0).unwrap();
         let upper = fs::File::open(upper).unwrap();
         let into = dir.path().join("changes");
-        let changes = collect(upper.as_fd(), &workspace, &[], &into, &Bounds::default()).unwrap();
+        let everywhere = [ringwall_spec::WriteRights::everywhere()];
+        let changes =
+            collect(upper.as_fd(), &workspace, &[], &everywhere, &into, &Bounds::default())
+                .unwrap();
         Fixture { dir, changes }
     }
 

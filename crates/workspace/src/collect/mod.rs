@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use ringwall_spec::WriteRights;
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::manifest::{
@@ -73,12 +74,14 @@ pub enum CollectError {
 }
 
 /// Reads the changes in `upper` against the host directory `workspace` and keeps them in the new
-/// directory `into`. `hidden` are the paths whose whiteouts we planted ourselves. On an error
-/// nothing is left in `into`.
+/// directory `into`. `hidden` are the paths whose whiteouts we planted ourselves, `rights` what the
+/// sandbox was ever allowed to write: changes elsewhere are refused. On an error nothing is left in
+/// `into`.
 pub fn collect(
     upper: BorrowedFd<'_>,
     workspace: &Path,
     hidden: &[PathBuf],
+    rights: &[WriteRights],
     into: &Path,
     bounds: &Bounds,
 ) -> Result<Changes, CollectError> {
@@ -101,6 +104,7 @@ pub fn collect(
     let walked = collector.walk();
     collector.lock_again();
     let Collector { store, mut manifest, .. } = collector;
+    manifest.keep_only(rights);
     manifest.sort();
     let kept = walked.and_then(|()| {
         let changes = Changes { dir: into.to_owned(), manifest };

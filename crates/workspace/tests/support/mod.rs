@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ringwall_spec::WriteRights;
 use ringwall_workspace::{
     Applied, ApplyError, ApplyOptions, Bounds, Changes, CollectError, apply, collect,
 };
@@ -25,6 +26,7 @@ pub(crate) struct Sandbox {
     /// On a tmpfs, as in a real run.
     scratch: TempDir,
     pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) rights: Vec<WriteRights>,
     collected: u32,
 }
 
@@ -33,7 +35,8 @@ impl Sandbox {
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
-        let sandbox = Sandbox { dir, scratch, hidden: Vec::new(), collected: 0 };
+        let rights = vec![WriteRights::everywhere()];
+        let sandbox = Sandbox { dir, scratch, hidden: Vec::new(), rights, collected: 0 };
         fs::create_dir(sandbox.workspace()).unwrap();
         fs::create_dir(sandbox.upper()).unwrap();
         fs::create_dir(sandbox.scratch.path().join("work")).unwrap();
@@ -98,7 +101,8 @@ impl Sandbox {
         self.collected += 1;
         let into = self.beside(&format!("changes-{}", self.collected));
         let upper = File::open(self.upper()).unwrap();
-        let changes = collect(upper.as_fd(), &self.workspace(), &self.hidden, &into, bounds);
+        let changes =
+            collect(upper.as_fd(), &self.workspace(), &self.hidden, &self.rights, &into, bounds);
         if let Ok(changes) = &changes {
             assert_eq!(*changes, Changes::load(&into).unwrap(), "changes read back as written");
         } else {

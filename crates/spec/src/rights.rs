@@ -1,0 +1,91 @@
+//! Where a job may write in its workspace.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Paths are relative to the workspace; the empty one is all of it. What is in no list cannot be
+/// written, and an exception counts more than what it is an exception from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteRights {
+    pub writable: Vec<PathBuf>,
+    #[serde(default)]
+    pub read_only: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RightsError {
+    #[error("{0:?} is no path inside a workspace; write it relative to the workspace, without ..")]
+    Path(PathBuf),
+    #[error("{0} paths are too many for one change of rights; name at most {max} directories", max = WriteRights::MAX_PATHS)]
+    TooMany(usize),
+}
+
+impl WriteRights {
+    /// Each costs a mount.
+    pub const MAX_PATHS: usize = 64;
+
+    pub fn everywhere() -> WriteRights {
+        WriteRights { writable: vec![PathBuf::new()], read_only: Vec::new() }
+    }
+
+    pub fn nowhere() -> WriteRights {
+        WriteRights { writable: Vec::new(), read_only: Vec::new() }
+    }
+
+    pub fn validate(&self) -> Result<(), RightsError> {
+        let all = || self.writable.iter().chain(&self.read_only);
+        let count = all().count();
+        if count > Self::MAX_PATHS {
+            return Err(RightsError::TooMany(count));
+        }
+        let inside =
+            |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
+        all().find(|path| !inside(path)).map_or(Ok(()), |path| Err(RightsError::Path(path.clone())))
+    }
+
+    /// Whether all of the workspace can be written, but for exceptions.
+    pub fn is_everywhere(&self) -> bool {
+        self.writable.iter().any(|path| path.as_os_str().is_empty())
+    }
+
+    pub fn allows(&self, path: &Path) -> bool {
+        let covered = |list: &[PathBuf]| list.iter().any(|above| path.starts_with(above));
+        covered(&self.writable) && !covered(&self.read_only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rights(writable: &[&str], read_only: &[&str]) -> WriteRights {
+        let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect();
+        WriteRights { writable: paths(writable), read_only: paths(read_only) }
+    }
+
+    #[test]
+    fn only_what_is_named_can_be_written() {
+        let docs = rights(&["docs"], &["docs/api"]);
+        assert!(docs.allows(Path::new("docs/plan.md")));
+        assert!(docs.allows(Path::new("docs")));
+        assert!(!docs.allows(Path::new("docs/api/index.md")));
+        assert!(!docs.allows(Path::new("docs-of-others/plan.md")));
+        assert!(!docs.allows(Path::new("src/main.rs")));
+        assert!(WriteRights::everywhere().allows(Path::new("src/main.rs")));
+        assert!(!WriteRights::nowhere().allows(Path::new("src/main.rs")));
+    }
+
+    #[test]
+    fn a_path_that_could_lead_out_is_refused() {
+        for bad in ["../x", "/etc", "a/../../b", "."] {
+            let refused = rights(&[bad], &[]).validate();
+            assert_eq!(refused, Err(RightsError::Path(bad.into())), "{bad}");
+        }
+        assert_eq!(rights(&["a/b", ""], &["c"]).validate(), Ok(()));
+        let many = vec![PathBuf::from("x"); 65];
+        let many = WriteRights { writable: many, read_only: Vec::new() };
+        assert_eq!(many.validate(), Err(RightsError::TooMany(65)));
+    }
+}
