@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use ringwall_linux::launch::{LaunchError, Spawner};
 use ringwall_ring::rights_steps;
-use ringwall_spec::{NamespaceKind, RightsError, RingKind, WriteRights};
+use ringwall_spec::{NamespaceKind, RightsError, RingKind, WorkspaceMode, WriteRights};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::Engine;
 use crate::record::{Record, RecordState};
 use crate::sandbox::Sandbox;
+
+/// Each lays mounts over those that are there.
+const MAX_CHANGES: u32 = 100;
 
 /// The longest file of rights that is read back.
 const MAX_RIGHTS_BYTES: u64 = 1 << 20;
@@ -31,10 +34,8 @@ pub enum ChangeRightsError {
     NotRunning(String),
     #[error("sandbox {0} has no workspace of its own, so there is nothing to write to")]
     NoWorkspace(String),
-    #[error(
-        "where sandbox {0} may write cannot be changed while it runs: its workspace is in a guest; create another sandbox for what comes next"
-    )]
-    InGuest(String),
+    #[error("the rights of sandbox {0} were changed {MAX_CHANGES} times already; create another")]
+    TooOften(String),
     #[error(transparent)]
     Rights(#[from] RightsError),
     #[error(
@@ -93,13 +94,14 @@ pub(crate) struct History {
     pub(crate) now: WriteRights,
     /// Changes made under any of these are taken over.
     pub(crate) ever: Vec<WriteRights>,
+    changes: u32,
 }
 
 impl History {
     /// A sandbox whose rights were never changed has no such file.
     fn unchanged() -> History {
         let everywhere = WriteRights::everywhere();
-        History { now: everywhere.clone(), ever: vec![everywhere] }
+        History { now: everywhere.clone(), ever: vec![everywhere], changes: 0 }
     }
 
     pub(crate) fn load(record: &Record) -> io::Result<History> {
@@ -151,34 +153,26 @@ impl Engine {
         if record.state != RecordState::Running {
             return Err(ChangeRightsError::NotRunning(id()));
         }
-        if record.workspace.is_none() {
+        let workspace = record.workspace.as_ref().map(|workspace| workspace.mode);
+        if workspace != Some(WorkspaceMode::CopyOnWrite) {
             return Err(ChangeRightsError::NoWorkspace(id()));
         }
-        if record.wall.outermost() == RingKind::Vm {
-            return Err(ChangeRightsError::InGuest(id()));
-        }
-        let ring = record.ring.as_ref().ok_or_else(|| ChangeRightsError::NotRunning(id()))?;
         let wrong = |source| ChangeRightsError::Io { id: id(), source };
         let mut file = open_locked(record).map_err(wrong)?;
         let mut history = History::read(&mut file).map_err(wrong)?;
-        let changed = self.adjust(record, ring, (&history.now, rights));
-        match changed {
-            Ok(()) => {
-                history.change_to(rights);
-                history.write(&mut file).map_err(wrong)
-            }
-            Err(error @ ChangeRightsError::Launch { .. }) => {
-                // Half done, so nothing can be written; the next change takes away what lies there.
-                let now = &history.now;
-                let laid = [&now.writable, &now.read_only, &rights.writable, &rights.read_only];
-                let laid = laid.into_iter().flatten().filter(|path| !path.as_os_str().is_empty());
-                let read_only = laid.cloned().collect();
-                history.now = WriteRights { writable: Vec::new(), read_only };
-                history.write(&mut file).map_err(wrong)?;
-                Err(error)
-            }
-            Err(error) => Err(error),
+        if history.changes >= MAX_CHANGES {
+            return Err(ChangeRightsError::TooOften(id()));
         }
+        history.changes += 1;
+        let changed = self.adjust(record, record.ring.as_ref(), rights);
+        match &changed {
+            Ok(()) => history.change_to(rights),
+            // Half done, nothing can be written.
+            Err(ChangeRightsError::Launch { .. }) => history.now = WriteRights::nowhere(),
+            Err(_) => {}
+        }
+        history.write(&mut file).map_err(wrong)?;
+        changed
     }
 
     /// What the spec says about it, before the first job.
@@ -188,25 +182,28 @@ impl Engine {
         };
         let wrong = |source| ChangeRightsError::Io { id: held.record.id.to_string(), source };
         held.make_dir().map_err(wrong)?;
-        let history = History { now: rights.clone(), ever: vec![rights.clone()] };
+        let history = History { now: rights.clone(), ever: vec![rights.clone()], changes: 1 };
         history.write(&mut open_locked(&held.record).map_err(wrong)?).map_err(wrong)?;
-        match RingHandle::of(sandbox) {
-            Some(ring) => self.adjust(&held.record, &ring, (&WriteRights::everywhere(), rights)),
-            None => Err(ChangeRightsError::InGuest(held.record.id.to_string())),
-        }
+        self.adjust(&held.record, RingHandle::of(sandbox).as_ref(), rights)
     }
 
+    /// A guest shares no file with the host, so what a job writes there counts only when it comes
+    /// out: then the history is asked.
     fn adjust(
         &self,
         record: &Record,
-        ring: &RingHandle,
-        (before, after): (&WriteRights, &WriteRights),
+        ring: Option<&RingHandle>,
+        rights: &WriteRights,
     ) -> Result<(), ChangeRightsError> {
         let id = || record.id.to_string();
+        if record.wall.outermost() == RingKind::Vm {
+            return Ok(());
+        }
+        let ring = ring.ok_or_else(|| ChangeRightsError::NotRunning(id()))?;
         let namespaces =
             ring.open().map_err(|source| ChangeRightsError::Io { id: id(), source })?;
         let [user, mounts] = namespaces.ok_or_else(|| ChangeRightsError::OtherRing(id()))?;
-        let steps = rights_steps(&ring.workspace, ring.user, before, after);
+        let steps = rights_steps(&ring.workspace, ring.user, rights);
         Spawner::start(&self.programs.launcher)
             .and_then(|launcher| launcher.adjust(steps, &[user.as_fd(), mounts.as_fd()]))
             .map_err(|source| match source {

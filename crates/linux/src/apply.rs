@@ -176,26 +176,12 @@ impl Machine {
                 self.put(*into, rustix::fs::open(path.as_path(), flags, Mode::empty())?);
                 Ok(())
             }
-            Step::OpenPlace { at, into } => {
-                let place = self.open(at)?;
-                self.put(*into, place);
-                Ok(())
-            }
-            Step::ForbidWrites { mounts } => {
-                let mounts = mounts.iter().map(|slot| self.get(*slot));
-                mount::forbid_writes(&mounts.collect::<io::Result<Vec<_>>>()?)
-            }
+            Step::ForbidWrites { mount } => mount::forbid_writes(self.get(*mount)?),
             Step::AllowWrites { mount } => mount::allow_writes(self.get(*mount)?),
             Step::KeepReadOnly { at } => match self.open(at) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) if leads_nowhere(&error) => Ok(()),
                 place => mount::keep_read_only(place?.as_fd()),
             },
-            Step::DetachMount { at } => {
-                match mount::open_parent(self.get(at.dir)?, at.path.as_path()) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                    opened => opened.and_then(|(parent, name)| mount::detach(parent.as_fd(), name)),
-                }
-            }
             Step::PivotRoot { tree } => {
                 self.detaching = Some(mount::pivot_to(self.get(*tree)?)?);
                 Ok(())
@@ -300,6 +286,13 @@ impl Machine {
     }
 }
 
+/// There is no such path, or none without a symbolic link.
+fn leads_nowhere(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let none = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|errno| none.contains(&errno))
+}
+
 fn keep_existing(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Err(rustix::io::Errno::EXIST) => Ok(()),
@@ -313,9 +306,7 @@ fn describe(step: &Step) -> String {
         Step::OpenHostTree { path, .. } | Step::AttachHost { path, .. } => Some(path),
         Step::OpenTree { at, .. }
         | Step::Attach { at, .. }
-        | Step::OpenPlace { at, .. }
         | Step::KeepReadOnly { at }
-        | Step::DetachMount { at }
         | Step::MakeDir { at, .. }
         | Step::MakeDirs { at, .. }
         | Step::MakeFile { at, .. }

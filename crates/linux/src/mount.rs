@@ -6,10 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
 };
 
 use crate::detach::Detaching;
@@ -123,18 +121,10 @@ pub fn set_flags(tree: BorrowedFd<'_>, flags: MountFlags) -> io::Result<()> {
     mount_setattr(tree, flags.recursive, (set, 0), None)
 }
 
-/// The kernel refuses while a file is open for writing through the mount. Then all of them are left
-/// as they were.
-pub fn forbid_writes(mounts: &[BorrowedFd<'_>]) -> io::Result<()> {
-    for (done, mount) in mounts.iter().enumerate() {
-        if let Err(error) = mount_setattr(*mount, false, (libc::MOUNT_ATTR_RDONLY, 0), None) {
-            for mount in mounts.iter().take(done) {
-                allow_writes(*mount)?;
-            }
-            return Err(error);
-        }
-    }
-    Ok(())
+/// Together with the mounts below. The kernel refuses while a file is open for writing through one
+/// of them, and then leaves all as they were.
+pub fn forbid_writes(mount: BorrowedFd<'_>) -> io::Result<()> {
+    mount_setattr(mount, true, (libc::MOUNT_ATTR_RDONLY, 0), None)
 }
 
 pub fn allow_writes(mount: BorrowedFd<'_>) -> io::Result<()> {
@@ -143,21 +133,9 @@ pub fn allow_writes(mount: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Lays a copy of a place over it, through which nothing can be written.
 pub fn keep_read_only(place: BorrowedFd<'_>) -> io::Result<()> {
-    let copy = clone_tree(place, Path::new(""), true)?;
-    forbid_writes(&[copy.as_fd()])?;
+    let copy = clone_tree(place, Path::new(""), false)?;
+    forbid_writes(copy.as_fd())?;
     attach(copy.as_fd(), place)
-}
-
-/// Takes away what is mounted at a name in a directory. There is no call for this that takes a
-/// descriptor, and the names in /proc are another namespace's: so the working directory moves.
-pub fn detach(parent: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
-    rustix::process::fchdir(parent)?;
-    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    match rustix::mount::unmount(name, flags) {
-        // Nothing is there, or nothing is mounted there.
-        Err(Errno::NOENT | Errno::INVAL) => Ok(()),
-        other => Ok(other?),
-    }
 }
 
 pub fn id_map(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Result<()> {

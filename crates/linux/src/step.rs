@@ -238,25 +238,16 @@ pub enum Step {
         path: RawPath,
         into: Slot,
     },
-    /// A place as it is now, into a slot: to change the mount of which it is the root.
-    OpenPlace {
-        at: Place,
-        into: Slot,
-    },
-    /// Nothing can be written through these mounts any more: all of them, or, while a file is still
-    /// open for writing in one, none.
+    /// Nothing can be written any more through a mount and those below it; or, while a file is open
+    /// for writing in one of them, nothing changes.
     ForbidWrites {
-        mounts: Vec<Slot>,
+        mount: Slot,
     },
     AllowWrites {
         mount: Slot,
     },
     /// Nothing can be written at a place or below it, if something is there.
     KeepReadOnly {
-        at: Place,
-    },
-    /// Take away the mount at a place, if there is one.
-    DetachMount {
         at: Place,
     },
     /// Make a tree the root, and begin to take the old one away.
@@ -358,10 +349,9 @@ impl Step {
             Step::MakeSymlink { .. } => "make symlink",
             Step::Whiteout { .. } => "hide workspace file",
             Step::Mask { .. } => "mask path",
-            Step::OpenHere { .. } | Step::OpenPlace { .. } => "open directory",
+            Step::OpenHere { .. } => "open directory",
             Step::ForbidWrites { .. } | Step::KeepReadOnly { .. } => "forbid writes",
             Step::AllowWrites { .. } => "allow writes",
-            Step::DetachMount { .. } => "detach mount",
             Step::PivotRoot { .. } => "change root",
             Step::OldRootGone => "remove old root",
             Step::JoinCgroups { .. } => "join control groups",

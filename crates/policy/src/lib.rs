@@ -27,6 +27,10 @@ pub enum Denied {
         "where a job may write in its workspace was said, but there is no workspace; add --workspace"
     )]
     RightsWithoutWorkspace,
+    #[error(
+        "with --workspace-rw a job writes straight to the directory, wherever it wants; use --workspace to say where it may"
+    )]
+    RightsOfSharedWorkspace,
     #[error("a {0} ring needs an image; add --image REF (see `ringwall image ls`)")]
     ImageMissing(RingKind),
     #[error(
@@ -56,8 +60,10 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     spec.limits.validate()?;
     if let Some(rights) = &spec.rights {
         rights.validate()?;
-        if spec.workspace.is_none() {
-            return Err(Denied::RightsWithoutWorkspace);
+        match spec.workspace.as_ref().map(|workspace| workspace.mode) {
+            Some(WorkspaceMode::CopyOnWrite) => {}
+            Some(WorkspaceMode::ReadWrite) => return Err(Denied::RightsOfSharedWorkspace),
+            None => return Err(Denied::RightsWithoutWorkspace),
         }
     }
     let rings = spec.wall.rings();
@@ -160,6 +166,9 @@ mod tests {
         assert_eq!(admit(spec.clone()), Err(Denied::RightsWithoutWorkspace));
         let mode = WorkspaceMode::CopyOnWrite;
         let workspace = Some(WorkspaceSpec { path: "/w".into(), mode });
+        let shared = Some(WorkspaceSpec { path: "/w".into(), mode: WorkspaceMode::ReadWrite });
+        let shared = SandboxSpec { workspace: shared, ..spec.clone() };
+        assert_eq!(admit(shared), Err(Denied::RightsOfSharedWorkspace));
         let spec = SandboxSpec { workspace, ..spec };
         assert!(admit(spec.clone()).is_ok());
         let spec = SandboxSpec { rights: rights("../etc"), ..spec };

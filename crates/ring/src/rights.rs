@@ -1,9 +1,9 @@
 //! A change of where a job may write, as steps for a ring that is up.
 //!
-//! The workspace is one mount. What stays writable in a workspace that is not gets a mount of its
-//! own over the same place; so does what must stay read-only in one that is writable. The kernel
-//! refuses to take write access from a mount through which a file is open for writing: then nothing
-//! changes.
+//! What a job sees as its workspace becomes read-only for good, with everything that lies in it: a
+//! job that holds a directory of it holds nothing that it could write to. Over it comes a fresh
+//! mount of the same files, and in that one more for every place that stays writable, or read-only.
+//! Until it is all there, nothing can be written.
 
 use std::path::{Path, PathBuf};
 
@@ -12,51 +12,43 @@ use ringwall_spec::WriteRights;
 
 const USER_NAMESPACE: Slot = Slot::passed(0);
 const MOUNT_NAMESPACE: Slot = Slot::passed(1);
-const WORKSPACE: Slot = Slot(0);
+/// The workspace as it was.
+const OLD: Slot = Slot(0);
+const FRESH: Slot = Slot(1);
 /// The workspace where no job sees it.
-const ASIDE: Slot = Slot(1);
-const FIRST_FREE: u16 = 2;
+const ASIDE: Slot = Slot(2);
+const PART: Slot = Slot(3);
 
 /// Steps for a launcher that gets the ring's user and mount namespaces. `workspace` and `user` are
 /// as the ring has them.
-pub fn rights_steps(
-    workspace: &Path,
-    (uid, gid): (u32, u32),
-    before: &WriteRights,
-    after: &WriteRights,
-) -> Vec<Step> {
-    let at = |path: &Path| Place::new(WORKSPACE, path);
+pub fn rights_steps(workspace: &Path, (uid, gid): (u32, u32), rights: &WriteRights) -> Vec<Step> {
+    let tree = |at, into| Step::OpenTree { at, recursive: false, into };
     let mut steps = vec![
         Step::EnterUserNamespace { from: USER_NAMESPACE },
         Step::EnterMountNamespace { from: MOUNT_NAMESPACE },
         Step::BecomeUser { uid, gid },
-        Step::OpenHere { path: workspace.into(), into: WORKSPACE },
+        Step::OpenHere { path: workspace.into(), into: OLD },
+        Step::ForbidWrites { mount: OLD },
+        tree(Place::root(OLD), FRESH),
+        Step::Attach { tree: FRESH, at: Place::root(OLD) },
     ];
-    let opened = own_mounts(before);
-    let mut mounts = vec![WORKSPACE];
-    for (path, slot) in opened.iter().zip((FIRST_FREE..).map(Slot)) {
-        steps.push(Step::OpenPlace { at: at(path), into: slot });
-        mounts.push(slot);
+    let parts = own_mounts(rights);
+    if !parts.is_empty() {
+        steps.extend([tree(Place::root(FRESH), ASIDE), Step::AllowWrites { mount: ASIDE }]);
     }
-    steps.push(Step::ForbidWrites { mounts });
-    // Exceptions lie on top of what they are exceptions from.
-    let laid = before.read_only.iter().chain(opened);
-    steps.extend(laid.map(|path| Step::DetachMount { at: at(path) }));
-    if after.is_everywhere() {
-        steps.push(Step::AllowWrites { mount: WORKSPACE });
-    } else if !after.writable.is_empty() {
-        steps.push(Step::OpenTree { at: at(Path::new("")), recursive: true, into: ASIDE });
-        steps.push(Step::AllowWrites { mount: ASIDE });
-        for path in own_mounts(after) {
-            steps.push(Step::MakeDirs { at: Place::new(ASIDE, path), mode: 0o755 });
-            let tree = Slot(FIRST_FREE);
-            steps.push(Step::OpenTree { at: at(path), recursive: true, into: tree });
-            steps.push(Step::AllowWrites { mount: tree });
-            steps.push(Step::Attach { tree, at: at(path) });
-        }
+    for path in parts {
+        steps.extend([
+            Step::MakeDirs { at: Place::new(ASIDE, path), mode: 0o755 },
+            tree(Place::new(FRESH, path), PART),
+            Step::Attach { tree: PART, at: Place::new(FRESH, path) },
+        ]);
+        steps.extend(exceptions(rights, path));
+        steps.push(Step::AllowWrites { mount: PART });
     }
-    let exceptions = after.read_only.iter().filter(|path| covers(&after.writable, path));
-    steps.extend(exceptions.map(|path| Step::KeepReadOnly { at: at(path) }));
+    if rights.is_everywhere() {
+        steps.extend(exceptions(rights, Path::new("")));
+        steps.push(Step::AllowWrites { mount: FRESH });
+    }
     steps
 }
 
@@ -71,8 +63,9 @@ fn own_mounts(rights: &WriteRights) -> Vec<&PathBuf> {
     paths
 }
 
-fn covers(list: &[PathBuf], path: &Path) -> bool {
-    list.iter().any(|above| path.starts_with(above))
+fn exceptions<'a>(rights: &'a WriteRights, below: &'a Path) -> impl Iterator<Item = Step> + 'a {
+    let inside = rights.read_only.iter().filter(move |path| path.starts_with(below));
+    inside.map(|path| Step::KeepReadOnly { at: Place::new(FRESH, path) })
 }
 
 #[cfg(test)]
@@ -84,46 +77,46 @@ mod tests {
         WriteRights { writable: paths(writable), read_only: paths(read_only) }
     }
 
-    fn steps(before: &WriteRights, after: &WriteRights) -> Vec<Step> {
-        rights_steps(Path::new("/workspace"), (1000, 1000), before, after)
+    fn steps(rights: &WriteRights) -> Vec<Step> {
+        rights_steps(Path::new("/workspace"), (1000, 1000), rights)
     }
 
-    fn position(steps: &[Step], wanted: impl Fn(&Step) -> bool) -> usize {
-        steps.iter().position(wanted).unwrap()
+    fn attached(steps: &[Step]) -> Vec<PathBuf> {
+        let places = steps.iter().filter_map(|step| match step {
+            Step::Attach { at, .. } | Step::KeepReadOnly { at } => Some(at.path.as_path().into()),
+            _ => None,
+        });
+        places.collect()
     }
 
     #[test]
-    fn writing_is_forbidden_everywhere_before_anything_is_allowed() {
-        let steps = steps(&rights(&["docs"], &[]), &rights(&["src"], &[]));
-        let forbidden = position(&steps, |step| matches!(step, Step::ForbidWrites { .. }));
-        let allowed = position(&steps, |step| matches!(step, Step::AllowWrites { .. }));
-        assert!(forbidden < allowed);
-        let mounts = vec![WORKSPACE, Slot(FIRST_FREE)];
-        assert_eq!(steps[forbidden], Step::ForbidWrites { mounts });
+    fn nothing_is_writable_before_all_that_must_not_be_is_in_its_place() {
+        for rights in [rights(&["", "a"], &["a/b", "c"]), rights(&["a"], &["a/b"])] {
+            let steps = steps(&rights);
+            let forbidden = steps.iter().position(|it| *it == Step::ForbidWrites { mount: OLD });
+            let seen = |it: &Step| match it {
+                Step::AllowWrites { mount } => *mount != ASIDE,
+                _ => false,
+            };
+            let allowed = steps.iter().position(seen).unwrap();
+            let last = steps.iter().rposition(|it| matches!(it, Step::KeepReadOnly { .. }));
+            assert!(forbidden.unwrap() < last.unwrap() && last.unwrap() < allowed);
+        }
     }
 
     #[test]
     fn the_workspace_itself_stays_read_only_unless_all_of_it_is_writable() {
-        let opens = |after| {
-            let steps = steps(&WriteRights::everywhere(), &after);
-            steps.contains(&Step::AllowWrites { mount: WORKSPACE })
-        };
+        let opens = |rights| steps(&rights).contains(&Step::AllowWrites { mount: FRESH });
         assert!(opens(WriteRights::everywhere()));
         assert!(opens(rights(&["", "docs"], &["ci"])));
         assert!(!opens(rights(&["docs"], &[])));
         assert!(!opens(WriteRights::nowhere()));
+        assert!(steps(&WriteRights::nowhere()).iter().all(|it| it.name() != "allow writes"));
     }
 
     #[test]
     fn what_lies_in_another_writable_place_gets_no_mount_of_its_own() {
-        let steps = steps(&WriteRights::nowhere(), &rights(&["a/b", "a", "ab"], &[]));
-        let attached: Vec<_> = steps
-            .iter()
-            .filter_map(|step| match step {
-                Step::Attach { at, .. } => Some(at.path.as_path().to_owned()),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(attached, [PathBuf::from("a"), PathBuf::from("ab")]);
+        let steps = steps(&rights(&["a/b", "a", "ab"], &["elsewhere"]));
+        assert_eq!(attached(&steps), [PathBuf::new(), "a".into(), "ab".into()]);
     }
 }
