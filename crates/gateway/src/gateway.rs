@@ -1,0 +1,165 @@
+//! The gateway as a whole: what all tasks share, and the tasks that it serves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::address::Range;
+use crate::ca::CaError;
+use crate::credential::{BadSecret, SecretSpec};
+use crate::dial::{Trust, TrustError};
+use crate::event::Sink;
+use crate::inference::{BadInference, InferenceSpec};
+use crate::listen::{self, Listeners, Serving};
+use crate::meter::{Limits, Usage};
+use crate::resolve::{Names, ResolveError, Resolver};
+use crate::rules::{BadRules, RuleSet};
+use crate::task::Task;
+
+/// What whoever starts the gateway decides, for all tasks. No policy file reaches it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    pub names: Names,
+    /// Certificates of further authorities to trust, PEM.
+    pub roots: Vec<String>,
+    /// Addresses that are never refused, such as a model server on this machine.
+    pub exempt: Vec<Range>,
+}
+
+/// What the gateway needs to know of a task.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TaskSpec {
+    pub id: String,
+    pub rules: RuleSet,
+    pub secrets: Vec<SecretSpec>,
+    pub limits: Limits,
+    pub inference: Option<InferenceSpec>,
+}
+
+/// What the sandbox of a task needs to know of the gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// The certificate authority to trust, PEM.
+    pub authority: String,
+    /// The placeholder of each secret, by the secret's name.
+    pub placeholders: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Error)]
+pub enum SetupError {
+    #[error(transparent)]
+    Names(#[from] ResolveError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+#[derive(Debug, Error)]
+pub enum TaskError {
+    #[error("a task's id has 1 to 128 letters, digits, dots, hyphens or underscores")]
+    Id,
+    #[error("there is a task {0} already")]
+    Known(String),
+    #[error("there is no task {0}")]
+    Unknown(String),
+    #[error(transparent)]
+    Rules(#[from] BadRules),
+    #[error(transparent)]
+    Secret(#[from] BadSecret),
+    #[error(transparent)]
+    Authority(#[from] CaError),
+    #[error(transparent)]
+    Inference(#[from] BadInference),
+}
+
+/// What all tasks have in common.
+pub(crate) struct Shared {
+    pub(crate) resolver: Resolver,
+    pub(crate) trust: Trust,
+    pub(crate) exempt: Vec<Range>,
+    pub(crate) sink: Arc<dyn Sink>,
+}
+
+/// Serves the tasks that it is given, each on its own listening sockets.
+#[expect(missing_debug_implementations, reason = "it holds secrets")]
+pub struct Gateway {
+    shared: Arc<Shared>,
+    tasks: Mutex<HashMap<String, (Arc<Task>, Serving)>>,
+}
+
+impl Gateway {
+    /// Must be called within a tokio runtime.
+    pub fn new(settings: &Settings, sink: Arc<dyn Sink>) -> Result<Self, SetupError> {
+        let shared = Shared {
+            resolver: Resolver::new(&settings.names)?,
+            trust: Trust::new(&settings.roots)?,
+            exempt: settings.exempt.clone(),
+            sink,
+        };
+        Ok(Self { shared: Arc::new(shared), tasks: Mutex::new(HashMap::new()) })
+    }
+
+    /// Serves a task from now on. Loads its secrets, so it may block.
+    pub fn add(&self, spec: &TaskSpec, listeners: Listeners) -> Result<TaskInfo, TaskError> {
+        check_id(&spec.id)?;
+        if self.tasks().contains_key(&spec.id) {
+            return Err(TaskError::Known(spec.id.clone()));
+        }
+        let task = Arc::new(Task::new(spec, Arc::clone(&self.shared))?);
+        let info = task.info();
+        let serving = listen::serve(&task, listeners);
+        // Two calls at once for one id: the later one ends what it replaces.
+        if let Some((replaced, _)) = self.tasks().insert(spec.id.clone(), (task, serving)) {
+            replaced.end();
+        }
+        Ok(info)
+    }
+
+    /// New rules for a task; open streams that they forbid are closed.
+    pub fn reload(&self, id: &str, rules: &RuleSet) -> Result<(), TaskError> {
+        let rules = rules.check()?;
+        let task = self.task(id)?;
+        task.set_rules(rules);
+        Ok(())
+    }
+
+    /// Ends a task: its listening sockets and all its streams are closed.
+    pub fn remove(&self, id: &str) -> Result<Usage, TaskError> {
+        let (task, serving) =
+            self.tasks().remove(id).ok_or_else(|| TaskError::Unknown(id.to_owned()))?;
+        drop(serving);
+        task.end();
+        Ok(task.meter.usage())
+    }
+
+    pub fn usage(&self, id: &str) -> Result<Usage, TaskError> {
+        Ok(self.task(id)?.meter.usage())
+    }
+
+    fn task(&self, id: &str) -> Result<Arc<Task>, TaskError> {
+        let tasks = self.tasks();
+        let (task, _) = tasks.get(id).ok_or_else(|| TaskError::Unknown(id.to_owned()))?;
+        Ok(Arc::clone(task))
+    }
+
+    fn tasks(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Arc<Task>, Serving)>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        for (task, _) in self.tasks().values() {
+            task.end();
+        }
+    }
+}
+
+fn check_id(id: &str) -> Result<(), TaskError> {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let valid = (1..=128).contains(&id.len()) && id.bytes().all(fine);
+    if valid { Ok(()) } else { Err(TaskError::Id) }
+}

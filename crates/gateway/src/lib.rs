@@ -1,0 +1,56 @@
+//! The egress gateway: the only way out of a sandbox, and the only place that knows a secret.
+//!
+//! A connection goes accept (`listen`) -> identify (`forward`, `socks`, `tunnel`, `dns`) -> decide
+//! ([`authorize`]) -> resolve, judge and pin ([`address`], `task`) -> dial (`dial`, `lane`) -> relay
+//! (`exchange`, `websocket`, `relay`) -> record ([`event`]). Everything that a sandbox sends is
+//! hostile input.
+
+pub mod address;
+pub mod authorize;
+mod body;
+mod ca;
+mod credential;
+mod dial;
+pub mod dns;
+mod early;
+pub mod environment;
+pub mod event;
+mod exchange;
+mod forward;
+pub mod framing;
+mod gateway;
+pub mod git;
+mod head;
+mod hello;
+pub mod host;
+mod inference;
+mod lane;
+mod listen;
+pub mod meter;
+mod needles;
+mod oauth;
+pub mod pattern;
+pub mod presets;
+mod problem;
+mod relay;
+mod resolve;
+pub mod rules;
+mod secret;
+mod sigv4;
+pub mod socks;
+pub mod target;
+mod task;
+mod tunnel;
+mod websocket;
+
+pub use ca::CaError;
+pub use credential::{BadSecret, Form, SecretSpec};
+pub use dial::TrustError;
+pub use gateway::{Gateway, Settings, SetupError, TaskError, TaskInfo, TaskSpec};
+pub use hello::extensions as tls_extensions;
+pub use inference::{BadInference, HOST as INFERENCE_HOST, InferenceSpec, ModelProvider, Shape};
+pub use listen::Listeners;
+pub use oauth::OAuth;
+pub use resolve::{Names, ResolveError};
+pub use secret::{NoSecret, Provider, Secret};
+pub use sigv4::SigV4;

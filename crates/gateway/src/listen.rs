@@ -1,0 +1,125 @@
+//! Accepts the connections of a task, on sockets that were made inside its sandbox.
+
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::dns;
+use crate::event::{Door, Verdict};
+use crate::exchange::Visit;
+use crate::forward;
+use crate::socks;
+use crate::task::{Leash, Task};
+
+/// How long a client may be silent before its first byte.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// After a failed accept, so that a lack of descriptors does not burn a processor.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The sockets of one task. HTTP, CONNECT and SOCKS5 share one.
+#[derive(Debug)]
+pub struct Listeners {
+    proxy: tokio::net::TcpListener,
+    dns_udp: Option<tokio::net::UdpSocket>,
+    dns_tcp: Option<tokio::net::TcpListener>,
+}
+
+impl Listeners {
+    /// Takes sockets that listen already; must be called within a tokio runtime.
+    pub fn new(
+        proxy: TcpListener,
+        dns_udp: Option<UdpSocket>,
+        dns_tcp: Option<TcpListener>,
+    ) -> io::Result<Self> {
+        let listener = |socket: TcpListener| {
+            socket.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(socket)
+        };
+        let datagrams = |socket: UdpSocket| {
+            socket.set_nonblocking(true)?;
+            tokio::net::UdpSocket::from_std(socket)
+        };
+        Ok(Self {
+            proxy: listener(proxy)?,
+            dns_udp: dns_udp.map(datagrams).transpose()?,
+            dns_tcp: dns_tcp.map(listener).transpose()?,
+        })
+    }
+}
+
+/// The accepting of one task; dropped, it ends and its sockets are closed.
+#[derive(Debug)]
+pub(crate) struct Serving(Vec<JoinHandle<()>>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        for loops in &self.0 {
+            loops.abort();
+        }
+    }
+}
+
+pub(crate) fn serve(task: &Arc<Task>, listeners: Listeners) -> Serving {
+    let mut loops = vec![tokio::spawn(accept(Arc::clone(task), listeners.proxy, Kind::Proxy))];
+    if let Some(socket) = listeners.dns_udp {
+        loops.push(tokio::spawn(dns::serve_udp(Arc::clone(task), socket)));
+    }
+    if let Some(socket) = listeners.dns_tcp {
+        loops.push(tokio::spawn(accept(Arc::clone(task), socket, Kind::Dns)));
+    }
+    Serving(loops)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Proxy,
+    Dns,
+}
+
+async fn accept(task: Arc<Task>, listener: tokio::net::TcpListener, kind: Kind) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => admit(&task, stream, kind),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+fn admit(task: &Arc<Task>, stream: TcpStream, kind: Kind) {
+    let door = match kind {
+        Kind::Proxy => Door::Http,
+        Kind::Dns => Door::Dns,
+    };
+    let open = match task.meter.connection() {
+        Ok(open) => Arc::new(open),
+        Err(reason) => return task.stream(door).note(Verdict::Refused, &reason),
+    };
+    let leash = Leash::new(task);
+    // Small answers go at once; without it only latency is lost.
+    let _ = stream.set_nodelay(true);
+    let visit = Visit { task: Arc::clone(task), door, leash, open };
+    tokio::spawn(async move {
+        match kind {
+            Kind::Dns => dns::serve_tcp(&visit, stream).await,
+            Kind::Proxy => identify(visit, stream).await,
+        }
+    });
+}
+
+/// SOCKS5 begins with a 5, which no HTTP does.
+async fn identify(mut visit: Visit, stream: TcpStream) {
+    let mut first = [0];
+    match tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await {
+        Ok(Ok(1)) if first[0] == 5 => {
+            visit.door = Door::Socks;
+            socks::serve(Arc::new(visit), stream).await;
+        }
+        Ok(Ok(1)) => forward::serve(Arc::new(visit), stream).await,
+        // Gone or silent: nothing was asked.
+        _ => {}
+    }
+}

@@ -1,0 +1,247 @@
+//! What a task has used of the network, and where that ends.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Limits of one task; all of them always hold.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Request lines and headers of all requests together: what can leave by GET.
+    pub head_bytes: u64,
+    pub open_connections: u64,
+    pub connections: u64,
+    pub requests_per_minute: u64,
+    pub dns_queries: u64,
+    pub request_body: u64,
+    pub response_body: u64,
+    /// How long one connection may live.
+    pub connection_seconds: u64,
+    /// How long a connection may wait for the head of a request, and a request for its answer.
+    pub idle_seconds: u64,
+    /// Input and output tokens of the inference endpoint.
+    pub tokens: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes_up: 256 * MIB,
+            bytes_down: 8192 * MIB,
+            head_bytes: 16 * MIB,
+            open_connections: 256,
+            connections: 100_000,
+            requests_per_minute: 6_000,
+            dns_queries: 10_000,
+            request_body: 64 * MIB,
+            response_body: 4096 * MIB,
+            connection_seconds: 3600,
+            idle_seconds: 300,
+            tokens: 10_000_000,
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn idle(&self) -> Duration {
+        Duration::from_secs(self.idle_seconds)
+    }
+
+    pub(crate) fn connection(&self) -> Duration {
+        Duration::from_secs(self.connection_seconds)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exhausted {
+    #[error("the task has sent all the bytes that it may")]
+    BytesUp,
+    #[error("the task has received all the bytes that it may")]
+    BytesDown,
+    #[error("the task's request lines and headers have reached their limit")]
+    HeadBytes,
+    #[error("the task has as many open connections as it may")]
+    OpenConnections,
+    #[error("the task has made as many connections as it may")]
+    Connections,
+    #[error("the task has made as many requests as it may in this minute")]
+    Rate,
+    #[error("the task has asked for as many names as it may")]
+    DnsQueries,
+    #[error("the request's body is longer than allowed")]
+    RequestBody,
+    #[error("the response's body is longer than allowed")]
+    ResponseBody,
+    #[error("the connection has lived as long as it may")]
+    Duration,
+    #[error("the task has used all the tokens that it may")]
+    Tokens,
+}
+
+/// What was used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    pub head_bytes: u64,
+    pub open_connections: u64,
+    pub connections: u64,
+    pub requests: u64,
+    pub dns_queries: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    bytes_up: AtomicU64,
+    bytes_down: AtomicU64,
+    head_bytes: AtomicU64,
+    open_connections: AtomicU64,
+    connections: AtomicU64,
+    requests: AtomicU64,
+    dns_queries: AtomicU64,
+    input_tokens: AtomicU64,
+    output_tokens: AtomicU64,
+}
+
+#[derive(Debug)]
+pub struct Meter {
+    pub limits: Limits,
+    counters: Counters,
+    minute: Mutex<(Instant, u64)>,
+}
+
+/// Counts a connection as open for as long as it lives.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<Meter>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.counters.open_connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Meter {
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, counters: Counters::default(), minute: Mutex::new((Instant::now(), 0)) }
+    }
+
+    pub fn connection(self: &Arc<Self>) -> Result<OpenConnection, Exhausted> {
+        let open = self.counters.open_connections.fetch_add(1, Ordering::Relaxed);
+        let guard = OpenConnection(Arc::clone(self));
+        if open >= self.limits.open_connections {
+            return Err(Exhausted::OpenConnections);
+        }
+        add(&self.counters.connections, 1, self.limits.connections, Exhausted::Connections)?;
+        Ok(guard)
+    }
+
+    pub fn request(&self, head_bytes: u64) -> Result<(), Exhausted> {
+        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.in_this_minute()?;
+        add(&self.counters.head_bytes, head_bytes, self.limits.head_bytes, Exhausted::HeadBytes)
+    }
+
+    pub fn dns_query(&self) -> Result<(), Exhausted> {
+        self.in_this_minute()?;
+        add(&self.counters.dns_queries, 1, self.limits.dns_queries, Exhausted::DnsQueries)
+    }
+
+    pub fn up(&self, bytes: u64) -> Result<(), Exhausted> {
+        add(&self.counters.bytes_up, bytes, self.limits.bytes_up, Exhausted::BytesUp)
+    }
+
+    pub fn down(&self, bytes: u64) -> Result<(), Exhausted> {
+        add(&self.counters.bytes_down, bytes, self.limits.bytes_down, Exhausted::BytesDown)
+    }
+
+    pub fn tokens(&self, input: u64, output: u64) {
+        self.counters.input_tokens.fetch_add(input, Ordering::Relaxed);
+        self.counters.output_tokens.fetch_add(output, Ordering::Relaxed);
+    }
+
+    /// Asked before each call of a model: tokens are known only afterwards.
+    pub fn has_tokens(&self) -> Result<(), Exhausted> {
+        let usage = self.usage();
+        let used = usage.input_tokens.saturating_add(usage.output_tokens);
+        if used < self.limits.tokens { Ok(()) } else { Err(Exhausted::Tokens) }
+    }
+
+    pub fn usage(&self) -> Usage {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Usage {
+            bytes_up: get(&self.counters.bytes_up),
+            bytes_down: get(&self.counters.bytes_down),
+            head_bytes: get(&self.counters.head_bytes),
+            open_connections: get(&self.counters.open_connections),
+            connections: get(&self.counters.connections),
+            requests: get(&self.counters.requests),
+            dns_queries: get(&self.counters.dns_queries),
+            input_tokens: get(&self.counters.input_tokens),
+            output_tokens: get(&self.counters.output_tokens),
+        }
+    }
+
+    fn in_this_minute(&self) -> Result<(), Exhausted> {
+        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        if minute.0.elapsed() >= Duration::from_secs(60) {
+            *minute = (Instant::now(), 0);
+        }
+        minute.1 += 1;
+        if minute.1 > self.limits.requests_per_minute { Err(Exhausted::Rate) } else { Ok(()) }
+    }
+}
+
+fn add(counter: &AtomicU64, more: u64, most: u64, reason: Exhausted) -> Result<(), Exhausted> {
+    let before = counter.fetch_add(more, Ordering::Relaxed);
+    if before.saturating_add(more) > most { Err(reason) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_ends_what_it_counts() {
+        let limits = Limits {
+            bytes_up: 10,
+            bytes_down: 10,
+            head_bytes: 100,
+            open_connections: 2,
+            connections: 3,
+            requests_per_minute: 4,
+            tokens: 5,
+            ..Limits::default()
+        };
+        let meter = Arc::new(Meter::new(limits));
+        assert!(meter.up(10).is_ok());
+        assert_eq!(meter.up(1), Err(Exhausted::BytesUp));
+        assert!(meter.down(9).is_ok());
+        assert_eq!(meter.down(2), Err(Exhausted::BytesDown));
+        let first = meter.connection().unwrap();
+        let second = meter.connection().unwrap();
+        assert_eq!(meter.connection().unwrap_err(), Exhausted::OpenConnections);
+        drop((first, second));
+        assert_eq!(meter.usage().open_connections, 0);
+        let _third = meter.connection().unwrap();
+        assert_eq!(meter.connection().unwrap_err(), Exhausted::Connections);
+        assert!(meter.request(60).is_ok());
+        assert_eq!(meter.request(60), Err(Exhausted::HeadBytes));
+        assert!(meter.dns_query().is_ok());
+        assert!(meter.dns_query().is_ok());
+        assert_eq!(meter.dns_query(), Err(Exhausted::Rate));
+        assert!(meter.has_tokens().is_ok());
+        meter.tokens(3, 2);
+        assert_eq!(meter.has_tokens(), Err(Exhausted::Tokens));
+    }
+}
