@@ -1,0 +1,247 @@
+//! Exactly what was asked for. An approval is bound to the hash of all of it.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use ringwall_grant::{ActionHash, Ask, Request};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Bounds of what a request can say. A person must be able to read it.
+pub const MAX_WORD_BYTES: usize = 256;
+pub const MAX_RESOURCE_BYTES: usize = 4096;
+pub const MAX_PARAMETERS: usize = 64;
+pub const MAX_PARAMETER_BYTES: usize = 16 << 10;
+
+/// What nobody can be elevated to: deciding is for people with keys, not for holders of grants.
+const CONTROL: [&str; 7] = ["approv", "deny", "elevat", "grant", "policy", "revoke", "key"];
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActionError {
+    #[error("the {0} of the action is empty")]
+    Empty(&'static str),
+    #[error("the {0} of the action is longer than {1} bytes; nobody could judge it")]
+    TooLong(&'static str, usize),
+    #[error("the action has more than {MAX_PARAMETERS} parameters; nobody could judge it")]
+    TooManyParameters,
+    #[error(
+        "{0:?} cannot be approved: approvals, grants, policy and keys are decided by people, never through an approval"
+    )]
+    Control(String),
+}
+
+/// One action, in one incarnation of one sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Action {
+    pub task: String,
+    pub tenant: String,
+    /// What is done: `connect`, `write`, `tool`.
+    pub action: String,
+    /// To what, in its one spelling.
+    pub resource: String,
+    /// All else that makes a difference, such as a tool's input.
+    pub parameters: BTreeMap<String, String>,
+    pub sandbox: String,
+    /// Another one for each life of a sandbox, so that a name that is used again is another sandbox.
+    pub incarnation: String,
+}
+
+impl Action {
+    /// The action that a request is for, in a sandbox.
+    pub fn of(
+        request: &Request,
+        parameters: BTreeMap<String, String>,
+        sandbox: impl Into<String>,
+        incarnation: impl Into<String>,
+    ) -> Action {
+        let (action, resource) = match &request.ask {
+            Ask::Identity => ("identity", "-".to_owned()),
+            Ask::Tool { name } => ("tool", name.clone()),
+            Ask::Read { path } => ("read", path.clone()),
+            Ask::Write { path } => ("write", path.clone()),
+            Ask::Connect { host, port, method } => {
+                ("connect", format!("{} {host}:{port}", method.as_deref().unwrap_or("-")))
+            }
+            Ask::Secret { name } => ("secret", name.clone()),
+            Ask::Phase { name } => ("phase", name.clone()),
+            Ask::Place { kind, wall } => ("place", format!("{kind} {wall}")),
+        };
+        Action {
+            task: request.task.clone(),
+            tenant: request.tenant.clone(),
+            action: action.to_owned(),
+            resource,
+            parameters,
+            sandbox: sandbox.into(),
+            incarnation: incarnation.into(),
+        }
+    }
+
+    /// SHA-256 of all fields, each with its length before it, so that no two actions look alike.
+    pub fn hash(&self) -> ActionHash {
+        let mut hash = Sha256::new();
+        let mut field = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        };
+        field("ringwall action 1");
+        let Action { task, tenant, action, resource, parameters, sandbox, incarnation } = self;
+        for text in [task, tenant, action, resource, sandbox, incarnation] {
+            field(text);
+        }
+        for (name, value) in parameters {
+            field(name);
+            field(value);
+        }
+        ActionHash(hash.finalize().into())
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), ActionError> {
+        let words = [
+            ("task", &self.task),
+            ("tenant", &self.tenant),
+            ("name", &self.action),
+            ("sandbox", &self.sandbox),
+            ("incarnation", &self.incarnation),
+        ];
+        for (what, text) in words {
+            bounded(what, text, MAX_WORD_BYTES)?;
+        }
+        bounded("resource", &self.resource, MAX_RESOURCE_BYTES)?;
+        if self.parameters.len() > MAX_PARAMETERS {
+            return Err(ActionError::TooManyParameters);
+        }
+        let bytes: usize =
+            self.parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > MAX_PARAMETER_BYTES {
+            return Err(ActionError::TooLong("parameters", MAX_PARAMETER_BYTES));
+        }
+        // Tools are named by their owners; a tool of ours that decides would be called so.
+        let named = if self.action == "tool" { &self.resource } else { &self.action };
+        let bare =
+            named.trim_start_matches("ringwall").trim_start_matches(['.', '-', '_', '/', ':']);
+        if CONTROL.iter().any(|control| bare.to_ascii_lowercase().starts_with(control)) {
+            return Err(ActionError::Control(named.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn bounded(what: &'static str, text: &str, most: usize) -> Result<(), ActionError> {
+    match text.len() {
+        0 => Err(ActionError::Empty(what)),
+        length if length > most => Err(ActionError::TooLong(what, most)),
+        _ => Ok(()),
+    }
+}
+
+/// For people: whatever a terminal would obey is escaped.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Action { action, resource, parameters, sandbox, incarnation, .. } = self;
+        write!(f, "{} {} in {} ", shown(action), shown(resource), shown(sandbox))?;
+        write!(f, "({})", shown(incarnation))?;
+        for (name, value) in parameters {
+            write!(f, "\n  {} = {}", shown(name), shown(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// Text from a sandbox, fit for a terminal: control characters and characters that hide or reorder
+/// text are written out.
+pub fn shown(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        let deceptive = character.is_control()
+            || matches!(character,
+                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        if deceptive {
+            // Writing to a string does not fail.
+            let _ = write!(clean, "\\u{{{:x}}}", u32::from(character));
+        } else {
+            clean.push(character);
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action() -> Action {
+        let ask = Ask::Connect { host: "a.example".to_owned(), port: 443, method: None };
+        let parameters = [("a".to_owned(), "b".to_owned())].into();
+        Action::of(&Request::new("t", "acme", ask), parameters, "sandbox", "1")
+    }
+
+    #[test]
+    fn every_field_makes_another_hash() {
+        let mut hashes = vec![action().hash()];
+        let changes: [fn(&mut Action); 9] = [
+            |action| action.task.push('x'),
+            |action| action.tenant.push('x'),
+            |action| action.action.push('x'),
+            |action| action.resource.push('x'),
+            |action| action.sandbox.push('x'),
+            |action| action.incarnation.push('x'),
+            |action| drop(action.parameters.insert("a".to_owned(), "c".to_owned())),
+            |action| action.parameters.clear(),
+            // The same bytes, cut elsewhere.
+            |action| {
+                action.sandbox = "sandbo".to_owned();
+                action.incarnation = "x1".to_owned();
+            },
+        ];
+        for change in changes {
+            let mut other = action();
+            change(&mut other);
+            hashes.push(other.hash());
+        }
+        let all = hashes.len();
+        hashes.sort_by_key(|hash| hash.0);
+        hashes.dedup();
+        assert_eq!(hashes.len(), all);
+    }
+
+    #[test]
+    fn what_decides_cannot_be_approved() {
+        for name in ["approve", "ringwall.approvals.approve", "grant-new", "Policy", "revoke"] {
+            let as_action = Action { action: name.to_owned(), ..action() };
+            let as_tool =
+                Action { action: "tool".to_owned(), resource: name.to_owned(), ..action() };
+            for wrong in [as_action, as_tool] {
+                assert!(matches!(wrong.validate(), Err(ActionError::Control(_))), "{wrong:?}");
+            }
+        }
+        action().validate().unwrap();
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        let long = |bytes| "x".repeat(bytes);
+        let wrong = [
+            Action { resource: long(MAX_RESOURCE_BYTES + 1), ..action() },
+            Action { sandbox: long(MAX_WORD_BYTES + 1), ..action() },
+            Action { incarnation: String::new(), ..action() },
+            Action { parameters: [(long(1), long(MAX_PARAMETER_BYTES))].into(), ..action() },
+            Action {
+                parameters: (0..=MAX_PARAMETERS).map(|at| (at.to_string(), long(1))).collect(),
+                ..action()
+            },
+        ];
+        for action in wrong {
+            assert!(action.validate().is_err());
+        }
+    }
+
+    #[test]
+    fn a_terminal_gets_no_orders_from_an_action() {
+        let hostile = Action { resource: "\x1b[2J\u{202e}x\n".to_owned(), ..action() };
+        let text = hostile.to_string();
+        assert!(text.contains("\\u{1b}[2J\\u{202e}x\\u{a}"), "{text}");
+        assert!(!text.contains('\x1b'));
+    }
+}
