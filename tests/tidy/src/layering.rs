@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 32] = [
+const MAY_USE: [(&str, &[&str]); 33] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -14,6 +14,7 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     ("workspace", &["spec"]),
     ("policy", &["spec"]),
     ("audit", &["spec"]),
+    ("rules", &["spec"]),
     ("wire", &["spec"]),
     ("facts", &["spec", "linux"]),
     ("guest", &["linux"]),
@@ -32,6 +33,7 @@ const MAY_USE: [(&str, &[&str]); 32] = [
         &[
             "spec",
             "policy",
+            "rules",
             "wire",
             "linux",
             "image",
@@ -64,6 +66,7 @@ const COMMAND_LINE: (&str, &[&str]) = (
     &[
         "spec",
         "policy",
+        "rules",
         "wire",
         "engine",
         "linux",

@@ -1,0 +1,349 @@
+//! Decisions: may this task do this. Every layer must say yes.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use cedar_policy::{
+    Authorizer, Context, Decision as CedarDecision, Entities, Entity, EntityUid, Request,
+    RestrictedExpression,
+};
+use ringwall_spec::Wall;
+use serde::{Deserialize, Serialize};
+
+use crate::layer::{Layer, RuleRef};
+use crate::lower::Act;
+use crate::pattern::{FilePath, canonical_host, is_canonical_url_path};
+use crate::stack::Stack;
+use crate::words::{Kind, Profile, Tier};
+
+/// Who asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Where none is named, the policy's.
+    pub tier: Option<Tier>,
+    /// Asks for more than the policy's own profile; its own counts as well.
+    pub profile: Option<Profile>,
+    pub phase: Option<String>,
+    pub tainted: bool,
+    /// Elevations that were approved for this task and have not run out.
+    pub elevated: BTreeSet<String>,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Run work in this wall.
+    Run {
+        work: Work,
+        wall: Wall,
+        fresh: bool,
+    },
+    /// Call a tool by its name.
+    Call {
+        tool: String,
+        kind: Option<String>,
+        read_only: bool,
+    },
+    Read(FilePath),
+    Write(FilePath),
+    Connect {
+        host: String,
+        port: u16,
+        stage: Stage,
+    },
+    /// Have the gateway add a secret to a request to this endpoint.
+    UseSecret {
+        name: String,
+        host: String,
+        port: u16,
+    },
+    ChangePhase(String),
+    /// Write changes back to the workspace.
+    Apply,
+    /// Ask for an elevation.
+    Elevate(String),
+}
+
+/// A job by what is known of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    pub tool: Option<String>,
+    /// As the tool or the caller declares it; a word that nobody knows is `untrusted`.
+    pub kind: Option<String>,
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// May it be opened at all, to be looked into.
+    Dial,
+    /// May it pass without being looked into.
+    Tunnel,
+    Request {
+        method: String,
+        path: String,
+    },
+}
+
+/// The answer, and the rules that gave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    pub allowed: bool,
+    /// Those that permit, or those that forbid. None where nothing permits.
+    pub rules: Vec<RuleRef>,
+    /// In people's words.
+    pub why: String,
+    /// Elevations that would change the answer.
+    pub elevations: Vec<String>,
+}
+
+/// One layer's answer.
+pub(crate) struct Verdict {
+    pub(crate) allowed: bool,
+    pub(crate) rules: Vec<RuleRef>,
+    pub(crate) why: String,
+}
+
+/// A profile and a tier under which every layer must allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    pub profile: Profile,
+    pub tier: Tier,
+}
+
+impl Action {
+    pub fn act(&self) -> Act {
+        match self {
+            Action::Run { .. } => Act::Run,
+            Action::Call { .. } => Act::Call,
+            Action::Read(_) => Act::Read,
+            Action::Write(_) => Act::Write,
+            Action::Connect { .. } => Act::Connect,
+            Action::UseSecret { .. } => Act::Secret,
+            Action::ChangePhase(_) => Act::Phase,
+            Action::Apply => Act::Apply,
+            Action::Elevate(_) => Act::Elevate,
+        }
+    }
+
+    /// What the enforcement point must have put into its one form before it asks.
+    fn malformed(&self) -> Option<String> {
+        let host = match self {
+            Action::Connect { host, .. } | Action::UseSecret { host, .. } => Some(host),
+            _ => None,
+        };
+        if let Some(host) = host.filter(|host| canonical_host(host).as_ref() != Some(host)) {
+            return Some(format!("{host:?} is no host in its one form"));
+        }
+        match self {
+            Action::Connect { stage: Stage::Request { path, .. }, .. }
+                if !is_canonical_url_path(path) =>
+            {
+                Some(format!("the path {path:?} could be read in more than one way"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Stack {
+    /// Whether `task` may do `action`; with what would help if not.
+    pub fn decide(&self, task: &Task, action: &Action) -> Decision {
+        let mut decision = self.decide_only(task, action);
+        if !decision.allowed && action.malformed().is_none() {
+            decision.elevations = self.elevations_that_help(task, action);
+        }
+        decision
+    }
+
+    pub(crate) fn decide_only(&self, task: &Task, action: &Action) -> Decision {
+        let denied = |rules, why| Decision { allowed: false, rules, why, elevations: Vec::new() };
+        if let Some(why) = action.malformed() {
+            return denied(Vec::new(), why);
+        }
+        let mut permits = Vec::new();
+        for subject in self.subjects(task) {
+            for layer in self.layers() {
+                let verdict = ask(layer, subject, &self.phase_of(task), task, action);
+                if !verdict.allowed {
+                    return denied(verdict.rules, verdict.why);
+                }
+                for rule in verdict.rules {
+                    if rule.line.is_some() && !permits.contains(&rule) {
+                        permits.push(rule);
+                    }
+                }
+            }
+        }
+        let why = format!("allowed by {}", names(&permits));
+        Decision { allowed: true, rules: permits, why, elevations: Vec::new() }
+    }
+
+    fn elevations_that_help(&self, task: &Task, action: &Action) -> Vec<String> {
+        let helps = |name: &String| {
+            let mut elevated = task.clone();
+            elevated.elevated.insert(name.clone()) && self.decide_only(&elevated, action).allowed
+        };
+        self.elevation_names().into_iter().filter(helps).collect()
+    }
+}
+
+fn names(rules: &[RuleRef]) -> String {
+    let names: Vec<String> = rules.iter().map(RuleRef::to_string).collect();
+    names.join(", ")
+}
+
+/// Asks one layer. Whatever goes wrong is a no.
+pub(crate) fn ask(
+    layer: &Layer,
+    subject: Subject,
+    phase: &str,
+    task: &Task,
+    action: &Action,
+) -> Verdict {
+    let no = |why: String| Verdict { allowed: false, rules: Vec::new(), why };
+    let act = action.act();
+    let set = match layer.set(act) {
+        Ok(set) => set,
+        Err(error) => return no(error.to_string()),
+    };
+    let Some((request, entities)) = request(layer, subject, phase, task, action) else {
+        return no("the request could not be put to Cedar".to_owned());
+    };
+    let response = Authorizer::new().is_authorized(&request, &set.policies, &entities);
+    let find = |id: &cedar_policy::PolicyId| {
+        let id: &str = id.as_ref();
+        set.rules.get(id).cloned()
+    };
+    let diagnostics = response.diagnostics();
+    // A policy that fails forbids nothing, in Cedar. Here it forbids everything.
+    if let Some(error) = diagnostics.errors().next() {
+        return no(format!("a rule could not be evaluated: {error}"));
+    }
+    let mut rules: Vec<RuleRef> = diagnostics.reason().filter_map(find).collect();
+    rules.sort_by(|a, b| (a.line, &a.rule).cmp(&(b.line, &b.rule)));
+    if response.decision() == CedarDecision::Allow {
+        return Verdict { allowed: true, why: String::new(), rules };
+    }
+    let why = if rules.is_empty() {
+        format!("nothing in {} allows it: {}", layer.path, missing(layer, subject, phase, action))
+    } else {
+        format!("forbidden by {}", names(&rules))
+    };
+    Verdict { allowed: false, rules, why }
+}
+
+/// Where a rule that allows it would have to stand.
+fn missing(layer: &Layer, subject: Subject, phase: &str, action: &Action) -> String {
+    let tier = subject.tier;
+    match action {
+        Action::Run { work, wall, .. } => {
+            let kind = layer.kind_of(work.tool.as_deref(), work.kind.as_deref());
+            match layer.file.route(kind) {
+                Some(route) => {
+                    let walls: Vec<String> =
+                        route.value.iter().map(|wall| wall.0.to_string()).collect();
+                    let line = layer.line(route.offset);
+                    format!("routes.{kind} (line {line}) gives {}, not {wall}", walls.join(", "))
+                }
+                None => format!("routes has no {kind}"),
+            }
+        }
+        Action::Call { tool, .. } => {
+            format!("tiers.{tier}.tools does not reach {tool:?}; see [[tool]]")
+        }
+        Action::Read(path) => format!("tiers.{tier}.read does not name {}", path.path),
+        Action::Write(path) => format!("tiers.{tier}.write does not name {}", path.path),
+        Action::Connect { host, port, .. } => {
+            format!("tiers.{tier}.network and [network] do not reach {host}:{port} like this")
+        }
+        Action::UseSecret { name, host, .. } => {
+            format!("no [[network.allow]] binds the secret {name:?} to {host}")
+        }
+        Action::ChangePhase(to) => format!("phases.{phase}.next does not name {to:?}"),
+        Action::Apply => format!("tiers.{tier}.apply is not true"),
+        Action::Elevate(name) => format!("there is no [[elevation]] {name:?}"),
+    }
+}
+
+fn request(
+    layer: &Layer,
+    subject: Subject,
+    phase: &str,
+    task: &Task,
+    action: &Action,
+) -> Option<(Request, Entities)> {
+    let act = action.act();
+    let text = |value: &str| RestrictedExpression::new_string(value.to_owned());
+    let truth = RestrictedExpression::new_bool;
+    let number = |value: u16| RestrictedExpression::new_long(i64::from(value));
+    let principal = [
+        ("tier", text(subject.tier.name())),
+        ("profile", text(subject.profile.name())),
+        ("phase", text(phase)),
+        ("tainted", truth(task.tainted)),
+    ];
+    let elevated = RestrictedExpression::new_set(task.elevated.iter().map(|name| text(name)));
+    let mut context = vec![("elevated", elevated)];
+    let resource = match action {
+        Action::Run { work, wall, fresh } => {
+            context.extend([("wall", text(&wall.to_string())), ("fresh", truth(*fresh))]);
+            let kind = layer.kind_of(work.tool.as_deref(), work.kind.as_deref());
+            vec![("kind", text(kind.name()))]
+        }
+        Action::Call { tool, kind, read_only } => {
+            let kind: Kind = layer.kind_of(Some(tool), kind.as_deref());
+            vec![("name", text(tool)), ("kind", text(kind.name())), ("readOnly", truth(*read_only))]
+        }
+        Action::Read(path) | Action::Write(path) => vec![
+            ("path", text(&path.path)),
+            ("home", text(&path.home)),
+            ("workspace", text(&path.workspace)),
+        ],
+        Action::Connect { host, port, stage } => {
+            let (stage, method, path) = match stage {
+                Stage::Dial => ("dial", "", ""),
+                Stage::Tunnel => ("tunnel", "", ""),
+                Stage::Request { method, path } => ("request", method.as_str(), path.as_str()),
+            };
+            context.extend([
+                ("stage", text(stage)),
+                ("method", text(method)),
+                ("path", text(path)),
+            ]);
+            vec![("host", text(host)), ("port", number(*port))]
+        }
+        Action::UseSecret { name, host, port } => {
+            context.extend([("host", text(host)), ("port", number(*port))]);
+            vec![("name", text(name))]
+        }
+        Action::ChangePhase(name) | Action::Elevate(name) => vec![("name", text(name))],
+        Action::Apply => Vec::new(),
+    };
+    let who = entity_id("Task")?;
+    let what = entity_id(act.resource())?;
+    let context = Context::from_pairs(context.into_iter().map(|(k, v)| (k.to_owned(), v))).ok()?;
+    let entities = [entity(who.clone(), principal)?, entity(what.clone(), resource)?];
+    let entities = Entities::from_entities(entities, None).ok()?;
+    let action = uid("Action", act.name())?;
+    Some((Request::new(who, action, what, context, None).ok()?, entities))
+}
+
+fn entity(
+    id: EntityUid,
+    attributes: impl IntoIterator<Item = (&'static str, RestrictedExpression)>,
+) -> Option<Entity> {
+    let attributes: HashMap<String, RestrictedExpression> =
+        attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Entity::new(id, attributes, HashSet::new()).ok()
+}
+
+fn entity_id(kind: &str) -> Option<EntityUid> {
+    uid(kind, "this")
+}
+
+fn uid(kind: &str, id: &str) -> Option<EntityUid> {
+    let name: cedar_policy::EntityTypeName = kind.parse().ok()?;
+    Some(EntityUid::from_type_name_and_id(name, cedar_policy::EntityId::new(id)))
+}

@@ -1,0 +1,253 @@
+//! The shape of `ringwall.toml`, as it is read: what each table may hold.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pattern::{HostPattern, NamePattern, PathPattern, UrlPrefix};
+use crate::values::{
+    Cpus, Grant, Method, Name, PublicKey, Size, TaintSource, Time, WallName, Walls,
+};
+use crate::words::{At, Kind, Preset, Profile, Reach, TaintEffect, Tier, ToolReach};
+
+/// A policy of Ringwall. What it does not allow is denied.
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct PolicyFile {
+    /// Always 1.
+    pub version: At<u32>,
+    /// How much is at risk here; picks the row of `[profiles]`.
+    pub profile: Option<At<Profile>>,
+    /// The tier of a task for which none is named; without it, `low`.
+    pub tier: Option<At<Tier>>,
+    /// The phase in which a task begins.
+    pub phase: Option<At<Name>>,
+    /// The weakest wall that anything may run in. With a list, any of them.
+    pub floor: Option<At<Walls>>,
+    /// The weakest wall of each profile. With a list, any of them.
+    pub profiles: Option<At<BTreeMap<Profile, At<Walls>>>>,
+    /// Where each kind of work runs.
+    pub routes: Option<At<Routes>>,
+    /// What a task of each tier may do.
+    pub tiers: Option<At<BTreeMap<Tier, At<TierRules>>>>,
+    /// What is known of tools.
+    #[serde(default)]
+    pub tool: Vec<At<ToolRule>>,
+    /// What a job gets, and the most that it may ask for.
+    pub limits: Option<At<LimitRules>>,
+    pub network: Option<At<NetworkRules>>,
+    /// Names of the secrets that the gateway may add to requests. Never values.
+    pub secrets: Option<At<Vec<At<Name>>>>,
+    /// Named phases of a task, and what may be written in each.
+    pub phases: Option<At<BTreeMap<Name, At<PhaseRules>>>>,
+    pub taint: Option<At<TaintRules>>,
+    /// Rights that a person can give for a while.
+    #[serde(default)]
+    pub elevation: Vec<At<Elevation>>,
+    /// People who can give them.
+    #[serde(default)]
+    pub approver: Vec<At<Approver>>,
+}
+
+/// The walls for each kind of work, cheapest first; the first that is permitted and can be raised is
+/// taken, and after the first permitted one only stronger ones.
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Routes {
+    /// Pure computation.
+    pub compute: Option<At<Vec<WallName>>>,
+    /// File operations.
+    pub files: Option<At<Vec<WallName>>>,
+    /// Builds and tests.
+    pub build: Option<At<Vec<WallName>>>,
+    /// Untrusted scripts, and everything of no declared kind.
+    pub untrusted: Option<At<Vec<WallName>>>,
+    /// Kinds that never run in a sandbox that something else has used.
+    pub fresh: Option<At<Vec<Kind>>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TierRules {
+    /// What may be read: /path, ~/path, ./path, with /** for all below.
+    #[serde(default)]
+    pub read: Vec<PathPattern>,
+    /// What may be written.
+    #[serde(default)]
+    pub write: Vec<PathPattern>,
+    pub network: At<Reach>,
+    pub tools: At<ToolReach>,
+    /// Kinds of work that it may run; without it, all.
+    pub kinds: Option<At<Vec<Kind>>>,
+    /// Whether its changes may be written back to the workspace.
+    #[serde(default)]
+    pub apply: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ToolRule {
+    /// Names of tools, or patterns with *.
+    pub names: Vec<NamePattern>,
+    /// Which kind of work they are; counts before what a tool itself declares.
+    pub kind: Option<Kind>,
+    /// Tiers with approved tools may call them.
+    #[serde(default)]
+    pub approved: bool,
+    /// They write nothing: tiers with read-only tools may call them.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LimitRules {
+    pub timeout: Option<At<Time>>,
+    pub memory: Option<At<Size>>,
+    pub cpus: Option<At<Cpus>>,
+    pub pids: Option<At<u32>>,
+    pub disk: Option<At<Size>>,
+    pub inodes: Option<At<u64>>,
+    pub output: Option<At<Size>>,
+    pub open_files: Option<At<u32>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct NetworkRules {
+    /// Ready-made parts of the allowlist.
+    pub presets: Option<At<Vec<Preset>>>,
+    #[serde(default)]
+    pub allow: Vec<At<AllowRule>>,
+    /// Counts before all that allows.
+    #[serde(default)]
+    pub deny: Vec<At<DenyRule>>,
+}
+
+/// One endpoint that may be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AllowRule {
+    /// api.example.com, *.example.com or *.
+    pub host: HostPattern,
+    /// Without it, 443.
+    #[serde(default = "https")]
+    pub port: u16,
+    /// Without it, all methods.
+    #[serde(default)]
+    pub methods: Vec<Method>,
+    /// Beginnings of paths; without it, all paths.
+    #[serde(default)]
+    pub paths: Vec<UrlPrefix>,
+    /// The secret that the gateway adds, by name.
+    pub secret: Option<Name>,
+    /// The gateway does not open TLS: no methods, no paths, no secret.
+    #[serde(default)]
+    pub passthrough: bool,
+}
+
+fn https() -> u16 {
+    443
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DenyRule {
+    pub host: HostPattern,
+    /// Without it, every port.
+    pub port: Option<u16>,
+    #[serde(default)]
+    pub methods: Vec<Method>,
+    #[serde(default)]
+    pub paths: Vec<UrlPrefix>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct PhaseRules {
+    /// The only paths that may be written in this phase, of those that the tier may write.
+    #[serde(default)]
+    pub write: Vec<PathPattern>,
+    /// Of these, what may not be written.
+    #[serde(default)]
+    pub deny: Vec<PathPattern>,
+    /// Phases that may follow.
+    #[serde(default)]
+    pub next: Vec<At<Name>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TaintRules {
+    /// What makes a task tainted: network, kind:KIND, tool:TOOL, path:PATH.
+    pub sources: Vec<TaintSource>,
+    /// What a tainted task loses.
+    pub effects: Vec<At<TaintEffect>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Elevation {
+    pub name: Name,
+    /// connect:HOST, read:PATH, write:PATH, run:KIND, call:TOOL, secret:NAME, phase:NAME, apply, taint.
+    pub grants: Vec<Grant>,
+    /// Names of approvers, and group:NAME.
+    pub approvers: Vec<At<String>>,
+    /// How long it lasts at most.
+    pub max: At<Time>,
+    /// It serves exactly one request.
+    #[serde(default)]
+    pub single_use: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Approver {
+    pub name: Name,
+    /// ed25519/ and 64 hexadecimal digits.
+    pub key: PublicKey,
+    #[serde(default)]
+    pub groups: Vec<Name>,
+}
+
+impl Routes {
+    pub(crate) fn of(&self, kind: Kind) -> Option<&At<Vec<WallName>>> {
+        match kind {
+            Kind::Compute => self.compute.as_ref(),
+            Kind::Files => self.files.as_ref(),
+            Kind::Build => self.build.as_ref(),
+            Kind::Untrusted => self.untrusted.as_ref(),
+        }
+    }
+
+    pub(crate) fn is_fresh(&self, kind: Kind) -> bool {
+        self.fresh.as_ref().is_some_and(|fresh| fresh.value.contains(&kind))
+    }
+}
+
+impl PolicyFile {
+    pub(crate) fn route(&self, kind: Kind) -> Option<&At<Vec<WallName>>> {
+        self.routes.as_ref()?.value.of(kind)
+    }
+
+    pub(crate) fn tier_rules(&self, tier: Tier) -> Option<&At<TierRules>> {
+        self.tiers.as_ref()?.value.get(&tier)
+    }
+
+    pub(crate) fn taint_effect(&self, effect: TaintEffect) -> Option<&At<TaintEffect>> {
+        let taint = self.taint.as_ref()?;
+        taint.value.effects.iter().find(|present| present.value == effect)
+    }
+}

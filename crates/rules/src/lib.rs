@@ -1,0 +1,54 @@
+//! The policy: `ringwall.toml` is read, lowered to Cedar, and asked what may run where.
+//!
+//! Invariants:
+//! - what no rule permits is denied, and whatever goes wrong while deciding is a no;
+//! - a layer below another can narrow and never widen, because every layer must allow;
+//! - the same question to the same policy on the same host gets the same answer;
+//! - no IO, no clock: the caller reads files and says what it saw of them.
+
+mod cases;
+mod check;
+mod decide;
+mod diff;
+mod file;
+mod guard_rails;
+mod host;
+mod layer;
+mod limits;
+mod lower;
+mod parse;
+mod pattern;
+mod place;
+mod presets;
+mod request;
+mod rights;
+mod stack;
+mod strength;
+mod values;
+mod words;
+
+#[cfg(test)]
+mod schema_tests;
+
+pub use cases::CaseResult;
+pub use check::{Finding, Severity};
+pub use decide::{Action, Decision, Stage, Subject, Task, Work};
+pub use diff::{Difference, Method as DiffMethod, Widening, compare};
+pub use file::{AllowRule, DenyRule};
+pub use host::{HostFacts, Missing};
+pub use layer::{FileFacts, GuardRailText, LayerText, LoadError, OriginKind, RuleRef};
+pub use lower::{Act, LowerError};
+pub use parse::{Fault, MOST_BYTES};
+pub use pattern::{
+    Anchors, FilePath, HostPattern, NamePattern, PathPattern, UrlPrefix, canonical_host,
+    is_canonical_url_path,
+};
+pub use place::{
+    Candidate, DecisionRecord, Outcome, PlaceRequest, Plan, Refusal, ReplayError, Verdict, replay,
+};
+pub use request::{AskError, Asked, parse_asked};
+pub use rights::{Egress, EgressRules, PathRights};
+pub use stack::{DEFAULT_POLICY, ElevationTerms, LayerRef, Stack, TakenIn};
+pub use strength::{at_least, known_walls};
+pub use values::{Method, Name, PublicKey, ValueError};
+pub use words::{Kind, Preset, Profile, Reach, TaintEffect, Tier, ToolReach, UnknownWord};

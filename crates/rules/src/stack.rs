@@ -1,0 +1,215 @@
+//! All layers of policy together. Every one must allow, so a layer can narrow and never widen.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ringwall_spec::Limits;
+use serde::{Deserialize, Serialize};
+
+use crate::decide::{Subject, Task};
+use crate::layer::{FileFacts, Layer, LayerText, LoadError, OriginKind};
+use crate::lower::{Act, LowerError};
+use crate::pattern::FilePath;
+use crate::values::TaintSource;
+use crate::words::{Kind, Profile, Tier};
+
+/// The policy that `ringwall policy init` writes.
+pub const DEFAULT_POLICY: &str = include_str!("default.toml");
+
+/// The policy in force: one layer or several.
+#[derive(Debug)]
+pub struct Stack {
+    layers: Vec<Layer>,
+}
+
+/// A layer as records name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRef {
+    pub origin: OriginKind,
+    pub path: String,
+    pub digest: String,
+}
+
+/// On what terms an elevation can be had, all layers that speak of it taken together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElevationTerms {
+    pub name: String,
+    pub grants: Vec<String>,
+    /// Who may approve: name and public key.
+    pub approvers: Vec<(String, String)>,
+    pub max: Duration,
+    pub single_use: bool,
+}
+
+/// Something that a task took in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenIn<'a> {
+    Network,
+    Tool(&'a str),
+    File(&'a FilePath),
+    OutputOf(Kind),
+}
+
+impl Stack {
+    /// Reads every layer. The order of `texts` does not count: where they come from does.
+    pub fn load(mut texts: Vec<LayerText>) -> Result<Stack, LoadError> {
+        texts.sort_by_key(|text| text.origin);
+        match texts.first() {
+            None => return Err(LoadError::Absent),
+            Some(first) if first.origin == OriginKind::Workspace => {
+                return Err(LoadError::OnlyWorkspace(first.path.clone()));
+            }
+            Some(_) => {}
+        }
+        let layers = texts
+            .into_iter()
+            .enumerate()
+            .map(|(index, text)| Layer::load(text, index == 0))
+            .collect::<Result<_, _>>()?;
+        Ok(Stack { layers })
+    }
+
+    /// The shipped policy as a layer, for a workspace's file to stand on.
+    pub fn built_in() -> LayerText {
+        LayerText {
+            origin: OriginKind::BuiltIn,
+            path: "built-in policy".to_owned(),
+            text: DEFAULT_POLICY.to_owned(),
+            guard_rails: None,
+            facts: FileFacts::default(),
+        }
+    }
+
+    pub(crate) fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// What the decisions stand on, for records.
+    pub fn layer_refs(&self) -> Vec<LayerRef> {
+        let layers = self.layers.iter();
+        layers
+            .map(|layer| LayerRef {
+                origin: layer.origin,
+                path: layer.path.clone(),
+                digest: layer.digest.clone(),
+            })
+            .collect()
+    }
+
+    /// The profiles and tiers under which all layers must allow. Mostly one: more where a layer
+    /// below names another profile or tier, so that naming one never takes a restriction away.
+    pub fn subjects(&self, task: &Task) -> Vec<Subject> {
+        let base = self.layers.first().map(|layer| &layer.file);
+        let own_profile = base.and_then(|file| file.profile.as_ref()).map(|at| at.value);
+        let own_tier = base.and_then(|file| file.tier.as_ref()).map(|at| at.value);
+        let below = || self.layers.iter().skip(1).map(|layer| &layer.file);
+        // What nobody says is taken for the worst.
+        let mut profiles = BTreeSet::from([own_profile.unwrap_or(Profile::VeryHigh)]);
+        profiles.extend(task.profile);
+        profiles.extend(below().filter_map(|file| file.profile.as_ref()).map(|at| at.value));
+        let mut tiers = BTreeSet::from([task.tier.or(own_tier).unwrap_or(Tier::Low)]);
+        tiers.extend(below().filter_map(|file| file.tier.as_ref()).map(|at| at.value));
+        let of_profile = |profile| tiers.iter().map(move |tier| Subject { profile, tier: *tier });
+        profiles.into_iter().flat_map(of_profile).collect()
+    }
+
+    /// The task's phase, or the one in which tasks begin; empty where there are no phases.
+    pub fn phase_of(&self, task: &Task) -> String {
+        let first = || {
+            let file = &self.layers.first()?.file;
+            file.phase.as_ref().map(|phase| phase.value.as_str().to_owned())
+        };
+        task.phase.clone().or_else(first).unwrap_or_default()
+    }
+
+    /// What a job gets that asks for nothing, and the most that it may ask for.
+    pub fn limits(&self) -> Limits {
+        self.layers.iter().fold(Limits::default(), |above, layer| layer.limits(&above))
+    }
+
+    /// Names of all elevations, each once.
+    pub fn elevation_names(&self) -> Vec<String> {
+        let all = self.layers.iter().flat_map(|layer| &layer.file.elevation);
+        let names: BTreeSet<&str> = all.map(|elevation| elevation.value.name.as_str()).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// The terms of one elevation: every layer that names it must agree to the approver.
+    pub fn elevation(&self, name: &str) -> Option<ElevationTerms> {
+        let mut terms: Option<ElevationTerms> = None;
+        for layer in &self.layers {
+            let elevations = &layer.file.elevation;
+            let Some(found) = elevations.iter().find(|e| e.value.name.as_str() == name) else {
+                continue;
+            };
+            let own = own_terms(layer, &found.value);
+            terms = Some(match terms {
+                None => own,
+                Some(above) => ElevationTerms {
+                    approvers: above
+                        .approvers
+                        .into_iter()
+                        .filter(|(_, key)| own.approvers.iter().any(|(_, also)| also == key))
+                        .collect(),
+                    max: above.max.min(own.max),
+                    single_use: above.single_use || own.single_use,
+                    ..above
+                },
+            });
+        }
+        terms
+    }
+
+    /// Whether a task that took this in is tainted from now on.
+    pub fn taints(&self, taken: &TakenIn<'_>) -> bool {
+        let sources =
+            self.layers.iter().filter_map(|l| l.file.taint.as_ref()).flat_map(|t| &t.value.sources);
+        sources.into_iter().any(|source| match (source, taken) {
+            (TaintSource::Network, TakenIn::Network) => true,
+            (TaintSource::Tool(pattern), TakenIn::Tool(name)) => pattern.matches(name),
+            (TaintSource::Path(pattern), TakenIn::File(path)) => pattern.matches(path),
+            (TaintSource::Kind(kind), TakenIn::OutputOf(of)) => kind == of,
+            _ => false,
+        })
+    }
+
+    /// The Cedar text of all layers for one action, for people.
+    pub fn cedar(&self, act: Act) -> Result<String, LowerError> {
+        let mut text = String::new();
+        for layer in &self.layers {
+            text.push_str(&format!("// {}\n", layer.path));
+            let mut policies: Vec<String> = layer
+                .set(act)?
+                .policies
+                .policies()
+                .filter_map(|policy| policy.to_cedar())
+                .collect();
+            policies.sort();
+            for policy in policies {
+                text.push_str(&policy);
+                text.push('\n');
+            }
+        }
+        Ok(text)
+    }
+}
+
+fn own_terms(layer: &Layer, elevation: &crate::file::Elevation) -> ElevationTerms {
+    let named = |approver: &crate::file::Approver| {
+        elevation.approvers.iter().any(|who| match who.value.strip_prefix("group:") {
+            Some(group) => approver.groups.iter().any(|of| of.as_str() == group),
+            None => approver.name.as_str() == who.value,
+        })
+    };
+    let approvers = layer.file.approver.iter().map(|approver| &approver.value);
+    ElevationTerms {
+        name: elevation.name.to_string(),
+        grants: elevation.grants.iter().cloned().map(String::from).collect(),
+        approvers: approvers
+            .filter(|approver| named(approver))
+            .map(|approver| (approver.name.to_string(), approver.key.to_string()))
+            .collect(),
+        max: elevation.max.value.0,
+        single_use: elevation.single_use,
+    }
+}
