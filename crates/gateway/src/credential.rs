@@ -56,8 +56,10 @@ pub enum Form {
     /// The placeholder in this header is replaced, also within `Basic`.
     Header(String),
     /// The request is signed anew; the secret is the secret access key.
+    #[serde(rename = "aws_sigv4")]
     AwsSigV4(SigV4),
     /// The secret is a refresh token; the placeholder is replaced by a fresh access token.
+    #[serde(rename = "oauth")]
     OAuth(OAuth),
 }
 

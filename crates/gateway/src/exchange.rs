@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderValue};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, Uri, Version};
 
@@ -191,6 +191,7 @@ pub(crate) fn addressed(mut head: Parts, body: Body, ask: &Ask, sender: &Sender)
     let uri = match sender {
         Sender::Http1(_) => {
             head.version = Version::HTTP_11;
+            join_cookies(&mut head.headers);
             if let Ok(value) = HeaderValue::from_str(&authority) {
                 head.headers.insert(HOST, value);
             }
@@ -206,6 +207,16 @@ pub(crate) fn addressed(mut head: Parts, body: Body, ask: &Ask, sender: &Sender)
     // Both parts were taken from a valid URI and a canonical host.
     head.uri = uri.unwrap_or_default();
     Request::from_parts(head, body)
+}
+
+/// HTTP/2 may cut the cookie header in pieces; HTTP/1 knows only one.
+fn join_cookies(headers: &mut hyper::HeaderMap) {
+    let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
 }
 
 /// Makes the client's answer of the server's.

@@ -8,9 +8,10 @@ use hyper::header::CONTENT_ENCODING;
 use hyper::http::request::Parts;
 use thiserror::Error;
 
+use crate::pack::{BadPack, LONGEST_PACK};
 use crate::rules::GitRights;
 
-/// The list of commands; the objects follow it and are not read.
+/// The list of commands; the objects follow it.
 const LONGEST_LIST: usize = 64 * 1024;
 const MOST_COMMANDS: usize = 64;
 
@@ -40,6 +41,12 @@ pub enum BadGit {
     Delete(String),
     #[error("tag {0} would be moved")]
     MovedTag(String),
+    #[error(
+        "{0} would be rewritten, or it cannot be told from the pushed commits that it would not"
+    )]
+    Rewritten(String),
+    #[error(transparent)]
+    Pack(#[from] BadPack),
 }
 
 /// One line of a push.
@@ -77,7 +84,8 @@ pub fn check(asked: Asked, rights: &GitRights) -> Result<(), BadGit> {
     }
 }
 
-/// Reads the list of commands off the front of a push, and judges it. Gives back what was read.
+/// Reads the list of commands off the front of a push, and judges it. Where an existing branch is
+/// moved, the pack is read too. Gives back what was read.
 pub(crate) async fn check_push(
     head: &Parts,
     body: &mut Incoming,
@@ -87,22 +95,53 @@ pub(crate) async fn check_push(
         return Err(BadGit::List);
     }
     let mut read = BytesMut::new();
-    loop {
-        if let Some(commands) = parse_commands(&read)? {
-            for command in &commands {
-                judge(command, rights)?;
-            }
-            return Ok(read.freeze());
+    let (commands, length) = loop {
+        if let Some(list) = parse_commands(&read)? {
+            break list;
         }
-        let frame = body.frame().await.ok_or(BadGit::List)?.map_err(|_| BadGit::List)?;
-        if let Ok(piece) = frame.into_data() {
-            read.extend_from_slice(&piece);
+        read.extend_from_slice(&next_piece(body).await?.ok_or(BadGit::List)?);
+    };
+    for command in &commands {
+        judge(command, rights)?;
+    }
+    let moved: Vec<&Command> = commands.iter().filter(|one| !is_zero(&one.old)).collect();
+    if rights.rewrite || moved.is_empty() {
+        return Ok(read.freeze());
+    }
+    while let Some(piece) = next_piece(body).await? {
+        read.extend_from_slice(&piece);
+        if read.len() > LONGEST_PACK {
+            return Err(BadPack.into());
+        }
+    }
+    check_forward(&moved, &read[length..])?;
+    Ok(read.freeze())
+}
+
+async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, BadGit> {
+    match body.frame().await {
+        None => Ok(None),
+        Some(frame) => {
+            let frame = frame.map_err(|_| BadGit::List)?;
+            Ok(Some(frame.into_data().unwrap_or_default()))
         }
     }
 }
 
-/// The commands of a push, once the list is complete.
-pub fn parse_commands(bytes: &[u8]) -> Result<Option<Vec<Command>>, BadGit> {
+/// Every branch that is moved must be shown to move forward, by the commits in the pack itself.
+pub fn check_forward(moved: &[&Command], pack: &[u8]) -> Result<(), BadGit> {
+    let Some(first) = moved.first() else {
+        return Ok(());
+    };
+    let parents = crate::pack::parents(pack, first.old.len())?;
+    match moved.iter().find(|one| !crate::pack::moves_forward(&parents, &one.old, &one.new)) {
+        Some(one) => Err(BadGit::Rewritten(crate::event::bounded(&one.reference))),
+        None => Ok(()),
+    }
+}
+
+/// The commands of a push and the length of their list, once it is complete.
+pub fn parse_commands(bytes: &[u8]) -> Result<Option<(Vec<Command>, usize)>, BadGit> {
     let mut commands = Vec::new();
     let mut at = 0;
     loop {
@@ -113,7 +152,7 @@ pub fn parse_commands(bytes: &[u8]) -> Result<Option<Vec<Command>>, BadGit> {
         let length = std::str::from_utf8(length).ok().filter(|_| digits).ok_or(BadGit::List)?;
         let length = usize::from_str_radix(length, 16).map_err(|_| BadGit::List)?;
         if length == 0 {
-            return Ok(Some(commands));
+            return Ok(Some((commands, at + 4)));
         }
         if length <= 4 || at + length > LONGEST_LIST || commands.len() >= MOST_COMMANDS {
             return Err(BadGit::List);
@@ -211,6 +250,7 @@ mod tests {
             fetch: true,
             push: vec!["agent/*".into(), "fix".into()],
             tags: vec!["v1".into()],
+            rewrite: false,
         }
     }
 
@@ -245,11 +285,12 @@ mod tests {
         for cut in 0..end {
             assert_eq!(parse_commands(&list.as_bytes()[..cut]), Ok(None), "{cut}");
         }
-        let commands = parse_commands(list.as_bytes()).unwrap().unwrap();
+        let (commands, length) = parse_commands(list.as_bytes()).unwrap().unwrap();
+        assert_eq!(length, end);
         assert_eq!(commands.len(), 2);
         assert_eq!(commands[1].reference, "refs/heads/agent/x");
         assert!(commands.iter().all(|command| judge(command, &rights()).is_ok()));
-        assert_eq!(parse_commands(b"0000"), Ok(Some(Vec::new())));
+        assert_eq!(parse_commands(b"0000"), Ok(Some((Vec::new(), 4))));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Looking for a value in bytes that go by, in the forms that it may take, across every border.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use bytes::{Bytes, BytesMut};
@@ -11,7 +13,7 @@ const SHORTEST: usize = 8;
 /// The forms of one or more values: plain, base64 at each of its three positions, percent codes,
 /// hexadecimal, JSON escapes.
 #[derive(Clone, Default)]
-pub(crate) struct Needles(Vec<Zeroizing<Vec<u8>>>);
+pub(crate) struct Needles(Arc<Vec<Zeroizing<Vec<u8>>>>);
 
 impl Needles {
     pub(crate) fn add(&mut self, value: &[u8]) {
@@ -24,7 +26,7 @@ impl Needles {
         for form in forms {
             let long = form.len() >= SHORTEST.min(value.len());
             if long && !form.is_empty() && !self.0.iter().any(|known| **known == form) {
-                self.0.push(Zeroizing::new(form));
+                Arc::make_mut(&mut self.0).push(Zeroizing::new(form));
             }
         }
     }
@@ -40,7 +42,7 @@ impl Needles {
     /// Overwrites every form with stars; says how many there were.
     fn blot_out(&self, bytes: &mut [u8]) -> usize {
         let mut found = 0;
-        for needle in &self.0 {
+        for needle in self.0.iter() {
             let mut from = 0;
             while let Some(at) = memchr::memmem::find(&bytes[from..], needle) {
                 bytes[from + at..from + at + needle.len()].fill(b'*');

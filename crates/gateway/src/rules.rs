@@ -81,6 +81,8 @@ pub struct GitRights {
     pub push: Vec<String>,
     /// Tags that may be created, in the same way.
     pub tags: Vec<String>,
+    /// Branches may also be rewritten (`push --force`).
+    pub rewrite: bool,
 }
 
 /// What no allow rule opens.

@@ -150,6 +150,17 @@ impl Origin {
                 response.headers_mut().insert("alt-svc", "h3=\":443\"".parse().unwrap());
                 response
             }
+            "/token" => text("{\"access_token\":\"access-token-1\",\"expires_in\":3600}"),
+            "/base/v1/messages" => text("{\"usage\":{\"input_tokens\":6,\"output_tokens\":7}}"),
+            "/base/v1/chat/completions" => {
+                let usage = "data: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":9}}\n\n";
+                let mut response = pieces(
+                    vec![Bytes::from_static(b"data: {}\n\n"), Bytes::from(usage)],
+                    Duration::from_millis(1),
+                );
+                response.headers_mut().insert("content-type", "text/event-stream".parse().unwrap());
+                response
+            }
             "/never" => std::future::pending().await,
             "/socket" => {
                 tokio::spawn(async move {
