@@ -148,6 +148,11 @@ impl Machine {
                 self.put(*into, mount::tmpfs(*bytes, *inodes, *mode)?);
                 Ok(())
             }
+            Step::OwnDevice { device, uid, gid, into } => {
+                let tree = mount::own_device(device.as_path(), (*uid, *gid))?;
+                self.put(*into, tree);
+                Ok(())
+            }
             Step::Proc { into } => {
                 self.put(*into, mount::proc()?);
                 Ok(())
@@ -303,7 +308,9 @@ fn keep_existing(result: rustix::io::Result<()>) -> io::Result<()> {
 /// Names the path a step was about: an error without it would help nobody.
 fn describe(step: &Step) -> String {
     let path = match step {
-        Step::OpenHostTree { path, .. } | Step::AttachHost { path, .. } => Some(path),
+        Step::OpenHostTree { path, .. }
+        | Step::AttachHost { path, .. }
+        | Step::OwnDevice { device: path, .. } => Some(path),
         Step::OpenTree { at, .. }
         | Step::Attach { at, .. }
         | Step::KeepReadOnly { at }

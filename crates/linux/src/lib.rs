@@ -24,3 +24,4 @@ pub mod spawn;
 pub mod step;
 pub mod terminal;
 pub mod tsc;
+pub mod vsock;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
 };
@@ -50,6 +50,28 @@ pub fn tmpfs(bytes: u64, inodes: u64, mode: u32) -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_set_string(&context, "nr_inodes", inodes.to_string())?;
     rustix::mount::fsconfig_set_string(&context, "mode", format!("{mode:o}"))?;
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+}
+
+/// A tmpfs with one device file, which is the owner's alone. Made by root of the host: what others
+/// make has no working devices.
+pub fn own_device(device: &Path, (uid, gid): (u32, u32)) -> io::Result<OwnedFd> {
+    let name = device.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let known = rustix::fs::stat(device)?;
+    if FileType::from_raw_mode(known.st_mode) != FileType::CharacterDevice {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a character device"));
+    }
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(&context, "size", "4096")?;
+    rustix::mount::fsconfig_set_string(&context, "nr_inodes", "4")?;
+    rustix::mount::fsconfig_set_string(&context, "mode", "755")?;
+    let tree =
+        finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(&tree, name, FileType::CharacterDevice, mode, known.st_rdev)?;
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    rustix::fs::chownat(&tree, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    mount_setattr(tree.as_fd(), false, (libc::MOUNT_ATTR_RDONLY, 0), None)?;
+    Ok(tree)
 }
 
 /// All of /proc is read-only: nothing in it that a job may write is worth what it must not write.
@@ -188,4 +210,34 @@ pub fn pivot_to(tree: BorrowedFd<'_>) -> io::Result<Detaching> {
     rustix::process::pivot_root(".", ".")?;
     rustix::process::chdir("/")?;
     Detaching::begin(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_of_ones_own_works_and_is_nobody_elses() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not tested here: only root makes device files");
+            return;
+        }
+        let tree = own_device(Path::new("/dev/zero"), (12_345, 54_321)).unwrap();
+        let seen = rustix::fs::statat(&tree, "zero", AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        assert_eq!((seen.st_uid, seen.st_gid, seen.st_mode & 0o7777), (12_345, 54_321, 0o600));
+        assert_eq!(seen.st_rdev, rustix::fs::stat("/dev/zero").unwrap().st_rdev);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let device = rustix::fs::openat(&tree, "zero", flags, Mode::empty()).unwrap();
+        let mut bytes = [1; 4];
+        assert_eq!(rustix::io::read(&device, &mut bytes).unwrap(), 4);
+        assert_eq!(bytes, [0; 4]);
+        let another = rustix::fs::openat(&tree, "new", flags | OFlags::CREATE, Mode::RUSR);
+        assert_eq!(another.unwrap_err(), rustix::io::Errno::ROFS);
+    }
+
+    #[test]
+    fn what_is_no_device_is_not_made_one() {
+        assert!(own_device(Path::new("/proc/self/status"), (1, 1)).is_err());
+        assert!(own_device(Path::new("/dev/no-such-device"), (1, 1)).is_err());
+    }
 }

@@ -180,6 +180,14 @@ pub enum Step {
         mode: u32,
         into: Slot,
     },
+    /// A device of the host's as one user's own: a file system with nothing on it but the device
+    /// file, under the name that it has on the host, detached and read-only. Needs root.
+    OwnDevice {
+        device: RawPath,
+        uid: u32,
+        gid: u32,
+        into: Slot,
+    },
     /// The proc file system of our pid namespace, read-only, detached.
     Proc {
         into: Slot,
@@ -340,6 +348,7 @@ impl Step {
             Step::SetMountFlags { .. } => "set mount flags",
             Step::IdMapTree { .. } => "map owners of tree",
             Step::Tmpfs { .. } => "make tmpfs",
+            Step::OwnDevice { .. } => "make device",
             Step::Proc { .. } => "make proc",
             Step::Devpts { .. } => "make devpts",
             Step::Overlay { .. } => "make overlay",
