@@ -22,7 +22,7 @@ use crate::place::{PlaceError, Placement};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::rights::ChangeRightsError;
 use crate::sandbox::Sandbox;
-use crate::vm::VmError;
+use crate::vm::{Door, VmError};
 use crate::{host, limits};
 
 /// A warden that has not told its facts by then never will.
@@ -45,6 +45,7 @@ struct Started {
     group: Option<Group>,
     /// Our end of a monitor's control socket.
     control: Option<UnixStream>,
+    door: Option<Door>,
     outside: Result<Outside, RaiseError>,
 }
 
@@ -151,7 +152,7 @@ impl Engine {
         let id = record.id.clone();
         let record = self.create_record(record)?;
         let started = self.start_ring(&id, &placement, &spawner);
-        let Started { ring, group, control, outside } = match started {
+        let Started { ring, group, control, door, outside } = match started {
             Ok(started) => started,
             Err(error) => {
                 self.forget_spawner(&placement.plan.template);
@@ -164,6 +165,7 @@ impl Engine {
         };
         let mut sandbox = Sandbox::new(record, spec, placement, ring, group, begun);
         sandbox.control = control;
+        sandbox.door = door;
         Ok((sandbox, outside))
     }
 
@@ -181,24 +183,33 @@ impl Engine {
             }
             None => None,
         };
-        let mut control = None;
+        let (mut control, mut door) = (None, None);
         let raised = group
             .as_ref()
             .map_or(Ok(Vec::new()), Group::join_fds)
             .map_err(RaiseError::from)
             .and_then(|mut files: Vec<OwnedFd>| {
-                if let Some(vm) = &placement.vm {
-                    let (ours, theirs) = UnixStream::pair().map_err(RaiseRingError::Channel)?;
-                    files.push(theirs.into());
-                    control = Some(ours);
-                    let memory = vm.memory().map(OwnedFd::try_clone).transpose();
-                    files.extend(memory.map_err(RaiseRingError::Channel)?);
+                match &placement.vm {
+                    Some(vm) if vm.has_door() => {
+                        let (ours, theirs) = Door::open(&self.home, self.identity)
+                            .map_err(RaiseRingError::Channel)?;
+                        files.push(theirs);
+                        door = Some(ours);
+                    }
+                    Some(vm) => {
+                        let (ours, theirs) = UnixStream::pair().map_err(RaiseRingError::Channel)?;
+                        files.push(theirs.into());
+                        control = Some(ours);
+                        let memory = vm.memory().map(OwnedFd::try_clone).transpose();
+                        files.extend(memory.map_err(RaiseRingError::Channel)?);
+                    }
+                    None => {}
                 }
                 let look = || self.look_from_outside(group.as_ref(), admitted.spec());
                 Ok(spawner.raise(&placement.plan, &files, look)?)
             });
         match (raised, group) {
-            (Ok((ring, outside)), group) => Ok(Started { ring, group, control, outside }),
+            (Ok((ring, outside)), group) => Ok(Started { ring, group, control, door, outside }),
             (Err(error), group) => {
                 // The child may have joined already. The first error is the one to tell, and `gc`
                 // finds what could not be removed.

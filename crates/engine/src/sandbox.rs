@@ -20,6 +20,7 @@ use crate::attach::listen;
 use crate::place::Placement;
 use crate::record::{HeldRecord, RecordError};
 use crate::rights::RingHandle;
+use crate::vm::Door;
 use crate::watchdog::Watchdog;
 
 /// Lives until settled or dropped; either way nothing of it stays.
@@ -37,6 +38,8 @@ pub struct Sandbox {
     pub(crate) guest: Option<Client>,
     /// The control socket of a guest's monitor.
     pub(crate) control: Option<UnixStream>,
+    /// Where a guest that is reached by vsock comes in.
+    pub(crate) door: Option<Door>,
     pub(crate) evidence: Vec<Evidence>,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) killer: Killer,
@@ -93,6 +96,7 @@ impl Sandbox {
             client: None,
             guest: None,
             control: None,
+            door: None,
             evidence: Vec::new(),
             watchdog: None,
             killer: Killer { warden, stopped: Arc::default() },

@@ -1,7 +1,9 @@
 //! The vm ring: what it is placed with, how its guest is taken over, and the rings inside it.
 
+mod door;
 mod template;
 
+pub(crate) use door::Door;
 pub(crate) use template::sweep as sweep_templates;
 
 use std::io::{self, Read, Write};
@@ -19,8 +21,8 @@ use ringwall_ring::{HostNamespaces, Identity, Ring, RingInput, RingPlan, Workspa
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_ring_vm::{
-    Acceleration, DriverError, HostKernel, Machine, Memory, MonitorError, VmRing, check_guest,
-    check_monitor,
+    Acceleration, Control, Driver, DriverError, HostKernel, KvmRecord, Machine, Memory,
+    MonitorError, VmRing, check_guest, check_monitor,
 };
 use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
 use ringwall_wire::{
@@ -78,6 +80,8 @@ pub(crate) struct VmPlacement {
     start: Option<Arc<template::Start>>,
     /// Memory that we see too, while a template is made.
     shared: Option<Arc<OwnedFd>>,
+    /// The machine that its monitor is to be told of, where that takes requests.
+    asked_for: Option<(&'static dyn Driver, Machine)>,
 }
 
 impl VmPlacement {
@@ -85,6 +89,11 @@ impl VmPlacement {
     pub(crate) fn memory(&self) -> Option<&OwnedFd> {
         let copied = self.start.as_deref().map(template::Start::memory);
         copied.or(self.shared.as_deref())
+    }
+
+    /// Whether the guest comes to a door of ours.
+    pub(crate) fn has_door(&self) -> bool {
+        self.asked_for.is_some()
     }
 }
 
@@ -101,7 +110,11 @@ impl Engine {
         if spec.limits.memory_bytes < LEAST_MEMORY {
             return Err(VmError::TooLittleMemory);
         }
-        let monitor = ringwall_ring_vm::find()?;
+        let host = HostKernel::read().map_err(VmError::Host)?;
+        let kept = KvmRecord::read(&self.home);
+        let choice = ringwall_ring_vm::choose(|qemu| kept.as_ref()?.still_holds(&host, qemu))?;
+        let (monitor, acceleration) = (choice.monitor, choice.acceleration);
+        let control = monitor.driver.control();
         let kernel = Kernels::from_environment()?.best()?;
         let files: [(&str, &Path, u32); 2] = [
             ("/init", &self.programs.warden, 0o755),
@@ -111,9 +124,8 @@ impl Engine {
         let store = self.images().map_err(RootImageError::from)?;
         let root_image = store.root_image(image, &NoProgress)?.path;
         let for_ring = spec.wall.rings().get(1) == Some(&RingKind::Container);
-        let acceleration = Acceleration::Emulation;
         let machine = Machine {
-            command_line: command_line(&kernel, acceleration, for_ring),
+            command_line: command_line(&kernel, acceleration, (control, for_ring)),
             acpi: kernel.flavour == Flavour::Debian,
             kernel: kernel.image,
             initramfs,
@@ -129,6 +141,7 @@ impl Engine {
             hidden,
             start: None,
             shared: None,
+            asked_for: (control == Control::Requests).then(|| (monitor.driver, machine.clone())),
         };
         Ok((VmRing::new(monitor, machine), placement))
     }
@@ -148,6 +161,9 @@ impl Engine {
         if let Some(start) = &vm.start {
             let control = sandbox.control.take().ok_or(VmError::NoControl)?;
             start.resume(control)?;
+        }
+        if let Some((driver, machine)) = &vm.asked_for {
+            sandbox.boot_by_requests(*driver, machine)?;
         }
         let ready = vm.start.is_some();
         take_over(&sandbox.ring.stream, &adoption, ready).map_err(VmError::Adopt)?;
@@ -238,14 +254,19 @@ impl Engine {
     }
 }
 
-fn command_line(kernel: &Kernel, acceleration: Acceleration, for_ring: bool) -> String {
+fn command_line(
+    kernel: &Kernel,
+    acceleration: Acceleration,
+    (control, for_ring): (Control, bool),
+) -> String {
     let mut line = match acceleration {
         Acceleration::Emulation => kernel.command_line(ringwall_guest::host_tsc_khz()),
         Acceleration::Kvm => kernel.command_line_kvm(),
     };
-    if for_ring {
+    let by_vsock = (control == Control::Requests).then_some(guest_paths::BY_VSOCK);
+    for word in by_vsock.into_iter().chain(for_ring.then_some(FOR_A_RING)) {
         line.push(' ');
-        line.push_str(FOR_A_RING);
+        line.push_str(word);
     }
     line
 }

@@ -6,17 +6,19 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::bounded::Bounded;
 use crate::check::HostKernel;
-use crate::driver::{Found, find};
+use crate::choose::{DriverError, Found, look};
 use crate::machine::Acceleration;
+use crate::qemu::Qemu;
 
 const DEVICE: &str = "/dev/kvm";
 /// A guest that has not ended by then never will.
@@ -29,6 +31,10 @@ const ITERATIONS: u32 = 1_000_000;
 const TRIES: u32 = 3;
 /// Complaints of a monitor, as far as they are repeated.
 const LONGEST_REASON: u64 = 300;
+
+/// The file with the kept verdict, and the longest that is read.
+const RECORD: &str = "kvm.json";
+const LONGEST_RECORD: u64 = 8 << 10;
 
 /// What the guest writes to its exit port, and what the monitor makes of it.
 const SIGN: u8 = 0x2a;
@@ -61,6 +67,7 @@ impl KvmVerdict {
 
 /// A verdict to be kept, with all that it depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KvmRecord {
     boot_id: String,
     program: PathBuf,
@@ -69,6 +76,41 @@ pub struct KvmRecord {
 }
 
 impl KvmRecord {
+    /// Finds out and gives what is to be kept; nothing, where there is no QEMU to find out with.
+    pub fn make(verdict: &KvmVerdict) -> Option<KvmRecord> {
+        let (host, monitor) = (HostKernel::read().ok()?, qemu().ok()?);
+        Some(KvmRecord::new(&host, &monitor, verdict.clone()))
+    }
+
+    /// Where it is kept, below the engine's home.
+    pub fn place(home: &Path) -> PathBuf {
+        home.join(RECORD)
+    }
+
+    /// Keeps it for the engine.
+    pub fn write(&self, home: &Path) -> io::Result<()> {
+        let mut made = tempfile::NamedTempFile::new_in(home)?;
+        serde_json::to_writer(made.as_file_mut(), self)?;
+        made.persist(Self::place(home)).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// What was kept, if it can be believed: written by this user or root, and nobody else can
+    /// write to it. Whatever is wrong with it, guests are then emulated.
+    pub fn read(home: &Path) -> Option<KvmRecord> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(Self::place(home), flags, Mode::empty()).ok()?;
+        let file = File::from(opened);
+        let metadata = file.metadata().ok()?;
+        let ours = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
+        if !metadata.is_file() || !ours || metadata.mode() & 0o022 != 0 {
+            return None;
+        }
+        let mut text = Vec::new();
+        file.take(LONGEST_RECORD).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
     pub fn new(host: &HostKernel, monitor: &Found, verdict: KvmVerdict) -> KvmRecord {
         let (program, version) = (monitor.program.clone(), monitor.version.clone());
         KvmRecord { boot_id: host.boot_id.clone(), program, version, verdict }
@@ -93,10 +135,15 @@ pub fn kvm_is_usable() -> KvmVerdict {
     if let Err(verdict) = device(Path::new(DEVICE)) {
         return verdict;
     }
-    match find() {
+    match qemu() {
         Ok(monitor) => try_guest(&monitor.program, Acceleration::Kvm),
         Err(error) => KvmVerdict::NoGuest { reason: error.to_string() },
     }
+}
+
+/// The monitor that this is found out with.
+fn qemu() -> Result<Found, DriverError> {
+    look(&Qemu)?.ok_or(DriverError::None)
 }
 
 fn device(path: &Path) -> Result<(), KvmVerdict> {

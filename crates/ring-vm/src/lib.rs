@@ -4,9 +4,13 @@
 //! Invariant: a machine has no network device, no file system of the host's and no disk that it can
 //! write to. All that crosses its border is one byte stream.
 
+mod api;
 mod bounded;
 mod check;
+mod choose;
+mod cloud_hypervisor;
 mod driver;
+mod firecracker;
 mod kvm;
 mod machine;
 mod monitor;
@@ -14,8 +18,12 @@ mod plan;
 mod qemu;
 mod version;
 
+pub use api::{Api, has_ended};
 pub use check::{HostKernel, check_guest, check_monitor};
-pub use driver::{DRIVERS, Driver, DriverError, Found, Standing, Surveyed, find, survey};
+pub use choose::{Choice, DRIVERS, DriverError, Found, Standing, Surveyed, WANTED, choose, survey};
+pub use cloud_hypervisor::CloudHypervisor;
+pub use driver::{Control, Driver, Request, Wish};
+pub use firecracker::Firecracker;
 pub use kvm::{KvmRecord, KvmVerdict, kvm_is_usable};
 pub use machine::{Acceleration, Machine, Memory};
 pub use monitor::{Monitor, MonitorError};

@@ -7,8 +7,9 @@ use ringwall_ring::{Base, Expected, PlanError, Ring, RingInput, RingPlan, run_sl
 use ringwall_spec::RingKind;
 use ringwall_wire::guest_paths;
 
-use crate::driver::{Found, inside};
-use crate::machine::{Machine, Memory};
+use crate::choose::Found;
+use crate::driver::{Control, descriptor, inside};
+use crate::machine::{Acceleration, Machine, Memory};
 
 /// The host's directories with what programs are made of, shown if they are there.
 const LIBRARIES: [&str; 4] = ["/usr/lib", "/usr/lib64", "/lib", "/lib64"];
@@ -23,6 +24,11 @@ pub const MONITOR_BYTES: u64 = 224 << 20;
 const MONITOR_FILES: u64 = 256;
 
 const FIRST_SHOWN: u16 = slot::FIRST_VISIBLE;
+/// Behind all that is shown.
+const KVM: Slot = Slot(slot::FIRST_LAYER);
+const KVM_DEVICE: &str = "/dev/kvm";
+const ONE_DEVICE: MountFlags =
+    MountFlags { read_only: false, no_exec: true, devices: true, recursive: false };
 const READ_ONLY_TREE: MountFlags =
     MountFlags { read_only: true, no_exec: false, devices: false, recursive: true };
 
@@ -88,13 +94,18 @@ impl VmRing {
         // Before root is given up: others may not be able to reach these files.
         if input.identity.is_root() {
             Self::open(&mut steps, &shown);
+            self.open_kvm(&mut steps, input, user);
         }
         steps.enter_as_one_user(input, user);
         if !input.identity.is_root() {
             Self::open(&mut steps, &shown);
+            self.open_kvm(&mut steps, input, user);
         }
         steps.open_common();
         steps.make_base(&["dev", "proc", "vm"]);
+        if self.takes_requests() {
+            steps.make_mount_point(Place::new(slot::BASE, relative(Path::new(inside::RUN))), true);
+        }
         steps.pivot_to_base();
         for (path, target) in &self.libraries {
             if let Some(target) = target {
@@ -107,7 +118,13 @@ impl VmRing {
             steps.make_mount_point(at.clone(), shown.is_dir);
             steps.push(Step::Attach { tree: Slot(number), at });
         }
-        steps.make_dev();
+        if self.uses_kvm() {
+            // Monitors open it by its usual name.
+            self.attach_kvm(&mut steps, input);
+            steps.make_dev_with(&[("kvm", inside::KVM)]);
+        } else {
+            steps.make_dev();
+        }
         steps.freeze_base();
         steps.into_steps()
     }
@@ -118,6 +135,62 @@ impl VmRing {
             steps.push(Step::OpenHostTree { path, recursive: false, into });
             steps.push(Step::SetMountFlags { tree: into, flags: READ_ONLY_TREE });
         }
+    }
+
+    fn uses_kvm(&self) -> bool {
+        self.machine.acceleration == Acceleration::Kvm
+    }
+
+    fn takes_requests(&self) -> bool {
+        self.monitor.driver.control() == Control::Requests
+    }
+
+    /// The device, as one that the monitor's user may open. Root makes that user one of its own;
+    /// what an ordinary user may open it may open inside.
+    fn open_kvm(&self, steps: &mut Base, input: &RingInput<'_>, user: (u32, u32)) {
+        if !self.uses_kvm() {
+            return;
+        }
+        let maps = input.identity.one_user(user);
+        match (maps.uids.first(), maps.gids.first()) {
+            (Some(uid), Some(gid)) if input.identity.is_root() => {
+                let (uid, gid) = (uid.outside, gid.outside);
+                steps.push(Step::OwnDevice { device: KVM_DEVICE.into(), uid, gid, into: KVM });
+            }
+            _ => {
+                let path = RawPath::from(KVM_DEVICE);
+                steps.push(Step::OpenHostTree { path, recursive: false, into: KVM });
+                steps.push(Step::SetMountFlags { tree: KVM, flags: ONE_DEVICE });
+            }
+        }
+    }
+
+    /// A directory with one device file, or the file itself.
+    fn attach_kvm(&self, steps: &mut Base, input: &RingInput<'_>) {
+        let is_dir = input.identity.is_root();
+        let at = if is_dir { inside::DEVICES } else { inside::KVM };
+        let at = Place::new(slot::BASE, relative(Path::new(at)));
+        steps.make_mount_point(at.clone(), is_dir);
+        steps.push(Step::Attach { tree: KVM, at });
+    }
+
+    /// What each ring does before it is one sandbox's.
+    fn ahead(&self, input: &RingInput<'_>) -> Vec<Step> {
+        let mut steps = Base::default();
+        steps.begin_run(input, "/");
+        steps.open_proc();
+        steps.attach_proc(slot::ROOT, slot::ROOT);
+        if self.takes_requests() {
+            let flags = MountFlags { no_exec: true, ..MountFlags::default() };
+            steps.push(Step::SetMountFlags { tree: slot::SCRATCH, flags });
+            let at = Place::new(slot::ROOT, relative(Path::new(inside::RUN)));
+            steps.push(Step::Attach { tree: slot::SCRATCH, at });
+            // A guest that connects is led to the engine's socket, which no path leads to.
+            let at = Place::new(slot::SCRATCH, door_name());
+            let target = format!("/proc/self/fd/{}", descriptor::DOOR).into();
+            steps.push(Step::MakeSymlink { at, target });
+        }
+        steps.into_steps()
     }
 
     fn last(&self, input: &RingInput<'_>) -> Vec<Step> {
@@ -132,6 +205,12 @@ impl VmRing {
             })
             .collect();
         rules.push(("/dev".into(), PathAccess::Device));
+        if self.uses_kvm() {
+            rules.push((inside::DEVICES.into(), PathAccess::Device));
+        }
+        if self.takes_requests() {
+            rules.push((inside::RUN.into(), PathAccess::Write));
+        }
         rules.push(("/proc".into(), PathAccess::Read));
         steps.confine(input, Step::Landlock { rules });
         let first = slot::FIRST_CGROUP + input.cgroup_files;
@@ -162,7 +241,7 @@ impl Ring for VmRing {
         Ok(RingPlan {
             ring: RingKind::Vm,
             template: self.template(input, input.identity.user_inside()),
-            ahead: ahead(input),
+            ahead: self.ahead(input),
             last: self.last(input),
             expected: Expected { open_files: MONITOR_FILES, ..Expected::of_one_user(input) },
             working_directory: PathBuf::from(working_directory),
@@ -170,12 +249,10 @@ impl Ring for VmRing {
     }
 }
 
-fn ahead(input: &RingInput<'_>) -> Vec<Step> {
-    let mut steps = Base::default();
-    steps.begin_run(input, "/");
-    steps.open_proc();
-    steps.attach_proc(slot::ROOT, slot::ROOT);
-    steps.into_steps()
+/// The name that a monitor looks for when its guest connects.
+fn door_name() -> String {
+    let socket = Path::new(inside::VSOCK).file_name().unwrap_or_default().to_string_lossy();
+    format!("{socket}_{}", guest_paths::VSOCK_PORT)
 }
 
 fn relative(path: &Path) -> &Path {

@@ -1,6 +1,6 @@
 //! QEMU with its `microvm` machine: a processor, memory, virtio devices, nothing else.
 
-use crate::driver::{Driver, descriptor, inside};
+use crate::driver::{Control, Driver, Request, Wish, descriptor, inside};
 use crate::machine::{Acceleration, Machine, Memory};
 
 /// The name under which the guest finds its channel.
@@ -25,16 +25,24 @@ impl Driver for Qemu {
         &["/usr/share/qemu", "/usr/share/seabios"]
     }
 
-    fn version_argument(&self) -> &'static str {
-        "--version"
-    }
-
     fn holes(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         &[
             // A guest could make the virtio-serial device free memory twice.
             ("0.0.0", "7.2.11", "CVE-2024-3446"),
             ("8.0.0", "8.2.3", "CVE-2024-3446"),
         ]
+    }
+
+    fn needs_kvm(&self) -> bool {
+        false
+    }
+
+    fn control(&self) -> Control {
+        Control::Inherited
+    }
+
+    fn requests(&self, _: Wish<'_>) -> Vec<Request> {
+        Vec::new()
     }
 
     fn arguments(&self, machine: &Machine) -> Vec<String> {

@@ -266,6 +266,11 @@ impl Base {
 
     /// Our own /dev, with the warden on it, at `dev` of the base; and the canary for the evidence.
     pub fn make_dev(&mut self) {
+        self.make_dev_with(&[]);
+    }
+
+    /// The same, with links to devices that are elsewhere: names, and where they lead.
+    pub fn make_dev_with(&mut self, more: &[(&str, &str)]) {
         let at = |path: &str| Place::new(slot::DEV, path);
         self.push(Step::Tmpfs { bytes: 1 << 18, inodes: 64, mode: 0o755, into: slot::DEV });
         self.push(Step::Attach { tree: slot::DEV, at: Place::new(slot::BASE, "dev") });
@@ -283,7 +288,7 @@ impl Base {
             ("stdout", "/proc/self/fd/1"),
             ("stderr", "/proc/self/fd/2"),
         ];
-        for (name, target) in links {
+        for (name, target) in links.iter().chain(more) {
             self.push(Step::MakeSymlink { at: at(name), target: target.into() });
         }
         self.push(Step::MakeFile { at: at(".ringwall/no-file"), mode: 0 });

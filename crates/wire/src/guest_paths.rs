@@ -7,3 +7,8 @@ pub const RING_FIRST_ID: u32 = 100_000;
 pub const WORKSPACE: &str = "/workspace";
 pub const WARDEN: &str = "/dev/.ringwall/warden";
 pub const LAUNCHER: &str = "/dev/.ringwall/launcher";
+
+/// The port of the engine that a guest connects to, where it is reached by vsock.
+pub const VSOCK_PORT: u32 = 1024;
+/// On the kernel's command line: the guest is reached by vsock.
+pub const BY_VSOCK: &str = "ringwall.channel=vsock";

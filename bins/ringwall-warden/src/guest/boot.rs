@@ -6,13 +6,17 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ringwall_linux::guest;
+use ringwall_linux::{guest, vsock};
+use ringwall_wire::guest_paths;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, mount};
 
 /// The name under which the monitor offers the channel.
 const PORT: &str = "ringwall";
 const MODULES: &str = "/modules";
+const MORE_MODULES: &str = "/modules/more";
+/// Monitors whose guest comes by vsock may have their devices on PCI.
+const PCI: &str = "virtio_pci";
 /// Devices are found while we wait, in software emulation not very fast.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -23,9 +27,24 @@ pub(super) fn early() -> io::Result<OwnedFd> {
     mount("devtmpfs", "/dev", "devtmpfs", MountFlags::NOSUID, c"mode=0755")?;
     mount("proc", "/proc", "proc", hardened, None)?;
     mount("sysfs", "/sys", "sysfs", hardened, None)?;
-    for module in modules()? {
+    for module in modules_in(MODULES)? {
         guest::load_module(&module)
             .map_err(|error| about(&format!("cannot load {}", module.display()), error))?;
+    }
+    open_channel()
+}
+
+/// The monitor offers one of two, and the command line says which.
+fn open_channel() -> io::Result<OwnedFd> {
+    let command_line = fs::read_to_string("/proc/cmdline")?;
+    if command_line.split_whitespace().any(|word| word == guest_paths::BY_VSOCK) {
+        for module in more_modules_of(PCI)? {
+            guest::load_module(&module)
+                .map_err(|error| about(&format!("cannot load {}", module.display()), error))?;
+        }
+        return wait_for("the channel to the engine", || {
+            vsock::connect(vsock::HOST, guest_paths::VSOCK_PORT).ok()
+        });
     }
     let path = wait_for("the channel to the engine", find_port)?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -33,9 +52,16 @@ pub(super) fn early() -> io::Result<OwnedFd> {
     Ok(port)
 }
 
+/// Those that are not loaded for every monitor, of the kind that this one's devices need.
+fn more_modules_of(kind: &str) -> io::Result<Vec<PathBuf>> {
+    let mut modules = modules_in(MORE_MODULES)?;
+    modules.retain(|path| path.file_name().is_some_and(|n| n.to_string_lossy().contains(kind)));
+    Ok(modules)
+}
+
 /// In the order of their names.
-fn modules() -> io::Result<Vec<PathBuf>> {
-    let Ok(entries) = fs::read_dir(MODULES) else {
+fn modules_in(directory: &str) -> io::Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(directory) else {
         return Ok(Vec::new());
     };
     let mut modules: Vec<PathBuf> =

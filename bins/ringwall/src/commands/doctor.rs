@@ -43,7 +43,7 @@ fn examine(image: Option<&str>) -> anyhow::Result<Report> {
     let probe =
         host::probe(&nearest_existing(&config.home)).context("this host could not be examined")?;
     let mut features = features::of_kernel(&facts, &probe);
-    let mut vm = vm::look();
+    let mut vm = vm::look(&config.home);
     features.extend(vm::features(&vm));
     features.push(features::of_programs(&config.programs));
     vm.start = image.map(vm_start::measure);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{Ring, RingInput, RingPlan};
-use ringwall_ring_vm::{Memory, Monitor, VmRing};
+use ringwall_ring_vm::{Control, Memory, Monitor, VmRing};
 use ringwall_spec::{KeptLimit, SandboxSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
@@ -74,6 +74,7 @@ impl Engine {
         (input, kept): (&RingInput<'_>, &[KeptLimit]),
     ) -> Result<(RingPlan, VmPlacement), PlaceError> {
         if std::env::var_os(COLD).is_none()
+            && ring.monitor.driver.control() == Control::Inherited
             && let Some(start) = self.template(&ring, &placed, (input, kept))
         {
             let mut ring = ring;

@@ -31,7 +31,7 @@ fn the_exit_code_of_a_guest_that_ran_is_none_of_a_monitor_that_failed() {
 
 #[test]
 fn the_guest_runs_under_emulation_with_and_without_its_loop() {
-    let Ok(monitor) = find() else {
+    let Ok(monitor) = qemu() else {
         eprintln!("not tested here: there is no QEMU");
         return;
     };
@@ -43,7 +43,7 @@ fn the_guest_runs_under_emulation_with_and_without_its_loop() {
 
 #[test]
 fn a_guest_that_is_done_soon_enough_is_of_use() {
-    let Ok(monitor) = find() else {
+    let Ok(monitor) = qemu() else {
         eprintln!("not tested here: there is no QEMU");
         return;
     };
@@ -56,7 +56,7 @@ fn a_guest_that_is_done_soon_enough_is_of_use() {
 
 #[test]
 fn a_guest_that_is_not_done_in_time_is_too_slow() {
-    let Ok(monitor) = find() else {
+    let Ok(monitor) = qemu() else {
         eprintln!("not tested here: there is no QEMU");
         return;
     };
@@ -123,4 +123,29 @@ fn only_a_guest_that_ran_makes_the_processor_run_guests() {
     for verdict in [KvmVerdict::Absent, KvmVerdict::NotPermitted] {
         assert_eq!(verdict.acceleration(), Acceleration::Emulation);
     }
+}
+
+#[test]
+fn a_kept_verdict_is_believed_only_if_nobody_else_can_have_written_it() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = tempfile::tempdir().unwrap();
+    assert_eq!(KvmRecord::read(home.path()), None);
+    let record = KvmRecord::new(&host("one"), &monitor("7.2.22"), KvmVerdict::Usable);
+    record.write(home.path()).unwrap();
+    assert_eq!(KvmRecord::read(home.path()), Some(record.clone()));
+    let place = KvmRecord::place(home.path());
+    std::fs::set_permissions(&place, Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(KvmRecord::read(home.path()), None, "anybody could have written it");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::write(home.path().join("real"), serde_json::to_vec(&record).unwrap()).unwrap();
+    std::os::unix::fs::symlink("real", &place).unwrap();
+    assert_eq!(KvmRecord::read(home.path()), None, "a link");
+    std::fs::remove_file(&place).unwrap();
+    for text in ["", "{}", r#"{"kvm":"usable"}"#, &"x".repeat(10_000)] {
+        std::fs::write(&place, text).unwrap();
+        assert_eq!(KvmRecord::read(home.path()), None, "{text:.20}");
+    }
+    assert!(record.write(&home.path().join("missing")).is_err());
 }

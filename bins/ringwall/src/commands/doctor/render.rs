@@ -1,7 +1,7 @@
 //! The report for people: aligned tables, and the fixes where they are looked for, at the end.
 
 use ringwall_guest::Flavour;
-use ringwall_ring_vm::KvmVerdict;
+use ringwall_ring_vm::{KvmVerdict, WANTED};
 use ringwall_spec::{LimitMeans, show_bytes};
 
 use super::report::{MonitorState, Report, RunBy, State, Vm, VmStart, WallFinding};
@@ -82,7 +82,7 @@ fn vm(vm: &Vm) -> String {
     for monitor in &vm.monitors {
         let state = match monitor.state {
             MonitorState::Usable => "usable",
-            MonitorState::NoDriver => "no driver",
+            MonitorState::NoKvm => "not usable",
             MonitorState::Refused => "refused",
             MonitorState::Missing => "not found",
         };
@@ -110,12 +110,25 @@ fn vm(vm: &Vm) -> String {
         KvmVerdict::NoGuest { reason } => ("not usable", reason.as_str()),
     };
     table.row(["kvm", kvm, reason]);
-    match vm.driver.map(|driver| (driver.monitor, driver.guests_run_by)) {
-        Some((monitor, RunBy::Kvm)) => table.row(["vm would use", monitor, "with KVM"]),
-        Some((monitor, RunBy::Emulation)) => {
-            table.row(["vm would use", monitor, "with software emulation"]);
+    if let Some(reason) = &vm.kvm_not_kept {
+        table.row(["kvm", "not kept", reason]);
+    }
+    match vm.driver {
+        Some(driver) => {
+            let by = match driver.guests_run_by {
+                RunBy::Kvm => "with KVM",
+                RunBy::Emulation => "with software emulation",
+            };
+            let why = match driver.was_wanted {
+                true => format!("{by}; {WANTED} asks for it"),
+                false => format!("{by}; the first that can be used"),
+            };
+            table.row(["vm would use", driver.monitor, &why]);
         }
-        None => table.row(["vm would use", "nothing", "no monitor that can be driven"]),
+        None => {
+            let problem = vm.driver_problem.as_deref().unwrap_or_default();
+            table.row(["vm would use", "nothing", problem]);
+        }
     }
     match &vm.start {
         None => {}
@@ -224,7 +237,13 @@ mod tests {
             kernels: vec![GuestKernel { flavour: Flavour::Debian, release: "6.1".to_owned() }],
             kernels_problem: None,
             kvm: KvmVerdict::NoGuest { reason: "the loop took too long".to_owned() },
-            driver: Some(VmDriver { monitor: "qemu", guests_run_by: RunBy::Emulation }),
+            kvm_not_kept: None,
+            driver: Some(VmDriver {
+                monitor: "qemu",
+                guests_run_by: RunBy::Emulation,
+                was_wanted: false,
+            }),
+            driver_problem: None,
             start: Some(VmStart::TookMs(420)),
         }
     }
@@ -242,10 +261,18 @@ mod tests {
             "firecracker refused 1.15.0 /bin/firecracker known hole CVE-1; good from version 1.15.1",
             "guest kernel debian 6.1",
             "kvm not usable the loop took too long",
-            "vm would use qemu with software emulation",
+            "vm would use qemu with software emulation; the first that can be used",
             "a start took 420 ms",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_driver_that_was_asked_for_and_cannot_be_used_is_told_with_the_reason() {
+        let problem = "/bin/firecracker needs KVM, and there is no /dev/kvm".to_owned();
+        let none = Vm { driver: None, driver_problem: Some(problem), ..vm_of_a_slow_host() };
+        let text = vm(&none);
+        assert!(text.contains("needs KVM, and there is no /dev/kvm"), "{text}");
     }
 
     #[test]

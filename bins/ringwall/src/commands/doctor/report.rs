@@ -110,8 +110,12 @@ pub(super) struct Vm {
     pub(super) kernels_problem: Option<String>,
     /// What came of running a guest.
     pub(super) kvm: KvmVerdict,
+    /// Why the verdict could not be kept for the engine, which then emulates; absent otherwise.
+    pub(super) kvm_not_kept: Option<String>,
     /// What the `vm` ring would use. Absent when there is no monitor for it.
     pub(super) driver: Option<VmDriver>,
+    /// Why there is none, if so.
+    pub(super) driver_problem: Option<String>,
     /// Present when it was asked for.
     pub(super) start: Option<VmStart>,
 }
@@ -130,8 +134,8 @@ pub(super) struct Monitor {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum MonitorState {
     Usable,
-    /// There, but this version has no driver for it.
-    NoDriver,
+    /// There, but it cannot run guests without KVM.
+    NoKvm,
     /// Has a known hole, or does not say its version.
     Refused,
     Missing,
@@ -147,6 +151,8 @@ pub(super) struct GuestKernel {
 pub(super) struct VmDriver {
     pub(super) monitor: &'static str,
     pub(super) guests_run_by: RunBy,
+    /// `RINGWALL_VM_DRIVER` asks for it.
+    pub(super) was_wanted: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,27 +1,54 @@
 //! What microVMs need: a monitor, a guest kernel, and KVM where guests shall be fast.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
 use ringwall_guest::{Kernel, KernelError, Kernels};
-use ringwall_ring_vm::{Acceleration, KvmVerdict, Standing, Surveyed, kvm_is_usable, survey};
+use ringwall_ring_vm::{
+    Acceleration, Choice, DriverError, KvmRecord, KvmVerdict, Standing, Surveyed, WANTED, choose,
+    kvm_is_usable, survey,
+};
 
 use super::report::{
     Feature, GuestKernel, Monitor, MonitorState, NeededBy, RunBy, State, Vm, VmDriver,
 };
 
-/// Whether the engine of this version runs guests by KVM where that works. It emulates always.
-const ENGINE_USES_KVM: bool = false;
+/// Of a monitor that is not on PATH.
+const NOT_TESTED: &str = "not on PATH, so not tested here";
 
-/// Looks, and runs a guest.
-pub(super) fn look() -> Vm {
+/// Looks, runs a guest, and keeps what came of it in the engine's home, for the engine.
+pub(super) fn look(home: &Path) -> Vm {
     let kernels = Kernels::from_environment().and_then(|kernels| kernels.list());
-    found(&survey(), kernels, kvm_is_usable())
+    let kvm = kvm_is_usable();
+    let kept = keep(&kvm, home);
+    // As the engine will choose: what could not be kept it does not know.
+    let choice = choose(|_| kept.is_ok().then(|| kvm.clone()));
+    let mut vm = found(&survey(&kvm), kernels, kvm, choice);
+    vm.kvm_not_kept = kept.err().map(|error| format!("{}: {error}", home.display()));
+    vm
 }
 
-fn found(monitors: &[Surveyed], kernels: Result<Vec<Kernel>, KernelError>, kvm: KvmVerdict) -> Vm {
-    let usable = monitors.iter().find(|monitor| monitor.standing == Standing::Usable);
-    let driver = usable.map(|monitor| {
-        let guests_run_by = run_by(&kvm, ENGINE_USES_KVM);
-        VmDriver { monitor: monitor.name, guests_run_by }
-    });
+fn keep(kvm: &KvmVerdict, home: &Path) -> io::Result<()> {
+    // Without QEMU there is no verdict of a guest to keep.
+    let Some(record) = KvmRecord::make(kvm) else {
+        return Ok(());
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(home)?;
+    record.write(home)
+}
+
+fn found(
+    monitors: &[Surveyed],
+    kernels: Result<Vec<Kernel>, KernelError>,
+    kvm: KvmVerdict,
+    choice: Result<Choice, DriverError>,
+) -> Vm {
+    let (driver, driver_problem) = match choice {
+        Ok(choice) => (Some(driver(&choice)), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
     let (kernels, kernels_problem) = match kernels {
         Ok(kernels) => (kernels, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
@@ -31,23 +58,24 @@ fn found(monitors: &[Surveyed], kernels: Result<Vec<Kernel>, KernelError>, kvm: 
         .map(|kernel| GuestKernel { flavour: kernel.flavour, release: kernel.release })
         .collect();
     let monitors = monitors.iter().map(monitor).collect();
-    Vm { monitors, kernels, kernels_problem, kvm, driver, start: None }
+    let (kvm_not_kept, start) = (None, None);
+    Vm { monitors, kernels, kernels_problem, kvm, kvm_not_kept, driver, driver_problem, start }
 }
 
-fn run_by(kvm: &KvmVerdict, engine_uses_kvm: bool) -> RunBy {
-    match kvm.acceleration() {
-        Acceleration::Kvm if engine_uses_kvm => RunBy::Kvm,
-        _ => RunBy::Emulation,
-    }
+fn driver(choice: &Choice) -> VmDriver {
+    let guests_run_by = match choice.acceleration {
+        Acceleration::Kvm => RunBy::Kvm,
+        Acceleration::Emulation => RunBy::Emulation,
+    };
+    let monitor = choice.monitor.driver.name();
+    VmDriver { monitor, guests_run_by, was_wanted: choice.was_wanted }
 }
 
 fn monitor(surveyed: &Surveyed) -> Monitor {
     let (state, note) = match &surveyed.standing {
-        Standing::Missing => (MonitorState::Missing, None),
+        Standing::Missing => (MonitorState::Missing, Some(NOT_TESTED.to_owned())),
         Standing::Usable => (MonitorState::Usable, None),
-        Standing::NoDriver => {
-            (MonitorState::NoDriver, Some("this version of Ringwall does not drive it".to_owned()))
-        }
+        Standing::NoKvm { reason } => (MonitorState::NoKvm, Some(reason.clone())),
         Standing::Vulnerable { why, good } => {
             let note = format!("known hole {why}; good from version {good}");
             (MonitorState::Refused, Some(note))
@@ -71,27 +99,22 @@ pub(super) fn features(vm: &Vm) -> Vec<Feature> {
 }
 
 fn of_monitor(vm: &Vm) -> Feature {
-    let usable = vm.monitors.iter().find(|monitor| monitor.state == MonitorState::Usable);
-    let refused = vm.monitors.iter().find(|monitor| monitor.state == MonitorState::Refused);
-    let version = |monitor: &Monitor| monitor.version.clone().unwrap_or_default();
-    let seen = match (usable, refused) {
-        (Some(monitor), _) => format!("{} {}", monitor.program, version(monitor)),
-        (None, Some(monitor)) => {
-            let note = monitor.note.as_deref().unwrap_or_default();
-            format!("{} {} refused: {note}", monitor.program, version(monitor))
-        }
+    let seen = match (&vm.driver, &vm.driver_problem) {
+        (Some(driver), _) => driver.monitor.to_owned(),
+        (None, Some(problem)) => problem.clone(),
         (None, None) => "none that can be driven".to_owned(),
     };
     Feature {
         name: "vm-monitor",
-        state: if usable.is_some() { State::Ok } else { State::Missing },
+        state: if vm.driver.is_some() { State::Ok } else { State::Missing },
         seen,
         purpose: "runs a microVM",
         needed_by: NeededBy::Vm,
-        fix: usable.is_none().then(|| {
-            "install QEMU, or a newer one (Debian: apt-get install qemu-system-x86), or run `make \
-             setup`"
-                .to_owned()
+        fix: vm.driver.is_none().then(|| {
+            format!(
+                "install QEMU, or a newer one (Debian: apt-get install qemu-system-x86), or run \
+                 `make setup`; unset {WANTED} if it is set"
+            )
         }),
     }
 }
@@ -117,10 +140,7 @@ fn of_kernel(vm: &Vm) -> Feature {
 
 fn of_kvm(verdict: &KvmVerdict) -> Feature {
     let (state, seen, fix) = match verdict {
-        KvmVerdict::Usable if ENGINE_USES_KVM => (State::Ok, "a guest ran", None),
-        KvmVerdict::Usable => {
-            (State::Ok, "a guest ran; this version emulates guests all the same", None)
-        }
+        KvmVerdict::Usable => (State::Ok, "a guest ran", None),
         KvmVerdict::NotPermitted => (
             State::Weaker,
             "there, but not for this user: guests are emulated",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ringwall_guest::Flavour;
+use ringwall_ring_vm::{DRIVERS, Found};
 
 use super::*;
 
@@ -26,36 +27,50 @@ fn kernel() -> Kernel {
     }
 }
 
+fn chosen(name: &str, acceleration: Acceleration) -> Result<Choice, DriverError> {
+    let driver = DRIVERS.into_iter().find(|driver| driver.name() == name).unwrap();
+    let (program, version) = (PathBuf::from("/bin/monitor"), "7.2.22".to_owned());
+    let monitor = Found { driver, program, version };
+    Ok(Choice { monitor, acceleration, was_wanted: false })
+}
+
+fn emulating() -> Result<Choice, DriverError> {
+    chosen("qemu", Acceleration::Emulation)
+}
+
 fn states(vm: &Vm) -> Vec<(&'static str, State)> {
     features(vm).into_iter().map(|feature| (feature.name, feature.state)).collect()
 }
 
 #[test]
 fn a_monitor_and_a_kernel_are_enough_for_a_vm_ring() {
-    let vm = found(&[qemu(Standing::Usable)], Ok(vec![kernel()]), KvmVerdict::Absent);
+    let monitors = [qemu(Standing::Usable)];
+    let vm = found(&monitors, Ok(vec![kernel()]), KvmVerdict::Absent, emulating());
     let expected = [("vm-monitor", State::Ok), ("guest-kernel", State::Ok), ("kvm", State::Weaker)];
     assert_eq!(states(&vm), expected);
-    let driver = VmDriver { monitor: "qemu", guests_run_by: RunBy::Emulation };
+    let driver = VmDriver { monitor: "qemu", guests_run_by: RunBy::Emulation, was_wanted: false };
     assert_eq!(vm.driver, Some(driver));
 }
 
 #[test]
 fn a_refused_monitor_is_named_with_its_hole_and_the_version_that_is_good() {
     let hole = Standing::Vulnerable { why: "CVE-1".to_owned(), good: "7.2.11".to_owned() };
-    let vm = found(&[qemu(hole)], Ok(vec![kernel()]), KvmVerdict::Usable);
+    let (why, good) = ("CVE-1".to_owned(), "7.2.11".to_owned());
+    let refused = DriverError::Vulnerable { program: "/bin/qemu".into(), why, good };
+    let vm = found(&[qemu(hole)], Ok(vec![kernel()]), KvmVerdict::Usable, Err(refused));
     assert_eq!(vm.driver, None);
+    assert_eq!(vm.monitors[0].state, MonitorState::Refused);
+    let note = vm.monitors[0].note.as_deref().unwrap();
+    assert_eq!(note, "known hole CVE-1; good from version 7.2.11");
     let feature = &features(&vm)[0];
     assert_eq!(feature.state, State::Missing);
-    assert_eq!(
-        feature.seen,
-        "qemu-system-x86_64 7.2.0 refused: known hole CVE-1; good from version 7.2.11"
-    );
+    assert!(feature.seen.contains("has a known hole (CVE-1)"), "{}", feature.seen);
     assert!(feature.fix.is_some());
 }
 
 #[test]
 fn without_a_kernel_the_fix_says_how_to_get_one() {
-    let vm = found(&[qemu(Standing::Usable)], Ok(Vec::new()), KvmVerdict::Usable);
+    let vm = found(&[qemu(Standing::Usable)], Ok(Vec::new()), KvmVerdict::Usable, emulating());
     let feature = &features(&vm)[1];
     assert_eq!((feature.state, feature.seen.as_str()), (State::Missing, "none"));
     assert!(feature.fix.as_deref().unwrap().contains("make setup"));
@@ -65,16 +80,32 @@ fn without_a_kernel_the_fix_says_how_to_get_one() {
 fn a_kernel_that_is_damaged_is_told_not_passed_over() {
     let damaged =
         KernelError::Damaged { directory: "/k".into(), reason: "vmlinux is empty".to_owned() };
-    let vm = found(&[], Err(damaged), KvmVerdict::Usable);
+    let vm = found(&[], Err(damaged), KvmVerdict::Usable, emulating());
     assert!(features(&vm)[1].seen.contains("vmlinux is empty"));
 }
 
 #[test]
-fn kvm_is_claimed_only_where_a_guest_ran_and_the_engine_would_use_it() {
-    assert_eq!(run_by(&KvmVerdict::Usable, true), RunBy::Kvm);
-    assert_eq!(run_by(&KvmVerdict::Usable, false), RunBy::Emulation);
-    let slow = KvmVerdict::NoGuest { reason: "slow".to_owned() };
-    assert_eq!(run_by(&slow, true), RunBy::Emulation);
+fn a_monitor_that_needs_kvm_is_listed_with_the_reason_why_it_is_not_used() {
+    let reason = "there is no /dev/kvm".to_owned();
+    let standing = Standing::NoKvm { reason: reason.clone() };
+    let (name, program) = ("firecracker", "firecracker");
+    let firecracker = Surveyed { name, program, ..qemu(standing) };
+    let missing = Surveyed { path: None, version: None, ..qemu(Standing::Missing) };
+    let monitors = [firecracker, missing];
+    let vm = found(&monitors, Ok(vec![kernel()]), KvmVerdict::Absent, emulating());
+    assert_eq!(
+        (vm.monitors[0].state, vm.monitors[0].note.clone()),
+        (MonitorState::NoKvm, Some(reason))
+    );
+    assert_eq!(vm.monitors[1].note.as_deref(), Some(NOT_TESTED));
+}
+
+#[test]
+fn who_runs_the_instructions_is_what_was_chosen() {
+    let by = |choice| found(&[], Ok(Vec::new()), KvmVerdict::Usable, choice).driver.unwrap();
+    assert_eq!(by(emulating()).guests_run_by, RunBy::Emulation);
+    let firecracker = by(chosen("firecracker", Acceleration::Kvm));
+    assert_eq!((firecracker.monitor, firecracker.guests_run_by), ("firecracker", RunBy::Kvm));
 }
 
 #[test]
