@@ -56,7 +56,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
     ("e2e", &["spec", "policy", "wire", "linux", "image", "workspace", "engine"]),
     ("escape", &[]),
     ("wasm-e2e", &["spec", "wire", "ring-wasm", "engine"]),
-    ("vm-e2e", &["guest", "ring-vm"]),
+    ("vm-e2e", &["guest", "ring-vm", "spec", "wire"]),
     ("soak", &["spec", "policy", "engine"]),
     ("tidy", &[]),
 ];

@@ -21,6 +21,8 @@ mod limits;
 #[cfg(test)]
 mod living;
 #[cfg(test)]
+mod monitors;
+#[cfg(test)]
 mod ordinary_user;
 #[cfg(test)]
 mod site;
