@@ -103,6 +103,18 @@ prepare_guest_kernel() {
     esac
 }
 
+# Programs of others that must agree with the audit log. Tests without them say so.
+prepare_python_verifiers() {
+    local place=target/test-python
+    "$place/bin/python" -c 'import aics_tlog, ocsf_json_schema, jsonschema' >/dev/null 2>&1 && return
+    echo "setup: installing what checks the audit log independently"
+    # aics-tlog asks for Python 3.12 and runs with 3.11, which Debian 12 has.
+    python3 -m venv "$place" &&
+        "$place/bin/pip" install -q --disable-pip-version-check --ignore-requires-python \
+            aics-tlog==0.2.1 ocsf-json-schema==1.2.0 jsonschema ||
+        echo "setup: no Python packages; the audit log is checked by Rust crates alone"
+}
+
 main() {
     local wanted
     # Tests need no rivals; a docker daemon is a large thing to install for nothing.
@@ -125,6 +137,7 @@ main() {
         [ "${#packages[@]}" = 0 ] || fail "still missing after the installation: ${packages[*]}"
     fi
     prepare_rust
+    case "${1:-test}" in test | all) prepare_python_verifiers ;; esac
     # The demo has no microVM.
     [ "${1:-test}" = demo ] || prepare_guest_kernel
 }

@@ -319,6 +319,36 @@ pub struct Egress {
 }
 
 impl Event {
+    /// All words that [`Event::kind`] gives.
+    pub const KINDS: [&'static str; 26] = [
+        "log-opened",
+        "log-recovered",
+        "policy-loaded",
+        "admission-denied",
+        "sandbox-placed",
+        "sandbox-raised",
+        "evidence-checked",
+        "sandbox-ended",
+        "call-started",
+        "call-ended",
+        "workspace-applied",
+        "grant-minted",
+        "grant-narrowed",
+        "grant-revoked",
+        "approval-asked",
+        "approval-approved",
+        "approval-denied",
+        "approval-used",
+        "approval-returned",
+        "elevation-granted",
+        "elevation-returned",
+        "phase-changed",
+        "taint-set",
+        "egress",
+        "verify-report",
+        "unknown",
+    ];
+
     /// The word that names this kind of event in records and filters.
     pub fn kind(&self) -> &'static str {
         match self {

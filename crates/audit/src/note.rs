@@ -133,11 +133,6 @@ impl Signer {
     }
 }
 
-/// What a note says, whoever signed it: for showing, never for trusting.
-pub(crate) fn unverified(note: &str) -> Option<Checkpoint> {
-    split(note).map(|(checkpoint, ..)| checkpoint)
-}
-
 /// The checkpoint, the text that is signed, and the signature lines.
 fn split(note: &str) -> Option<(Checkpoint, &str, &str)> {
     let middle = note.rfind("\n\n")?;

@@ -90,7 +90,10 @@ impl Position {
                     ahead.last = begin;
                 }
                 Line::Checkpoint(json) => {
-                    let note = line::note(json).ok_or(Broken::Line(next))?;
+                    let signed =
+                        reached.as_ref().map_or(self.edge.size(), |(at, _)| at.edge.size());
+                    let note = line::note(json).filter(|_| next > signed);
+                    let note = note.ok_or(Broken::Line(next))?;
                     ahead.hash = line::hash_over_checkpoint(&ahead.hash, text);
                     ahead.end = at;
                     reached = Some((ahead.clone(), note));

@@ -83,25 +83,32 @@ pub fn verify(what: &Verify) -> Result<Report, VerifyError> {
         let kept = what.state.as_deref().map(state::read);
         (file.metadata().map_err(failed)?.len(), kept)
     };
-    let mut pass = Pass::new(&what.key, known, what.state.as_ref().and(what.log.parent()));
-    match kept {
-        Some(Ok(kept)) => pass.kept = kept,
-        Some(Err(_)) => pass.find(None, Problem::State),
-        None => {}
-    }
-    pass.read(&file, length).map_err(failed)?;
-    pass.finish();
-    if !pass.findings.is_empty() {
-        let first = first_forged_checkpoint(&file, length, &what.key).map_err(failed)?;
-        pass.findings.extend(first);
-        pass.findings.sort_by_key(|finding| finding.seq.unwrap_or(u64::MAX));
-    }
-    Ok(pass.report())
+    let (kept, bad_state) = match kept {
+        Some(Ok(kept)) => (kept, false),
+        Some(Err(_)) => (None, true),
+        None => (None, false),
+    };
+    let read = |thorough| {
+        let mut pass = Pass::new(&what.key, thorough);
+        pass.known.clone_from(&known);
+        pass.kept.clone_from(&kept);
+        pass.beside = what.state.as_ref().and(what.log.parent());
+        if bad_state {
+            pass.find(None, Problem::State);
+        }
+        pass.read(&file, length)?;
+        pass.finish();
+        Ok(pass.report())
+    };
+    let report = read(false).map_err(failed)?;
+    if report.is_whole() { Ok(report) } else { read(true).map_err(failed) }
 }
 
 /// One reading of the log.
 struct Pass<'a> {
     key: &'a VerifierKey,
+    /// Whether every checkpoint is looked at, and not the last one only.
+    thorough: bool,
     known: Vec<Checkpoint>,
     kept: Option<Position>,
     /// The directory of the log, if files beside it are to be checked.
@@ -111,29 +118,37 @@ struct Pass<'a> {
     hash: Hash,
     /// The number that the next record must have.
     next: u64,
-    /// Size and end of the log at the last checkpoint, and its note.
+    /// Size of the log at the last checkpoint, and its note as it stands there.
     signed: u64,
-    note: Option<String>,
+    note: Vec<u8>,
+    /// The last note, if it holds.
+    believed: Option<String>,
+    /// Where the last record begins.
     last: u64,
     /// The first records that are not those of their checkpoint, as a group.
     unlike: Option<(u64, u64)>,
+    /// Whether a forged checkpoint was found. The first says where.
+    forged: bool,
 }
 
 impl<'a> Pass<'a> {
-    fn new(key: &'a VerifierKey, known: Vec<Checkpoint>, beside: Option<&'a Path>) -> Pass<'a> {
+    fn new(key: &'a VerifierKey, thorough: bool) -> Pass<'a> {
         Pass {
             key,
-            known,
+            thorough,
+            known: Vec::new(),
             kept: None,
-            beside,
+            beside: None,
             findings: Vec::new(),
             edge: Edge::default(),
             hash: FIRST_HASH,
             next: 0,
             signed: 0,
-            note: None,
+            note: Vec::new(),
+            believed: None,
             last: 0,
             unlike: None,
+            forged: false,
         }
     }
 
@@ -193,21 +208,40 @@ impl<'a> Pass<'a> {
 
     fn checkpoint(&mut self, json: &[u8], text: &[u8]) {
         self.hash = line::hash_over_checkpoint(&self.hash, text);
+        // Nothing vouches for the bytes behind the last record but its one checkpoint.
+        if self.edge.size() == self.signed {
+            self.find(Some(self.next), Problem::NotALine);
+        }
+        if self.thorough {
+            self.check_note(json);
+        }
+        self.note.clear();
+        self.note.extend_from_slice(json);
+        self.signed = self.edge.size();
+    }
+
+    /// Whether a checkpoint is believed and is one of just the records before it.
+    fn check_note(&mut self, json: &[u8]) -> Option<String> {
+        let size = self.edge.size();
         let Some(note) = line::note(json) else {
             self.find(Some(self.next), Problem::NotALine);
-            return;
+            return None;
         };
-        // The signature is looked at in the end; here only whether it is of these records.
-        let said = crate::note::unverified(&note);
-        let right = said.as_ref().is_some_and(|checkpoint| {
-            checkpoint.size == self.edge.size() && checkpoint.root == self.edge.root()
-        });
-        if !right && self.unlike.is_none() && self.findings.is_empty() {
-            let until = self.next.max(said.map_or(0, |checkpoint| checkpoint.size)).max(1) - 1;
-            self.unlike = Some((self.signed, until));
+        match self.key.open(&note) {
+            Ok(said) if said.size == size && said.root == self.edge.root() => return Some(note),
+            Ok(said) => {
+                if self.unlike.is_none() && self.findings.is_empty() {
+                    let until = self.next.max(said.size).max(1) - 1;
+                    self.unlike = Some((self.signed, until));
+                }
+            }
+            Err(source) if !self.forged => {
+                self.forged = true;
+                self.find(Some(self.signed), Problem::Forged { size, source });
+            }
+            Err(_) => {}
         }
-        self.signed = self.edge.size();
-        self.note = Some(note);
+        None
     }
 
     /// Looks whether the log is, at this size, what a checkpoint from elsewhere says.
@@ -251,29 +285,21 @@ impl<'a> Pass<'a> {
     }
 
     fn finish(&mut self) {
-        if let Some((first, until)) = self.unlike {
-            // A record that is known to be the wrong one says more than its group.
-            let told = |finding: &Finding| {
-                finding.seq.is_some_and(|seq| (first..=until.saturating_add(1)).contains(&seq))
-            };
-            if !self.findings.iter().any(told) {
-                self.find(Some(first), Problem::OtherThanSigned { until });
-            }
-        }
         let size = self.edge.size();
         if size > self.signed {
             self.find(Some(self.signed), Problem::NotSigned { until: size - 1 });
-        }
-        match self.note.as_ref().map(|note| self.key.open(note)) {
-            None => self.find(None, Problem::NoCheckpoint),
-            Some(Ok(_)) => {}
-            // Which one was forged first is found by looking at all.
-            Some(Err(source)) => {
-                self.note = None;
-                let last = self.signed.checked_sub(1);
-                self.find(last, Problem::Forged { size: self.signed, source });
+        } else if self.note.is_empty() {
+            self.find(None, Problem::NoCheckpoint);
+        } else {
+            let note = std::mem::take(&mut self.note);
+            let found = self.findings.len();
+            self.believed = self.check_note(&note);
+            // The thorough reading has told it already, and where it begins.
+            if self.thorough {
+                self.findings.truncate(found);
             }
         }
+        self.tell_unlike();
         for known in std::mem::take(&mut self.known) {
             if known.size > size {
                 self.find(Some(size), Problem::CutBack { known: known.size });
@@ -288,44 +314,28 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn report(self) -> Report {
+    fn tell_unlike(&mut self) {
+        if let Some((first, until)) = self.unlike {
+            // A record that is known to be the wrong one says more than its group.
+            let told = |finding: &Finding| {
+                finding.seq.is_some_and(|seq| (first..=until.saturating_add(1)).contains(&seq))
+            };
+            if !self.findings.iter().any(told) {
+                self.find(Some(first), Problem::OtherThanSigned { until });
+            }
+        }
+    }
+
+    fn report(mut self) -> Report {
+        self.findings.sort_by_key(|finding| finding.seq.unwrap_or(u64::MAX));
         Report {
             origin: self.key.name().to_owned(),
             size: self.edge.size(),
             root: self.edge.root(),
-            checkpoint: self.note,
+            checkpoint: self.believed,
             findings: self.findings,
         }
     }
-}
-
-/// The first checkpoint whose signature does not hold, with the records that it should vouch for.
-fn first_forged_checkpoint(
-    file: &File,
-    length: u64,
-    key: &VerifierKey,
-) -> io::Result<Option<Finding>> {
-    let mut lines = Lines::new(file, length);
-    let (mut size, mut signed) = (0, 0);
-    while lines.next()?.is_some() {
-        match lines.line.strip_suffix(b"\n").and_then(line::parse) {
-            Some(Line::Record(_)) => size += 1,
-            Some(Line::Checkpoint(json)) => {
-                let Some(note) = line::note(json) else {
-                    continue;
-                };
-                if let Err(source) = key.open(&note) {
-                    return Ok(Some(Finding {
-                        seq: Some(signed),
-                        problem: Problem::Forged { size, source },
-                    }));
-                }
-                signed = size;
-            }
-            None => {}
-        }
-    }
-    Ok(None)
 }
 
 /// The lines of the first `length` bytes of a log, each at most as long as a line may be.
