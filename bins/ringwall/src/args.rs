@@ -1,5 +1,6 @@
 //! The command line as data. Parsing is pure: no file, no environment, no terminal is looked at.
 
+mod audit;
 mod error;
 mod sandbox;
 mod tool;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
 pub(crate) use error::UsageError;
 pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
 pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
@@ -109,6 +111,9 @@ pub(crate) enum Verb {
     /// Look after what microVMs are made of
     #[command(subcommand)]
     Vm(VmVerb),
+    /// Read and verify the log of what was decided and done
+    #[command(subcommand)]
+    Audit(Box<AuditVerb>),
     /// Check what this machine can do and how to fix what it cannot
     Doctor(DoctorArgs),
     /// Remove what crashed runs left behind

@@ -1,6 +1,7 @@
 //! One file per verb. Each turns its arguments into calls of the engine and prints what came back.
 
 mod apply;
+mod audit;
 mod completions;
 mod cp;
 mod create;
@@ -34,6 +35,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Exec(args) => return exec::run(*args),
         Verb::Doctor(args) => return doctor::run(&args),
         Verb::Tool(verb) => return tool::run(verb),
+        Verb::Audit(verb) => return audit::run(&verb),
         Verb::Create(args) => create::run(*args),
         Verb::Ps(args) => ps::run(&args),
         Verb::Logs(args) => logs::run(&args),

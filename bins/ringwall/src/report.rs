@@ -17,7 +17,7 @@ pub(crate) use evidence::write_evidence;
 pub(crate) use outcome::{explain, hint_at_changes};
 pub(crate) use progress::progress;
 pub(crate) use table::Table;
-pub(crate) use text::{age, printable, printable_bytes};
+pub(crate) use text::{age, printable, printable_bytes, utc};
 
 /// Says one thing to the person, on standard error.
 pub(crate) fn note(text: &str) {

@@ -69,6 +69,7 @@ const COMMAND_LINE: (&str, &[&str]) = (
         "policy",
         "rules",
         "wire",
+        "audit",
         "engine",
         "linux",
         "image",

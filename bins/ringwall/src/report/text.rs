@@ -46,6 +46,23 @@ pub(crate) fn age(milliseconds: u64) -> String {
     }
 }
 
+/// A moment as RFC 3339 writes it: `2026-11-15T18:37:05.123Z`.
+pub(crate) fn utc(unix_ms: u64) -> String {
+    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
+    // Years that begin in March have their leap day at the end: every month then starts at a fixed
+    // day of the year. 719468 days lie between 0000-03-01 and 1970-01-01.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+}
+
 fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -66,6 +83,14 @@ mod tests {
     #[test]
     fn names_that_are_not_utf8_stay_recognisable() {
         assert_eq!(printable_bytes(b"a\xffb\x07"), "a\\xffb\\u{7}");
+    }
+
+    #[test]
+    fn moments_are_written_as_calendars_do() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(utc(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(utc(1_794_767_825_123), "2026-11-15T18:37:05.123Z");
+        assert_eq!(utc(4_107_542_399_999), "2100-02-28T23:59:59.999Z");
     }
 
     #[test]
