@@ -2,6 +2,7 @@
 
 mod audit;
 mod error;
+mod policy;
 mod sandbox;
 mod tool;
 mod values;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
 pub(crate) use error::UsageError;
+pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
 pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
 pub(crate) use values::SandboxPath;
@@ -108,6 +110,9 @@ pub(crate) enum Verb {
     /// Install, call and make tools that run as WebAssembly
     #[command(subcommand)]
     Tool(ToolVerb),
+    /// Write, check and explain policies: what may run where
+    #[command(subcommand)]
+    Policy(PolicyVerb),
     /// Look after what microVMs are made of
     #[command(subcommand)]
     Vm(VmVerb),

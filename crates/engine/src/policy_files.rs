@@ -1,0 +1,244 @@
+//! Finds and reads policy files: of the workspace and the directories above it, of the user, of the
+//! system. Each is read once, from the descriptor whose owner and mode were looked at.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ringwall_rules::{
+    FileFacts, GuardRailText, LayerText, LoadError, MOST_BYTES, OriginKind, Stack,
+};
+use rustix::fs::{Mode, OFlags};
+
+/// What a policy file is called.
+pub const POLICY_FILE: &str = "ringwall.toml";
+/// Its guard-rails, beside it.
+pub const GUARD_RAIL_FILE: &str = "ringwall.cedar";
+/// Its test cases, beside it.
+pub const CASE_FILE: &str = "ringwall.test.toml";
+
+const SYSTEM_FILE: &str = "/etc/ringwall/ringwall.toml";
+
+/// Where to look for policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PolicySearch {
+    /// A file that was named; it must be there.
+    pub named: Option<PathBuf>,
+    /// Where the walk upwards begins.
+    pub workspace: Option<PathBuf>,
+    /// The directory that the sandbox writes straight to.
+    pub written_by_sandbox: Option<PathBuf>,
+    pub user_file: Option<PathBuf>,
+    pub system_file: Option<PathBuf>,
+}
+
+impl PolicySearch {
+    /// The user's and the system's file where they belong.
+    pub fn from_environment(workspace: Option<PathBuf>) -> PolicySearch {
+        let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = config
+            .filter(|path| path.is_absolute())
+            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+        PolicySearch {
+            workspace,
+            user_file: config.map(|config| config.join("ringwall").join(POLICY_FILE)),
+            system_file: Some(SYSTEM_FILE.into()),
+            ..PolicySearch::default()
+        }
+    }
+
+    /// Reads every file that there is. Nothing at all is an empty list, and not an error here.
+    pub fn read(&self) -> Result<Vec<LayerText>, LoadError> {
+        let mut layers = Vec::new();
+        let fixed = [(OriginKind::System, &self.system_file), (OriginKind::User, &self.user_file)];
+        for (origin, path) in fixed {
+            if let Some(path) = path {
+                layers.extend(self.read_layer(origin, path)?);
+            }
+        }
+        if let Some(path) = &self.named {
+            let layer = self.read_layer(OriginKind::Named, path)?;
+            let absent = || unreadable(path, &std::io::ErrorKind::NotFound.into());
+            layers.push(layer.ok_or_else(absent)?);
+        }
+        for path in self.above_workspace(&layers) {
+            layers.extend(self.read_layer(OriginKind::Workspace, &path)?);
+        }
+        Ok(layers)
+    }
+
+    /// The policy in force here. A workspace's file alone stands on the built-in policy.
+    pub fn load(&self) -> Result<Stack, LoadError> {
+        let mut layers = self.read()?;
+        if !layers.is_empty() && layers.iter().all(|layer| layer.origin == OriginKind::Workspace) {
+            layers.push(Stack::built_in());
+        }
+        Stack::load(layers)
+    }
+
+    /// Every file from the workspace up to the root, the outermost first: each narrows.
+    fn above_workspace(&self, taken: &[LayerText]) -> Vec<PathBuf> {
+        let Some(workspace) = &self.workspace else { return Vec::new() };
+        let mut paths: Vec<PathBuf> =
+            workspace.ancestors().map(|directory| directory.join(POLICY_FILE)).collect();
+        paths.retain(|path| !taken.iter().any(|layer| Path::new(&layer.path) == path));
+        paths.reverse();
+        paths
+    }
+
+    fn read_layer(&self, origin: OriginKind, path: &Path) -> Result<Option<LayerText>, LoadError> {
+        let Some((text, mut facts)) = self.read_file(path)? else { return Ok(None) };
+        let rails = path.with_file_name(GUARD_RAIL_FILE);
+        let guard_rails = match self.read_file(&rails)? {
+            Some((text, of_rails)) => {
+                facts.foreign_owner |= of_rails.foreign_owner;
+                facts.writable_by_others |= of_rails.writable_by_others;
+                Some(GuardRailText { path: rails.display().to_string(), text })
+            }
+            None => None,
+        };
+        let path = path.display().to_string();
+        Ok(Some(LayerText { origin, path, text, guard_rails, facts }))
+    }
+
+    fn read_file(&self, path: &Path) -> Result<Option<(String, FileFacts)>, LoadError> {
+        // Not blocking: what is called like a policy may be a pipe.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
+            Err(error) => return Err(unreadable(path, &error.into())),
+        };
+        let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
+        if !metadata.is_file() {
+            let reason = std::io::Error::other("it is not a regular file");
+            return Err(unreadable(path, &reason));
+        }
+        let mut bytes = Vec::new();
+        let most = MOST_BYTES as u64 + 1;
+        file.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+        if bytes.len() > MOST_BYTES {
+            return Err(LoadError::TooLarge { path: path.display().to_string() });
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| unreadable(path, &std::io::Error::other("it is not UTF-8")))?;
+        Ok(Some((text, self.facts(path, &metadata)?)))
+    }
+
+    fn facts(&self, path: &Path, file: &Metadata) -> Result<FileFacts, LoadError> {
+        let resolved = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+        let directory = resolved.parent().unwrap_or(Path::new("/"));
+        let of_directory = directory.metadata().map_err(|error| unreadable(path, &error))?;
+        let me = rustix::process::geteuid().as_raw();
+        let trusted = |owner: u32| owner == 0 || owner == me;
+        // Whoever may write to the directory can put another file there, but for its sticky bit.
+        let sticky = of_directory.mode() & 0o1000 != 0;
+        let open = |mode: u32| mode & 0o022 != 0;
+        let written = self.written_by_sandbox.as_ref().and_then(|path| path.canonicalize().ok());
+        Ok(FileFacts {
+            foreign_owner: !trusted(file.uid()) || !trusted(of_directory.uid()),
+            writable_by_others: open(file.mode()) || (open(of_directory.mode()) && !sticky),
+            writable_by_sandbox: written.is_some_and(|written| resolved.starts_with(written)),
+        })
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> LoadError {
+    LoadError::Unreadable { path: path.display().to_string(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use ringwall_rules::DEFAULT_POLICY;
+
+    fn place() -> (tempfile::TempDir, PolicySearch) {
+        let top = tempfile::tempdir().unwrap();
+        let (user, workspace) = (top.path().join("user"), top.path().join("w/deep"));
+        fs::create_dir_all(&user).unwrap();
+        fs::create_dir_all(&workspace).unwrap();
+        let search = PolicySearch {
+            workspace: Some(workspace),
+            user_file: Some(user.join(POLICY_FILE)),
+            ..PolicySearch::default()
+        };
+        (top, search)
+    }
+
+    fn write(path: &Path, text: &str, mode: u32) {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn without_files_there_is_no_policy() {
+        let (_top, search) = place();
+        assert_eq!(search.load().unwrap_err(), LoadError::Absent);
+    }
+
+    #[test]
+    fn files_are_found_on_the_way_up_and_stand_on_the_built_in_policy() {
+        let (top, search) = place();
+        write(&top.path().join("w/ringwall.toml"), "version = 1\n", 0o666);
+        write(&top.path().join("w/deep/ringwall.toml"), "version = 1\n", 0o644);
+        let layers = search.load().unwrap().layer_refs();
+        let origins: Vec<OriginKind> = layers.iter().map(|layer| layer.origin).collect();
+        assert_eq!(origins, [OriginKind::BuiltIn, OriginKind::Workspace, OriginKind::Workspace]);
+        assert!(layers[2].path.ends_with("w/deep/ringwall.toml"));
+    }
+
+    #[test]
+    fn a_users_policy_that_others_may_write_is_refused() {
+        let (top, search) = place();
+        let file = top.path().join("user/ringwall.toml");
+        write(&file, DEFAULT_POLICY, 0o644);
+        assert!(search.load().is_ok());
+        write(&file, DEFAULT_POLICY, 0o664);
+        assert!(matches!(search.load(), Err(LoadError::WritableByOthers { .. })));
+        write(&file, DEFAULT_POLICY, 0o600);
+        let directory = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(top.path().join("user"), directory).unwrap();
+        assert!(matches!(search.load(), Err(LoadError::WritableByOthers { .. })));
+    }
+
+    #[test]
+    fn a_users_policy_where_the_sandbox_writes_is_refused() {
+        let (top, mut search) = place();
+        write(&top.path().join("user/ringwall.toml"), DEFAULT_POLICY, 0o644);
+        search.written_by_sandbox = Some(top.path().to_owned());
+        assert!(matches!(search.load(), Err(LoadError::WritableBySandbox { .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_reason_to_go_on_without_it() {
+        let (top, mut search) = place();
+        let file = top.path().join("w/deep/ringwall.toml");
+        fs::create_dir(&file).unwrap();
+        assert!(matches!(search.load(), Err(LoadError::Unreadable { .. })));
+        fs::remove_dir(&file).unwrap();
+        write(&file, &"#".repeat(MOST_BYTES + 1), 0o644);
+        assert!(matches!(search.load(), Err(LoadError::TooLarge { .. })));
+        fs::write(&file, [0xff, 0xfe]).unwrap();
+        assert!(matches!(search.load(), Err(LoadError::Unreadable { .. })));
+        fs::remove_file(&file).unwrap();
+        search.named = Some(top.path().join("missing.toml"));
+        assert!(matches!(search.load(), Err(LoadError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn guard_rails_lie_beside_their_policy() {
+        let (top, search) = place();
+        write(&top.path().join("user/ringwall.toml"), DEFAULT_POLICY, 0o644);
+        write(
+            &top.path().join("user/ringwall.cedar"),
+            "permit(principal, action, resource);",
+            0o644,
+        );
+        let error = search.load().unwrap_err().to_string();
+        assert!(error.contains("ringwall.cedar:1:1") && error.contains("forbid"), "{error}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Any text as a policy of a workspace, with any text as its guard-rails: reading must not panic or
+//! hang, and whatever it says, it allows nothing that the policy above it denies.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringwall_rules::{
+    Action, FileFacts, GuardRailText, HostFacts, Kind, LayerText, OriginKind, PlaceRequest, Stack,
+    Stage, Task, Tier, Work, at_least,
+};
+
+fuzz_target!(|texts: (&str, Option<&str>)| {
+    let (text, rails) = texts;
+    let cloned = LayerText {
+        origin: OriginKind::Workspace,
+        path: "ringwall.toml".to_owned(),
+        text: text.to_owned(),
+        guard_rails: rails.map(|text| GuardRailText {
+            path: "ringwall.cedar".to_owned(),
+            text: text.to_owned(),
+        }),
+        facts: FileFacts::default(),
+    };
+    let Ok(both) = Stack::load(vec![Stack::built_in(), cloned]) else {
+        return;
+    };
+    let own = Stack::load(vec![Stack::built_in()]).expect("the built-in policy");
+    let host = HostFacts::of_rings(|_| None);
+    for tier in Tier::ALL {
+        let task = Task {
+            tier: Some(*tier),
+            ..Task::default()
+        };
+        for action in [
+            Action::Apply,
+            Action::Connect {
+                host: "example.com".to_owned(),
+                port: 443,
+                stage: Stage::Dial,
+            },
+            Action::Call {
+                tool: "tool".to_owned(),
+                kind: None,
+                read_only: false,
+            },
+        ] {
+            let allowed = both.decide(&task, &action).allowed;
+            assert!(!allowed || own.decide(&task, &action).allowed, "widened");
+        }
+        for kind in Kind::ALL {
+            let work = Work {
+                tool: None,
+                kind: Some(kind.name().to_owned()),
+            };
+            let request = PlaceRequest {
+                task: task.clone(),
+                work,
+                ..PlaceRequest::default()
+            };
+            let (with, without) = (both.place(&request, &host), own.place(&request, &host));
+            if let Ok(plan) = with.plan() {
+                let own_plan = without.plan().expect("placed without it as well");
+                assert!(at_least(&plan.wall, &own_plan.wall), "weaker");
+            }
+        }
+    }
+});
