@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::address::{BadAddress, Range};
 use crate::host::{BadHost, Host};
+use crate::pattern::HostPattern;
 use crate::rules::{GitRights, Rule, Rules, Scheme};
 use crate::target::{self, Ambiguous};
 
@@ -69,7 +70,13 @@ impl Refusal {
 /// looked up in DNS before this says yes.
 pub fn authorize(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
     check_denies(rules, ask)?;
-    let destination: Vec<&Rule> = rules.allow.iter().filter(|rule| reaches(rule, ask)).collect();
+    let mut destination: Vec<&Rule> =
+        rules.allow.iter().filter(|rule| reaches(rule, ask)).collect();
+    // Rules for exactly this host stand in place of those with a star, so that what they withhold
+    // is withheld.
+    if destination.iter().any(|rule| matches!(rule.host, HostPattern::Exact(_))) {
+        destination.retain(|rule| matches!(rule.host, HostPattern::Exact(_)));
+    }
     if destination.is_empty() {
         return authorize_without_rule(rules, ask);
     }
@@ -79,9 +86,13 @@ pub fn authorize(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
     if destination.iter().any(|rule| !rule.matching.paths.is_empty()) {
         target::check_path(&request.path)?;
     }
-    destination
-        .iter()
-        .find(|rule| rule.matching.covers(&request.method, &request.path))
+    let covers = |rule: &&&Rule| rule.matching.covers(&request.method, &request.path);
+    let mut covering = destination.iter().filter(covers);
+    // One that carries a secret, if there is one: without it the request could not be made at all.
+    covering
+        .clone()
+        .find(|rule| rule.secret.is_some())
+        .or_else(|| covering.next())
         .map(|rule| permit(rule))
         .ok_or_else(|| Refusal::NoRequestRule {
             host: ask.host.to_string(),
@@ -262,6 +273,23 @@ mod tests {
         assert!(decide("https://other.example.net", None).is_ok());
         assert!(decide("https://other.example.net:8443", None).is_err());
         assert!(decide("https://1.1.1.1", None).is_err());
+    }
+
+    #[test]
+    fn the_exact_host_counts_before_the_star() {
+        let rules = rules(serde_json::json!({"allow": [
+            {"host": "*.example.com"},
+            {"host": "git.example.com", "git": {"fetch": true}},
+            {"host": "api.example.com", "methods": ["GET"]},
+            {"host": "api.example.com", "paths": ["/v1"], "secret": "key"}
+        ]}));
+        let decide = |url, request| authorize(&rules, &ask(url, Some(request)));
+        assert!(decide("https://git.example.com", ("GET", "/x")).unwrap().git.is_some());
+        assert!(decide("https://api.example.com", ("POST", "/x")).is_err());
+        let secret = |path| decide("https://api.example.com", ("GET", path)).unwrap().secret;
+        assert_eq!(secret("/v1/x").as_deref(), Some("key"));
+        assert_eq!(secret("/x"), None);
+        assert!(decide("https://other.example.com", ("POST", "/x")).is_ok());
     }
 
     #[test]

@@ -136,6 +136,10 @@ fn host_of(name: &Name) -> Option<Host> {
 
 async fn answer(task: &Arc<Task>, bytes: &[u8], longest: usize) -> Option<Vec<u8>> {
     let (query, understood) = parse_query(bytes)?;
+    if let Err(reason) = task.meter.dns_query() {
+        task.stream(Door::Dns).note(Verdict::Refused, &reason);
+        return None;
+    }
     let mut reply = Message::response(query.metadata.id, query.metadata.op_code);
     reply.metadata.recursion_desired = query.metadata.recursion_desired;
     reply.metadata.recursion_available = true;
@@ -180,7 +184,6 @@ async fn look_up(task: &Arc<Task>, host: &Host) -> Result<Vec<IpAddr>, ResponseC
         stream.note(Verdict::Refused, reason);
         ResponseCode::Refused
     };
-    task.meter.dns_query().map_err(|reason| refused(&reason))?;
     let permit = task.authorize_name(host).map_err(|reason| refused(&reason))?;
     stream.event.rule = Some(permit.rule.clone());
     if stream.record(Verdict::Allowed, None).is_err() {

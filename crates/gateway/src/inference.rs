@@ -204,7 +204,12 @@ async fn call(
     *outgoing.headers_mut() = headers_for(server, &head.headers, body.len());
     let (parts, ()) = outgoing.into_parts();
     let answers = task.shared.resolver.addresses(&server.ask.host).await?;
-    let pinned = survivors(&server.ask.host, &answers, &Permit::default(), &task.shared.exempt)?;
+    let exempt = &task.shared.exempt;
+    let mut pinned = survivors(&server.ask.host, &answers, &Permit::default(), exempt)?;
+    if server.ask.scheme == Scheme::Http {
+        // A key in the clear goes to machines that were named for it, and no further.
+        pinned.retain(|address| exempt.iter().any(|range| range.contains(*address)));
+    }
     let lane = Lane::new(&task.shared, server.ask.clone(), pinned, true);
     let body: Body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
     let progress = Progress::default();

@@ -118,7 +118,28 @@ struct Counters {
 pub struct Meter {
     pub limits: Limits,
     counters: Counters,
-    minute: Mutex<(Instant, u64)>,
+    requests: Minute,
+    refusals: Minute,
+}
+
+/// Counts within each minute.
+#[derive(Debug)]
+struct Minute(Mutex<(Instant, u64)>);
+
+impl Minute {
+    fn new() -> Self {
+        Self(Mutex::new((Instant::now(), 0)))
+    }
+
+    /// How many there were before this one.
+    fn next(&self) -> u64 {
+        let mut minute = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if minute.0.elapsed() >= Duration::from_secs(60) {
+            *minute = (Instant::now(), 0);
+        }
+        minute.1 += 1;
+        minute.1 - 1
+    }
 }
 
 /// Counts a connection as open for as long as it lives.
@@ -133,7 +154,8 @@ impl Drop for OpenConnection {
 
 impl Meter {
     pub fn new(limits: Limits) -> Self {
-        Self { limits, counters: Counters::default(), minute: Mutex::new((Instant::now(), 0)) }
+        let (requests, refusals) = (Minute::new(), Minute::new());
+        Self { limits, counters: Counters::default(), requests, refusals }
     }
 
     pub fn connection(self: &Arc<Self>) -> Result<OpenConnection, Exhausted> {
@@ -192,13 +214,14 @@ impl Meter {
         }
     }
 
+    /// How many refusals there were in this minute.
+    pub(crate) fn refusal(&self) -> u64 {
+        self.refusals.next()
+    }
+
     fn in_this_minute(&self) -> Result<(), Exhausted> {
-        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
-        if minute.0.elapsed() >= Duration::from_secs(60) {
-            *minute = (Instant::now(), 0);
-        }
-        minute.1 += 1;
-        if minute.1 > self.limits.requests_per_minute { Err(Exhausted::Rate) } else { Ok(()) }
+        let before = self.requests.next();
+        if before >= self.limits.requests_per_minute { Err(Exhausted::Rate) } else { Ok(()) }
     }
 }
 

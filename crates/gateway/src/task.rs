@@ -18,6 +18,9 @@ use crate::meter::{Exhausted, Meter};
 use crate::resolve::ResolveError;
 use crate::rules::{Rules, Scheme};
 
+/// Refusals of one task that are recorded one by one in each minute.
+const MOST_REFUSALS: u64 = 3000;
+
 pub(crate) struct Task {
     pub(crate) id: String,
     /// `None` when the task has ended.
@@ -161,9 +164,15 @@ impl Stream {
         self.task.shared.sink.record(&event)
     }
 
-    /// For what is not allowed anyway: there is nothing to take back if it cannot be recorded.
+    /// For what is not allowed anyway: there is nothing to take back if it cannot be recorded. A
+    /// task that has itself refused all the time must not fill the record for all others.
     pub(crate) fn note(&self, verdict: Verdict, reason: &dyn std::fmt::Display) {
-        let _ = self.record(verdict, Some(reason));
+        let before = self.task.meter.refusal();
+        if before < MOST_REFUSALS {
+            let _ = self.record(verdict, Some(reason));
+        } else if before == MOST_REFUSALS {
+            let _ = self.record(verdict, Some(&"more refusals in this minute are not recorded"));
+        }
     }
 }
 
