@@ -4,14 +4,16 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_spec::Command;
+use ringwall_spec::{Command, SandboxId};
 use ringwall_wire::Client;
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
 use crate::job::{Defaults, Job, Reach, StartError};
+use crate::ledger::{Ledger, OpenCall};
 use crate::record::{Record, RecordKind, RecordState};
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,8 @@ pub struct Attached {
     client: Client,
     defaults: Defaults,
     output_bytes: u64,
+    id: SandboxId,
+    ledger: Arc<Ledger>,
 }
 
 impl Engine {
@@ -47,7 +51,8 @@ impl Engine {
             .and_then(Client::connect)
             .map_err(|source| AttachError::Connect { id, source })?;
         let output_bytes = record.limits.output_bytes;
-        Ok(Attached { client, defaults: record.defaults.clone(), output_bytes })
+        let (id, ledger) = (record.id.clone(), self.ledger.clone());
+        Ok(Attached { client, defaults: record.defaults.clone(), output_bytes, id, ledger })
     }
 }
 
@@ -56,7 +61,9 @@ impl Attached {
     /// it started; the sandbox lives on.
     pub fn start(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {
         let (client, defaults) = (&self.client, &self.defaults);
-        Job::start(client, command, defaults, timeout, self.output_bytes, Reach::Process)
+        let call = OpenCall::begin(&self.ledger, &self.id, command)?;
+        let reach = Reach::Process(Some(Box::new(call)));
+        Job::start(client, command, defaults, timeout, self.output_bytes, reach)
     }
 
     pub fn files(&self) -> &Client {

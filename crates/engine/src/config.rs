@@ -1,7 +1,7 @@
 //! Where an engine keeps its state and finds its programs.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
@@ -9,6 +9,7 @@ use ringwall_linux::launch::{Parking, Spawner};
 use ringwall_ring::Identity;
 
 use crate::host;
+use crate::ledger::Ledger;
 use crate::raise::Parked;
 use crate::tools::{ToolHost, ToolHostError};
 
@@ -51,6 +52,7 @@ pub struct Engine {
     pub(crate) cgroups: Hierarchy,
     pub(crate) parking: Parking,
     pub(crate) apparmor: Option<String>,
+    pub(crate) ledger: Arc<Ledger>,
     /// A launcher that was started early and has no template yet.
     pub(crate) waiting: Mutex<Option<Spawner>>,
     /// Launchers that wait for the next ring of the same plan.
@@ -120,6 +122,7 @@ impl Engine {
         host::make_private_dirs(&sandboxes)
             .map_err(|source| OpenError::Home { path: home.display().to_string(), source })?;
         Ok(Engine {
+            ledger: Arc::new(Ledger::new(&home)),
             home,
             programs: config.programs,
             identity: host::identity(),

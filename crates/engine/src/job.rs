@@ -16,6 +16,7 @@ use ringwall_wire::{
     RemoteProcess, StartProcess,
 };
 
+use crate::ledger::{LedgerError, OpenCall};
 use crate::sandbox::{Killer, Sandbox};
 
 /// A warden that has not started a program by then never will.
@@ -39,6 +40,8 @@ pub enum StartError {
     Refused(String),
     #[error("the sandbox did not answer")]
     Warden(#[source] ClientError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +50,8 @@ pub enum RunError {
     WardenLost(#[source] ClientError),
     #[error("the output could not be passed on")]
     Output(#[source] io::Error),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
 }
 
 /// How a job is ended when a bound is reached.
@@ -54,8 +59,9 @@ pub enum RunError {
 pub(crate) enum Reach {
     /// The sandbox was made for this job: end all of it.
     Sandbox { killer: Killer, memory: MemoryCheck },
-    /// The sandbox lives on: dropping the process's stream kills its tree.
-    Process,
+    /// The sandbox lives on: dropping the process's stream kills its tree. The call's end is to be
+    /// written down, unless it belongs to the sandbox.
+    Process(Option<Box<OpenCall>>),
     /// The sandbox was made for this job, but its guest has the changes in the workspace: it ends
     /// when they were taken.
     Guest { killer: Killer, memory: MemoryCheck },
@@ -143,18 +149,35 @@ impl Job {
         let soon = Instant::now().checked_add(patience);
         let until = [soon, self.deadline].into_iter().flatten().min();
         match self.process.next(until) {
-            Ok(ProcessEvent::Exited(report)) => Ok(Brief::Ended(self.exited(report))),
+            Ok(ProcessEvent::Exited(report)) => {
+                let ending = self.exited(report);
+                self.over(ending).map(Brief::Ended)
+            }
             Ok(event) => {
                 self.unread = Some(event);
                 Ok(Brief::GoesOn(self))
             }
             Err(ClientError::TimedOut) => Ok(Brief::GoesOn(self)),
-            Err(error) => self.lost(error).map(Brief::Ended),
+            Err(error) => self.lost(error).and_then(|ending| self.over(ending)).map(Brief::Ended),
         }
     }
 
     /// Passes output on and keeps the bounds until the job has ended.
     pub fn wait(mut self, output: &mut dyn Output) -> Result<Ending, RunError> {
+        let ending = self.pass_on(output)?;
+        self.over(ending)
+    }
+
+    fn over(&mut self, ending: Ending) -> Result<Ending, RunError> {
+        if let Reach::Process(call) = &mut self.reach
+            && let Some(call) = call.take()
+        {
+            call.end(ending)?;
+        }
+        Ok(ending)
+    }
+
+    fn pass_on(&mut self, output: &mut dyn Output) -> Result<Ending, RunError> {
         loop {
             let next = match self.unread.take() {
                 Some(event) => Ok(event),
@@ -209,7 +232,7 @@ impl Job {
     fn exceeded_memory(&self) -> bool {
         match &self.reach {
             Reach::Sandbox { memory, .. } | Reach::Guest { memory, .. } => memory.exceeded(),
-            Reach::Process => false,
+            Reach::Process(_) => false,
         }
     }
 
@@ -227,7 +250,7 @@ impl Job {
                 return Ok(Ending::Stopped);
             }
             Reach::Guest { .. } => return Ok(Ending::GuestLost),
-            Reach::Sandbox { .. } | Reach::Process => {}
+            Reach::Sandbox { .. } | Reach::Process(_) => {}
         }
         if self.exceeded_memory() {
             return Ok(Ending::Oom);
@@ -325,18 +348,26 @@ impl Sandbox {
 
     /// Starts one of many commands; the sandbox outlives it.
     pub fn exec(&self, command: &Command) -> Result<Job, StartError> {
-        self.start_beside(command, self.limits().timeout)
+        let ledger = self.ledger.as_ref();
+        let call = ledger.map(|ledger| OpenCall::begin(ledger, &self.id, command)).transpose()?;
+        self.start_beside(command, self.limits().timeout, call)
     }
 
     /// Starts a command that may take as long as the sandbox lives; the sandbox outlives it.
     pub(crate) fn start_background(&self, command: &Command) -> Result<Job, StartError> {
-        self.start_beside(command, Duration::MAX)
+        self.start_beside(command, Duration::MAX, None)
     }
 
-    fn start_beside(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {
+    fn start_beside(
+        &self,
+        command: &Command,
+        timeout: Duration,
+        call: Option<OpenCall>,
+    ) -> Result<Job, StartError> {
         let client = self.innermost()?;
         let output_bytes = self.limits().output_bytes;
-        Job::start(client, command, &self.defaults(), timeout, output_bytes, Reach::Process)
+        let reach = Reach::Process(call.map(Box::new));
+        Job::start(client, command, &self.defaults(), timeout, output_bytes, reach)
     }
 
     pub(crate) fn defaults(&self) -> Defaults {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
 use crate::job::{Output, StartError};
+use crate::ledger::{self, LedgerError};
 use crate::raise::RaiseError;
 use crate::record::{Record, RecordError, RecordKind};
 use crate::relay::Relay;
@@ -37,6 +38,8 @@ pub enum KeepError {
     Record(#[from] RecordError),
     #[error(transparent)]
     Settle(#[from] SettleError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     #[error("the keeper of the sandbox could not be started")]
     Spawn(#[source] io::Error),
     #[error("the keeper of the sandbox could not work")]
@@ -169,6 +172,10 @@ impl Engine {
         let words = command.as_ref().map(Command::words).unwrap_or_default();
         let mut sandbox = self.raise_as(&admitted, RecordKind::Living, &words)?;
         sandbox.save_defaults()?;
+        let raised = sandbox.raised.duration_since(sandbox.begun).as_millis();
+        let raised = u64::try_from(raised).unwrap_or(u64::MAX);
+        let (id, spec) = (&sandbox.id, &sandbox.spec);
+        self.ledger.record(ledger::raised(id, spec, &sandbox.evidence, raised))?;
         let background = match command {
             None => None,
             Some(command) => {

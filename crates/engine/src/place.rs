@@ -70,12 +70,23 @@ pub(crate) struct Placement {
     pub(crate) admitted: AdmittedSpec,
     /// Set for a vm ring.
     pub(crate) vm: Option<VmPlacement>,
+    /// To be in the audit log before anything runs.
+    pub(crate) opening: Vec<ringwall_audit::Record>,
 }
 
 impl Placement {
     /// Of a plan that needs nothing to be held for it.
     pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, admitted: AdmittedSpec) -> Placement {
-        Placement { plan, kept, image: None, _held: None, hidden: Vec::new(), admitted, vm: None }
+        Placement {
+            plan,
+            kept,
+            image: None,
+            _held: None,
+            hidden: Vec::new(),
+            admitted,
+            vm: None,
+            opening: Vec::new(),
+        }
     }
 
     /// Of a guest that is not anybody's yet.
@@ -151,7 +162,8 @@ impl Engine {
             }
         };
         let admitted = admitted.clone();
-        Ok(Placement { plan, kept, image, _held: held, hidden, admitted, vm })
+        let opening = Vec::new();
+        Ok(Placement { plan, kept, image, _held: held, hidden, admitted, vm, opening })
     }
 }
 

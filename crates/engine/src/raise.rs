@@ -18,6 +18,8 @@ use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
 
 use crate::config::Engine;
+use crate::keep::with_causes;
+use crate::ledger::{self, CallEntry, LedgerError};
 use crate::place::{PlaceError, Placement};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::rights::ChangeRightsError;
@@ -79,6 +81,8 @@ pub enum RaiseError {
     #[error(transparent)]
     Rights(#[from] ChangeRightsError),
     #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
     Evidence(#[from] EvidenceError),
     #[error("/proc could not be read; Ringwall needs it")]
     Proc(#[source] std::io::Error),
@@ -117,15 +121,23 @@ impl Engine {
     pub(crate) fn raise_placed(
         &self,
         admitted: &AdmittedSpec,
-        placement: Placement,
+        mut placement: Placement,
         (id, begun): (SandboxId, Instant),
         kind: RecordKind,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
+        placement.opening.push(ledger::placed(&id, admitted.spec()));
+        let mut entry = None;
+        if !command.is_empty() {
+            let (begun, started) = CallEntry::begin(&id, command);
+            placement.opening.push(started);
+            entry = Some(begun);
+        }
         let mut record = Record::new(id, admitted.spec(), kind, &self.home);
         record.command = command.to_vec();
         let (mut sandbox, outside) =
             self.start_sandbox(record, admitted.spec(), placement, begun)?;
+        sandbox.entry = entry;
         let checked = outside
             .and_then(|outside| self.check_wall(&mut sandbox, outside))
             .and_then(|()| Ok(self.set_first_rights(&sandbox)?));
@@ -133,6 +145,7 @@ impl Engine {
             Ok(()) => Ok(sandbox),
             Err(error) => {
                 let reason = sandbox.ring_failure().map_or(error, RaiseError::Ring);
+                sandbox.unraised = Some(with_causes(&reason));
                 self.forget_spawner(&sandbox.plan().template);
                 Err(reason)
             }
@@ -166,6 +179,8 @@ impl Engine {
         let mut sandbox = Sandbox::new(record, spec, placement, ring, group, begun);
         sandbox.control = control;
         sandbox.door = door;
+        let opened = outside.is_ok() && !sandbox.placement.opening.is_empty();
+        sandbox.ledger = opened.then(|| self.ledger.clone());
         Ok((sandbox, outside))
     }
 
@@ -205,7 +220,13 @@ impl Engine {
                     }
                     None => {}
                 }
-                let look = || self.look_from_outside(group.as_ref(), admitted.spec());
+                // While the launcher is at work.
+                let look = || {
+                    if !placement.opening.is_empty() {
+                        self.ledger.record(placement.opening.clone())?;
+                    }
+                    self.look_from_outside(group.as_ref(), admitted.spec())
+                };
                 Ok(spawner.raise(&placement.plan, &files, look)?)
             });
         match (raised, group) {

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
 use crate::attach::listen;
+use crate::ledger::{self, CallEntry, Ledger};
 use crate::place::Placement;
 use crate::record::{HeldRecord, RecordError};
 use crate::rights::RingHandle;
@@ -47,6 +48,12 @@ pub struct Sandbox {
     pub(crate) raised: Instant,
     /// CPU time of the whole ring, where the kernel told us at its end.
     pub(crate) reaped_cpu: Option<Duration>,
+    /// Where the end is written, if the beginning was.
+    pub(crate) ledger: Option<Arc<Ledger>>,
+    /// The call that the sandbox was raised for.
+    pub(crate) entry: Option<CallEntry>,
+    /// Why the wall did not come up.
+    pub(crate) unraised: Option<String>,
     torn_down: bool,
 }
 
@@ -103,6 +110,9 @@ impl Sandbox {
             begun,
             raised: begun,
             reaped_cpu: None,
+            ledger: None,
+            entry: None,
+            unraised: None,
             torn_down: false,
         }
     }
@@ -213,6 +223,18 @@ impl Sandbox {
         listen(&held.record.socket_path())
     }
 
+    /// Of a sandbox that nobody settled.
+    fn record_drop(&mut self) {
+        let Some(ledger) = self.ledger.take() else {
+            return;
+        };
+        let why = self.unraised.take().unwrap_or_else(|| "nobody waited for its end".to_owned());
+        let mut records: Vec<_> =
+            self.entry.take().map(|call| call.lost(&why)).into_iter().collect();
+        records.push(ledger::not_raised(&self.id, &why));
+        let _ = ledger.record(records);
+    }
+
     fn held(&self) -> io::Result<&HeldRecord> {
         self.record.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -221,6 +243,7 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.tear_down();
+        self.record_drop();
         if self.remove_group()
             && let Some(record) = self.record.take()
         {

@@ -3,13 +3,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ringwall_spec::{ChangeSummary, Ending, Limits, Outcome, Usage, WorkspaceMode};
+use ringwall_spec::{ChangeSummary, Ending, Evidence, Limits, Outcome, Usage, WorkspaceMode};
 use ringwall_wire::ClientError;
 use ringwall_workspace::{Bounds, Changes};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
 use crate::keep::with_causes;
+use crate::ledger::{self, LedgerError};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::sandbox::Sandbox;
 use crate::workspace_copy::Sink;
@@ -27,6 +28,8 @@ pub enum SettleError {
     Collect(#[from] ringwall_workspace::CollectError),
     #[error("where the sandbox was allowed to write could not be read, so no change is kept")]
     Rights(#[source] std::io::Error),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     #[error("the changes in the workspace could not be read")]
     Scratch(#[source] std::io::Error),
     #[error("the guest did not hand over the changes in the workspace; they are lost")]
@@ -71,6 +74,7 @@ impl Sandbox {
             changes,
             changes_lost,
         };
+        self.record_end(&outcome)?;
         let clean = self.remove_group();
         let Some(mut record) = self.record.take() else {
             return Ok(outcome);
@@ -89,6 +93,24 @@ impl Sandbox {
             record.remove()?;
         }
         Ok(outcome)
+    }
+
+    fn record_end(&mut self, outcome: &Outcome) -> Result<(), SettleError> {
+        let Some(ledger) = self.ledger.take() else {
+            return Ok(());
+        };
+        let mut records = self.unwritten_evidence(outcome.usage.raise_ms, &outcome.evidence);
+        records.extend(self.entry.take().map(|call| call.end(outcome.ending, Some(outcome))));
+        records.push(ledger::ended(outcome));
+        Ok(ledger.record(records)?)
+    }
+
+    /// A sandbox that lives on has told already.
+    fn unwritten_evidence(&self, raise_ms: u64, all: &[Evidence]) -> Vec<ringwall_audit::Record> {
+        match self.record.as_ref().map(|held| held.record.kind) {
+            Some(RecordKind::Living) => Vec::new(),
+            _ => ledger::raised(&self.id, &self.spec, all, raise_ms),
+        }
     }
 
     fn usage(&self, wall_ms: u64) -> Usage {

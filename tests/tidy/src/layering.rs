@@ -31,6 +31,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
     (
         "engine",
         &[
+            "audit",
             "spec",
             "policy",
             "rules",

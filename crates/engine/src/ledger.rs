@@ -1,0 +1,212 @@
+//! What the engine does, written into the audit log as it is done.
+//!
+//! Invariant: what cannot be recorded is not done. Before a job starts, the log says that it will;
+//! a log that cannot be written stops it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ringwall_audit::{
+    AppendError, AuditLog, AuditPaths, CallEnded, CallKind, CallResult, CallStarted, Event,
+    EvidenceChecked, Ids, Inputs, OpenError, Record, SandboxPlaced, SandboxRaised, Text,
+};
+use ringwall_spec::{Command, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec};
+
+use crate::config::Engine;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    #[error("nothing is done without a record of it")]
+    Open(#[from] OpenError),
+    #[error("nothing is done without a record of it")]
+    Append(#[from] AppendError),
+}
+
+/// The log, opened when there is something to write.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    paths: AuditPaths,
+    log: OnceLock<AuditLog>,
+    opening: Mutex<()>,
+}
+
+impl Ledger {
+    pub(crate) fn new(home: &Path) -> Ledger {
+        let paths = AuditPaths::in_home(home);
+        Ledger { paths, log: OnceLock::new(), opening: Mutex::default() }
+    }
+
+    pub(crate) fn record(&self, records: Vec<Record>) -> Result<(), LedgerError> {
+        self.log()?.append_all(records)?;
+        Ok(())
+    }
+
+    fn log(&self) -> Result<&AuditLog, LedgerError> {
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
+        let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
+        let log = AuditLog::open(self.paths.clone())?;
+        Ok(self.log.get_or_init(|| log))
+    }
+}
+
+pub(crate) fn ids(sandbox: &SandboxId) -> Ids {
+    Ids::default().sandbox(sandbox)
+}
+
+/// What is known before the wall is raised.
+pub(crate) fn placed(id: &SandboxId, spec: &SandboxSpec) -> Record {
+    let mut mounts = Vec::new();
+    if let Some(workspace) = &spec.workspace {
+        mounts.push(Text::new(format!("workspace {}", workspace.path.display())));
+    }
+    mounts.extend(spec.read_only_paths.iter().map(|path| Text::new(path.display().to_string())));
+    let placed = SandboxPlaced {
+        wall: Text::new(spec.wall.to_string()),
+        limits: limits(&spec.limits),
+        mounts,
+        ..SandboxPlaced::default()
+    };
+    (ids(id), Event::SandboxPlaced(placed))
+}
+
+fn limits(limits: &Limits) -> Inputs {
+    let millis = limits.timeout.as_millis().to_string();
+    let entries = [
+        ("timeout-ms", millis),
+        ("memory-bytes", limits.memory_bytes.to_string()),
+        ("cpu-milli", limits.cpu_milli.to_string()),
+        ("pids", limits.pids.to_string()),
+        ("disk-bytes", limits.disk_bytes.to_string()),
+        ("disk-inodes", limits.disk_inodes.to_string()),
+        ("output-bytes", limits.output_bytes.to_string()),
+        ("open-files", limits.open_files.to_string()),
+    ];
+    entries.into_iter().map(|(name, value)| (Text::new(name), Text::new(value))).collect()
+}
+
+/// What the wardens showed of themselves.
+pub(crate) fn raised(id: &SandboxId, spec: &SandboxSpec, all: &[Evidence], ms: u64) -> Vec<Record> {
+    let checked = all.iter().map(|evidence| {
+        let facts = serde_json::to_vec(&evidence.facts).unwrap_or_default();
+        Event::EvidenceChecked(EvidenceChecked {
+            ring: Text::new(evidence.ring.to_string()),
+            passed: true,
+            checks: u32::try_from(evidence.checks.len()).unwrap_or(u32::MAX),
+            missing: Vec::new(),
+            digest: Some(digest(&facts)),
+        })
+    });
+    let raised = Event::SandboxRaised(SandboxRaised {
+        wall: Text::new(spec.wall.to_string()),
+        image: spec.image.as_ref().map(Text::new),
+        raise_ms: ms,
+    });
+    checked.chain([raised]).map(|event| (ids(id), event)).collect()
+}
+
+pub(crate) fn not_raised(id: &SandboxId, why: &str) -> Record {
+    (ids(id), Event::SandboxEnded { ending: None, reason: Text::new(why) })
+}
+
+pub(crate) fn ended(outcome: &Outcome) -> Record {
+    let reason = outcome.changes_lost.as_deref().unwrap_or_default();
+    (
+        ids(&outcome.id),
+        Event::SandboxEnded { ending: Some(outcome.ending), reason: Text::new(reason) },
+    )
+}
+
+fn digest(bytes: &[u8]) -> Text {
+    Text::new(format!("blake3:{}", blake3::hash(bytes).to_hex()))
+}
+
+/// A call that has begun and not ended.
+#[derive(Debug, Clone)]
+pub(crate) struct CallEntry {
+    ids: Ids,
+    what: Text,
+}
+
+impl CallEntry {
+    /// With the record of its beginning.
+    pub(crate) fn begin(sandbox: &SandboxId, words: &[String]) -> (CallEntry, Record) {
+        let ids = ids(sandbox).call(&crate::host::new_id());
+        let what = Text::new(words.join(" "));
+        let parameters = serde_json::to_vec(words).unwrap_or_default();
+        let started = CallStarted {
+            call: CallKind::Exec,
+            what: what.clone(),
+            parameters: Some(digest(&parameters)),
+        };
+        let record = (ids.clone(), Event::CallStarted(started));
+        (CallEntry { ids, what }, record)
+    }
+
+    pub(crate) fn end(self, ending: Ending, outcome: Option<&Outcome>) -> Record {
+        let ended = CallEnded {
+            call: CallKind::Exec,
+            what: self.what,
+            result: match ending.exit_code() {
+                0 => CallResult::Succeeded,
+                _ => CallResult::Failed,
+            },
+            ending: Some(ending),
+            summary: Text::default(),
+            usage: outcome.map(|outcome| outcome.usage),
+            changes: outcome.and_then(|outcome| outcome.changes),
+        };
+        (self.ids, Event::CallEnded(ended))
+    }
+
+    pub(crate) fn lost(self, why: &str) -> Record {
+        let summary = Text::new(why);
+        let ended = CallEnded { what: self.what, summary, ..CallEnded::default() };
+        (self.ids, Event::CallEnded(ended))
+    }
+}
+
+impl Engine {
+    /// Writes into the audit log what was done, or is about to be.
+    pub fn record(&self, records: Vec<Record>) -> Result<(), LedgerError> {
+        self.ledger.record(records)
+    }
+}
+
+/// A call in a sandbox that outlives it: its end is written when it is told, or when it is let go.
+#[derive(Debug)]
+pub(crate) struct OpenCall {
+    ledger: Arc<Ledger>,
+    entry: Option<CallEntry>,
+}
+
+impl OpenCall {
+    pub(crate) fn begin(
+        ledger: &Arc<Ledger>,
+        sandbox: &SandboxId,
+        command: &Command,
+    ) -> Result<OpenCall, LedgerError> {
+        let (entry, started) = CallEntry::begin(sandbox, &command.words());
+        ledger.record(vec![started])?;
+        Ok(OpenCall { ledger: ledger.clone(), entry: Some(entry) })
+    }
+
+    pub(crate) fn end(mut self, ending: Ending) -> Result<(), LedgerError> {
+        match self.entry.take() {
+            Some(entry) => self.ledger.record(vec![entry.end(ending, None)]),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            let _ = self.ledger.record(vec![entry.lost("nobody waited for its end")]);
+        }
+    }
+}
