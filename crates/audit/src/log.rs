@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::event::{Event, Ids};
 use crate::keys::AuditPaths;
 use crate::note::VerifierKey;
-use crate::writer::{AppendError, OpenError, Receipt, Record, Writer};
+use crate::writer::{AppendError, Durability, OpenError, Receipt, Record, Writer};
 
 /// A log that is open for writing. Many threads, and many processes, may append at once.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct AuditLog {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Vec<(u64, Vec<Record>)>,
+    /// What one of those that wait wants is good for all.
+    durability: Option<Durability>,
     results: HashMap<u64, Result<Vec<Receipt>, AppendError>>,
     next_ticket: u64,
     /// Whether a thread is writing for all.
@@ -42,9 +44,26 @@ impl AuditLog {
         receipts.first().copied().ok_or(AppendError::Unsure)
     }
 
-    /// Records events one after the other with nothing between them: all, or none.
+    /// Records events one after the other with nothing between them: all, or none. When this
+    /// returns, they are on the disk.
     pub fn append_all(&self, records: Vec<Record>) -> Result<Vec<Receipt>, AppendError> {
+        self.put(records, Durability::Disk)
+    }
+
+    /// The same for what happens often: when this returns, the kernel has them, and whatever ends
+    /// this process, they stay. Should the machine itself go down before its disk has them, the log
+    /// says so from then on.
+    pub fn note_all(&self, records: Vec<Record>) -> Result<Vec<Receipt>, AppendError> {
+        self.put(records, Durability::Kernel)
+    }
+
+    fn put(
+        &self,
+        records: Vec<Record>,
+        durability: Durability,
+    ) -> Result<Vec<Receipt>, AppendError> {
         let mut queue = self.queue();
+        queue.durability = queue.durability.max(Some(durability));
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
         queue.waiting.push((ticket, records));
@@ -58,8 +77,9 @@ impl AuditLog {
             }
             queue.led = true;
             let (tickets, groups): (Vec<_>, Vec<_>) = queue.waiting.drain(..).unzip();
+            let durability = queue.durability.take().unwrap_or(Durability::Disk);
             drop(queue);
-            let results = self.writer().append(groups);
+            let results = self.writer().append(groups, durability);
             queue = self.queue();
             queue.results.extend(tickets.into_iter().zip(results));
             queue.led = false;

@@ -84,7 +84,7 @@ pub fn verify(what: &Verify) -> Result<Report, VerifyError> {
         (file.metadata().map_err(failed)?.len(), kept)
     };
     let (kept, bad_state) = match kept {
-        Some(Ok(kept)) => (kept, false),
+        Some(Ok(kept)) => (kept.map(|kept| kept.position), false),
         Some(Err(_)) => (None, true),
         None => (None, false),
     };

@@ -16,7 +16,7 @@ use crate::line::{self, Body, MOST_LINE_BYTES};
 use crate::merkle::leaf_hash;
 use crate::note::Signer;
 use crate::position::{Broken, Position};
-use crate::state::{self, StateError};
+use crate::state::{self, Kept, StateError};
 
 /// Unacknowledged bytes that are kept for people to look at; more than one group can have.
 const MOST_TORN_BYTES: u64 = 64 << 20;
@@ -84,6 +84,15 @@ impl From<io::Error> for AppendError {
     }
 }
 
+/// What outlives what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Durability {
+    /// The end of any process, however sudden.
+    Kernel,
+    /// The end of the machine too.
+    Disk,
+}
+
 /// One thing to be recorded.
 pub type Record = (Ids, Event);
 
@@ -94,6 +103,8 @@ pub(crate) struct Writer {
     signer: Signer,
     position: Position,
     note: Option<String>,
+    /// Names this boot of the machine.
+    boot: String,
     /// Set when nobody knows whether the disk has what was written.
     unsure: bool,
 }
@@ -111,7 +122,7 @@ impl Writer {
             file = files::existing(&paths.log(), flags())?;
         }
         let Some(file) = file else {
-            let known = kept.map_or(0, |position| position.end);
+            let known = kept.map_or(0, |kept| kept.position.end);
             return Err(Broken::Cut { found: 0, known }.into());
         };
         let begun = kept.is_some() || file.metadata().map_err(AppendError::from)?.len() > 0;
@@ -122,6 +133,7 @@ impl Writer {
             signer,
             position: Position::default(),
             note: None,
+            boot: boot_id().map_err(AppendError::from)?,
             unsure: false,
         };
         writer.synchronise()?;
@@ -139,17 +151,15 @@ impl Writer {
         self.check_place()?;
         // Read again: it may have been written since.
         let kept = state::read(&self.paths.state())?;
-        let from_state = kept.is_some();
-        if let Some(position) = kept {
-            let found = self.length()?;
-            if found < position.end {
-                return Err(Broken::Cut { found, known: position.end }.into());
+        let went_down = kept.as_ref().is_some_and(|kept| self.may_be_lost(kept));
+        let mut from_state = kept.is_some();
+        if let Some(Kept { position, .. }) = kept {
+            match self.check_state(&position) {
+                Ok(()) => self.position = position,
+                // The disk did not get all: what it has is read from its beginning.
+                Err(_) if went_down => from_state = false,
+                Err(error) => return Err(error),
             }
-            if !position.check_end(&self.file, self.signer.verifier())? {
-                let path = self.paths.state().display().to_string();
-                return Err(OpenError::Disagrees { path });
-            }
-            self.position = position;
         }
         self.catch_up()?;
         if self.position.edge.size() == 0 {
@@ -158,14 +168,33 @@ impl Writer {
                 program: "ringwall".into(),
                 version: env!("CARGO_PKG_VERSION").into(),
             };
-            self.write(vec![(Ids::default(), event)])?;
+            self.write(vec![(Ids::default(), event)], Durability::Disk)?;
         } else if !from_state {
-            let reason =
-                "the writer's state was missing; the whole log was read and is whole".into();
+            let reason = match went_down {
+                true => "the machine went down before its disk had the last records",
+                false => "the writer's state was missing; the whole log was read and is whole",
+            };
+            let reason = reason.into();
             let event = LogRecovered { reason, bytes: 0, sha256: None, moved_to: None };
-            self.write(vec![(Ids::default(), Event::LogRecovered(event))])?;
+            self.write(vec![(Ids::default(), Event::LogRecovered(event))], Durability::Disk)?;
         }
         drop(locked);
+        Ok(())
+    }
+
+    /// Whether the machine was started anew since records were written that the disk may lack.
+    fn may_be_lost(&self, kept: &Kept) -> bool {
+        kept.unsynced.as_ref().is_some_and(|boot| *boot != self.boot)
+    }
+
+    fn check_state(&self, position: &Position) -> Result<(), OpenError> {
+        let found = self.length()?;
+        if found < position.end {
+            return Err(Broken::Cut { found, known: position.end }.into());
+        }
+        if !position.check_end(&self.file, self.signer.verifier())? {
+            return Err(OpenError::Disagrees { path: self.paths.state().display().to_string() });
+        }
         Ok(())
     }
 
@@ -173,9 +202,10 @@ impl Writer {
     pub(crate) fn append(
         &mut self,
         groups: Vec<Vec<Record>>,
+        durability: Durability,
     ) -> Vec<Result<Vec<Receipt>, AppendError>> {
         let count = groups.len();
-        match self.append_locked(groups) {
+        match self.append_locked(groups, durability) {
             Ok(results) => results,
             Err(error) => vec![Err(error); count],
         }
@@ -184,6 +214,7 @@ impl Writer {
     fn append_locked(
         &mut self,
         groups: Vec<Vec<Record>>,
+        durability: Durability,
     ) -> Result<Vec<Result<Vec<Receipt>, AppendError>>, AppendError> {
         if self.unsure {
             return Err(AppendError::Unsure);
@@ -205,7 +236,7 @@ impl Writer {
                 Err(error) => results.push(Err(error)),
             }
         }
-        let receipts = self.write(records)?;
+        let receipts = self.write(records, durability)?;
         drop(locked);
         let of = |range| receipts.get::<std::ops::Range<usize>>(range).unwrap_or_default().to_vec();
         Ok(results.into_iter().map(|result| result.map(of)).collect())
@@ -286,11 +317,16 @@ impl Writer {
             sha256: Some(hex(&digest).into()),
             moved_to: Some(name.into()),
         };
-        self.write(vec![(Ids::default(), Event::LogRecovered(event))]).map(|_| ())
+        let records = vec![(Ids::default(), Event::LogRecovered(event))];
+        self.write(records, Durability::Disk).map(|_| ())
     }
 
-    /// Writes records and their checkpoint at the end, durably. The caller holds the lock.
-    fn write(&mut self, records: Vec<Record>) -> Result<Vec<Receipt>, AppendError> {
+    /// Writes records and their checkpoint at the end. The caller holds the lock.
+    fn write(
+        &mut self,
+        records: Vec<Record>,
+        durability: Durability,
+    ) -> Result<Vec<Receipt>, AppendError> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
@@ -319,16 +355,24 @@ impl Writer {
             self.unsure = self.file.set_len(self.position.end).is_err();
             return Err(error.into());
         }
-        if let Err(error) = self.file.sync_data() {
+        if durability == Durability::Disk
+            && let Err(error) = self.file.sync_data()
+        {
             // The kernel may have dropped the pages; reading them back would prove nothing.
             self.unsure = true;
             return Err(error.into());
         }
         self.position = next;
         self.note = Some(note);
-        state::write(&self.paths.state(), &self.position)?;
+        let unsynced = (durability == Durability::Kernel).then(|| self.boot.clone());
+        let kept = Kept { position: self.position.clone(), unsynced };
+        state::write(&self.paths.state(), &kept)?;
         Ok(receipts)
     }
+}
+
+fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 fn flags() -> OFlags {

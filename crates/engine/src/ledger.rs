@@ -37,7 +37,7 @@ impl Ledger {
     }
 
     pub(crate) fn record(&self, records: Vec<Record>) -> Result<(), LedgerError> {
-        self.log()?.append_all(records)?;
+        self.log()?.note_all(records)?;
         Ok(())
     }
 

@@ -398,3 +398,34 @@ fn the_last_records_are_found_without_reading_all() {
     let filter = Filter { kind: Some("log-opened".to_owned()), ..Filter::default() };
     assert_eq!(LogReader::last(&paths.log(), 3, &filter).unwrap().0.len(), 1);
 }
+
+#[test]
+fn notes_outlive_their_process_and_a_log_that_lost_some_with_the_machine_goes_on() {
+    let (_home, paths) = home();
+    with_records(&paths, 2);
+    let synced = fs::read(paths.log()).unwrap().len();
+    let log = AuditLog::open(paths.clone()).unwrap();
+    log.note_all(vec![(ids(), event("noted")), (ids(), event("noted too"))]).unwrap();
+    drop(log);
+    assert_whole(&paths, 5);
+    // The same boot: nobody but somebody's hand can have cut it.
+    let whole = fs::read(paths.log()).unwrap();
+    fs::write(paths.log(), &whole[..synced]).unwrap();
+    let refused = AuditLog::open(paths.clone()).unwrap_err();
+    assert!(matches!(refused, OpenError::Broken(Broken::Cut { .. })), "{refused}");
+    // Another boot: the disk may never have had it.
+    let state = fs::read_to_string(paths.state()).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert!(state.contains(boot.trim()));
+    fs::write(paths.state(), state.replace(boot.trim(), "0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22"))
+        .unwrap();
+    let log = AuditLog::open(paths.clone()).unwrap();
+    log.append(ids(), event("after")).unwrap();
+    assert_eq!(kinds(&paths).last_chunk().unwrap(), &["log-recovered", "grant-revoked"]);
+    assert_whole(&paths, 5);
+    // What the disk is known to have cannot be lost like that.
+    let state = fs::read_to_string(paths.state()).unwrap();
+    assert!(state.ends_with("unsynced -\n"), "{state}");
+    fs::write(paths.log(), &whole[..synced]).unwrap();
+    assert!(AuditLog::open(paths).is_err());
+}
