@@ -160,10 +160,10 @@ pub(crate) struct ChangeRightsArgs {
     #[arg(value_name = "SANDBOX")]
     pub(crate) sandbox: String,
     /// Everything can be written again
-    #[arg(long, conflicts_with_all = ["writable", "read_only"])]
+    #[arg(long, conflicts_with_all = ["may_write", "may_only_read"])]
     pub(crate) everywhere: bool,
     /// Nothing can be written any more
-    #[arg(long, conflicts_with_all = ["writable", "read_only", "everywhere"])]
+    #[arg(long, conflicts_with_all = ["may_write", "may_only_read", "everywhere"])]
     pub(crate) nowhere: bool,
     #[command(flatten)]
     pub(crate) rights: RightsArgs,

@@ -41,17 +41,17 @@ pub(crate) struct SandboxArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RightsArgs {
     /// Only here in the workspace can anything be written; what is missing becomes a directory
-    #[arg(long, value_name = "PATH")]
-    writable: Vec<PathBuf>,
+    #[arg(long = "writable", value_name = "PATH")]
+    may_write: Vec<PathBuf>,
     /// Nothing can be written here in the workspace
-    #[arg(long, value_name = "PATH")]
-    read_only: Vec<PathBuf>,
+    #[arg(long = "read-only", value_name = "PATH")]
+    may_only_read: Vec<PathBuf>,
 }
 
 impl RightsArgs {
     /// Without --writable it is all of the workspace.
     pub(crate) fn asked(&self) -> Option<WriteRights> {
-        let all = if self.writable.is_empty() {
+        let all = if self.may_write.is_empty() {
             WriteRights::everywhere()
         } else {
             WriteRights::nowhere()
@@ -60,9 +60,9 @@ impl RightsArgs {
             writable: all
                 .writable
                 .into_iter()
-                .chain(self.writable.iter().map(|path| plain(path)))
+                .chain(self.may_write.iter().map(|path| plain(path)))
                 .collect(),
-            read_only: self.read_only.iter().map(|path| plain(path)).collect(),
+            read_only: self.may_only_read.iter().map(|path| plain(path)).collect(),
         };
         (rights != WriteRights::everywhere()).then_some(rights)
     }
