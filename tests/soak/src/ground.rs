@@ -114,10 +114,11 @@ impl Ground {
     }
 }
 
-/// The store of images, what guests go on from, and the lock under which records come into being.
+/// The store of images, what guests go on from, the audit log, and the lock under which records
+/// come into being.
 fn is_expected(path: &Path) -> bool {
-    path.starts_with("images")
-        || path.starts_with("templates")
+    let stays = ["images", "templates", "audit", "keys"];
+    stays.iter().any(|place| path.starts_with(place))
         || path == Path::new("sandboxes")
         || path == Path::new("sandboxes/.creation")
 }
