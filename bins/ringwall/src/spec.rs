@@ -3,14 +3,37 @@
 use std::path::Path;
 
 use anyhow::Context;
+use ringwall_engine::{Asked, Engine, PolicySearch};
+use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec};
 use ringwall_workspace::check_workspace;
 
 use crate::args::SandboxArgs;
 use crate::report;
 
-/// `default` are the limits that count where no flag says otherwise.
-pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
+/// Has the policy decide about the sandbox that the flags ask for. `default` are the limits that
+/// count where neither flag nor policy says otherwise.
+pub(crate) fn admit(
+    engine: &Engine,
+    args: &SandboxArgs,
+    default: Limits,
+) -> anyhow::Result<AdmittedSpec> {
+    let spec = sandbox_spec(args, default)?;
+    let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
+    let written_by_sandbox = shared.map(|workspace| workspace.path.clone());
+    let from = spec.workspace.as_ref().map(|workspace| workspace.path.clone());
+    let from = from.or_else(|| std::env::current_dir().ok());
+    let search = PolicySearch {
+        named: args.policy.policy.clone(),
+        written_by_sandbox,
+        ..PolicySearch::from_environment(from)
+    };
+    let asked =
+        Asked { spec, wall: args.named_wall(), task: args.policy.task(), work: args.policy.work() };
+    Ok(engine.admit(asked, &|default| args.limits(default), &search)?)
+}
+
+fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
     let read_only_paths = args
         .read_only
         .iter()

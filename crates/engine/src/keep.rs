@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 
 use ringwall_linux::signals::SignalWatch;
-use ringwall_policy::Denied;
+use ringwall_policy::{AdmittedSpec, Decided, Denied};
 use ringwall_spec::{Command, Ending, SandboxSpec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,7 @@ pub enum KeepError {
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     spec: SandboxSpec,
+    decided: Option<Decided>,
     command: Option<StoredCommand>,
 }
 
@@ -80,10 +81,14 @@ impl Engine {
     /// running program must know the hidden subcommand `keep`.
     pub fn create(
         &self,
-        spec: &SandboxSpec,
+        admitted: &AdmittedSpec,
         command: Option<&Command>,
     ) -> Result<Record, KeepError> {
-        let task = Task { spec: spec.clone(), command: command.map(StoredCommand::from) };
+        let task = Task {
+            spec: admitted.spec().clone(),
+            decided: admitted.decision().cloned(),
+            command: command.map(StoredCommand::from),
+        };
         let own = std::env::current_exe().map_err(KeepError::Spawn)?;
         let programs = self.programs.launcher.parent().unwrap_or(std::path::Path::new("/"));
         let mut keeper = std::process::Command::new(own)
@@ -167,7 +172,10 @@ impl Engine {
     ) -> Result<(Sandbox, Option<(crate::Job, File)>), KeepError> {
         let task: Task =
             serde_json::from_reader(input.take(MAX_TASK_BYTES)).map_err(KeepError::Task)?;
-        let admitted = ringwall_policy::admit(task.spec)?;
+        let mut admitted = ringwall_policy::admit(task.spec)?;
+        if let Some(decided) = task.decided {
+            admitted = admitted.decided(decided);
+        }
         let command = task.command.map(Command::from);
         let words = command.as_ref().map(Command::words).unwrap_or_default();
         let mut sandbox = self.raise_as(&admitted, RecordKind::Living, &words)?;

@@ -10,6 +10,7 @@ use ringwall_audit::{
     AppendError, AuditLog, AuditPaths, CallEnded, CallKind, CallResult, CallStarted, Event,
     EvidenceChecked, Ids, Inputs, OpenError, Record, SandboxPlaced, SandboxRaised, Text,
 };
+use ringwall_policy::{AdmittedSpec, Decided};
 use ringwall_spec::{Command, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec};
 
 use crate::config::Engine;
@@ -59,7 +60,13 @@ pub(crate) fn ids(sandbox: &SandboxId) -> Ids {
 }
 
 /// What is known before the wall is raised.
-pub(crate) fn placed(id: &SandboxId, spec: &SandboxSpec) -> Record {
+pub(crate) fn placed(id: &SandboxId, admitted: &AdmittedSpec) -> Record {
+    let spec = admitted.spec();
+    let decided = admitted.decision().cloned().unwrap_or_else(|| Decided {
+        rules: vec!["a person's own order: there is no policy".to_owned()],
+        ..Decided::default()
+    });
+    let texts = |all: &[String]| all.iter().map(Text::new).collect();
     let mut mounts = Vec::new();
     if let Some(workspace) = &spec.workspace {
         mounts.push(Text::new(format!("workspace {}", workspace.path.display())));
@@ -67,9 +74,12 @@ pub(crate) fn placed(id: &SandboxId, spec: &SandboxSpec) -> Record {
     mounts.extend(spec.read_only_paths.iter().map(|path| Text::new(path.display().to_string())));
     let placed = SandboxPlaced {
         wall: Text::new(spec.wall.to_string()),
+        inputs: decided.inputs.iter().map(|(k, v)| (Text::new(k), Text::new(v))).collect(),
+        rules: texts(&decided.rules),
         limits: limits(&spec.limits),
         mounts,
-        ..SandboxPlaced::default()
+        egress: texts(&decided.egress),
+        policy: decided.policy.map(Text::new),
     };
     (ids(id), Event::SandboxPlaced(placed))
 }

@@ -6,6 +6,7 @@
 //! - whatever a sandbox needs on the host is named by its record before it is made, so that a
 //!   crash at any moment leaves nothing that [`Engine::gc`] cannot find.
 
+mod admit;
 mod attach;
 mod config;
 mod gc;
@@ -28,6 +29,7 @@ mod vm;
 mod watchdog;
 mod workspace_copy;
 
+pub use admit::{AdmitError, Asked};
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
 pub use gc::{GcError, GcReport};

@@ -126,7 +126,7 @@ impl Engine {
         kind: RecordKind,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
-        placement.opening.push(ledger::placed(&id, admitted.spec()));
+        placement.opening.push(ledger::placed(&id, admitted));
         let mut entry = None;
         if !command.is_empty() {
             let (begun, started) = CallEntry::begin(&id, command);

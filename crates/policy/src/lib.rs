@@ -3,17 +3,45 @@
 //! Invariant: [`AdmittedSpec`] has no public constructor but [`admit`]; everything that raises a
 //! ring takes one, so nothing runs unadmitted. No IO happens here.
 
+use std::collections::BTreeMap;
+
 use ringwall_spec::{LimitError, RightsError, RingKind, SandboxSpec, WorkspaceMode};
+use serde::{Deserialize, Serialize};
 
 /// A spec that passed admission. Holding one is the permission to raise it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmittedSpec {
     spec: SandboxSpec,
+    decided: Option<Decided>,
+}
+
+/// How a policy came to admit it, for the record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    pub inputs: BTreeMap<String, String>,
+    /// The rules that decided, with file and line.
+    pub rules: Vec<String>,
+    /// Digests and names of the files.
+    pub policy: Option<String>,
+    pub phase: Option<String>,
+    pub kind: Option<String>,
+    pub egress: Vec<String>,
 }
 
 impl AdmittedSpec {
     pub fn spec(&self) -> &SandboxSpec {
         &self.spec
+    }
+
+    /// What a policy said, if there is one.
+    pub fn decision(&self) -> Option<&Decided> {
+        self.decided.as_ref()
+    }
+
+    /// Remembers why it was admitted.
+    #[must_use]
+    pub fn decided(self, decided: Decided) -> AdmittedSpec {
+        AdmittedSpec { decided: Some(decided), ..self }
     }
 }
 
@@ -93,7 +121,7 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
             return Err(Denied::RelativePath(path.display().to_string()));
         }
     }
-    Ok(AdmittedSpec { spec })
+    Ok(AdmittedSpec { spec, decided: None })
 }
 
 fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {

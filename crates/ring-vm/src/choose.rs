@@ -204,6 +204,11 @@ fn judged(driver: &'static dyn Driver, program: &Path) -> Result<Found, DriverEr
     }
 }
 
+/// Whether there is a monitor, whatever it is worth.
+pub fn is_there() -> bool {
+    DRIVERS.iter().any(|driver| on_path(driver.program()).is_some())
+}
+
 /// Where a program is. Only absolute directories count: a program of the current directory is
 /// anybody's.
 fn on_path(name: &str) -> Option<PathBuf> {

@@ -20,7 +20,9 @@ mod version;
 
 pub use api::{Api, has_ended};
 pub use check::{HostKernel, check_guest, check_monitor};
-pub use choose::{Choice, DRIVERS, DriverError, Found, Standing, Surveyed, WANTED, choose, survey};
+pub use choose::{
+    Choice, DRIVERS, DriverError, Found, Standing, Surveyed, WANTED, choose, is_there, survey,
+};
 pub use cloud_hypervisor::CloudHypervisor;
 pub use driver::{Control, Driver, Request, Wish};
 pub use firecracker::Firecracker;

@@ -50,6 +50,27 @@ impl WriteRights {
         self.writable.iter().any(|path| path.as_os_str().is_empty())
     }
 
+    /// What both allow.
+    #[must_use]
+    pub fn and(&self, other: &WriteRights) -> WriteRights {
+        let mut writable = Vec::new();
+        for one in &self.writable {
+            for two in &other.writable {
+                let narrower = match (one.starts_with(two), two.starts_with(one)) {
+                    (true, _) => one,
+                    (_, true) => two,
+                    _ => continue,
+                };
+                if !writable.contains(narrower) {
+                    writable.push(narrower.clone());
+                }
+            }
+        }
+        let mut read_only = self.read_only.clone();
+        read_only.extend(other.read_only.iter().filter(|it| !self.read_only.contains(it)).cloned());
+        WriteRights { writable, read_only }
+    }
+
     pub fn allows(&self, path: &Path) -> bool {
         let covered = |list: &[PathBuf]| list.iter().any(|above| path.starts_with(above));
         covered(&self.writable) && !covered(&self.read_only)
@@ -75,6 +96,20 @@ mod tests {
         assert!(!docs.allows(Path::new("src/main.rs")));
         assert!(WriteRights::everywhere().allows(Path::new("src/main.rs")));
         assert!(!WriteRights::nowhere().allows(Path::new("src/main.rs")));
+    }
+
+    #[test]
+    fn two_together_allow_what_both_allow() {
+        let one = rights(&["docs", "src"], &["src/gen"]);
+        let two = rights(&["docs/api", "", "tests"], &["docs/api/old"]);
+        let both = one.and(&two);
+        for path in ["docs/a", "docs/api/b", "docs/api/old/c", "src/d", "src/gen/e", "tests/f", "g"]
+        {
+            let path = Path::new(path);
+            assert_eq!(both.allows(path), one.allows(path) && two.allows(path), "{path:?}");
+        }
+        assert_eq!(WriteRights::everywhere().and(&one).writable, one.writable);
+        assert!(!WriteRights::nowhere().and(&one).allows(Path::new("docs/a")));
     }
 
     #[test]

@@ -32,6 +32,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
         "engine",
         &[
             "audit",
+            "rules",
             "spec",
             "policy",
             "rules",

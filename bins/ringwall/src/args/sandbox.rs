@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ringwall_rules::{Profile, Task, Tier, Work};
 use ringwall_spec::{Limits, RingKind, SandboxName, Wall, WriteRights};
 
 use super::values;
@@ -34,7 +35,46 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,
     #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
     limits: LimitArgs,
+}
+
+/// What the policy is asked with.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Policy")]
+pub(crate) struct PolicyArgs {
+    /// The kind of work: compute, files, build or untrusted; the policy then says behind which wall
+    /// [default: untrusted]
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// How far the task is trusted: high, medium or low [default: the policy's]
+    #[arg(long, value_name = "TIER")]
+    tier: Option<Tier>,
+    /// How much is at risk, if more than the policy says: low, medium, high or very-high
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<Profile>,
+    /// The phase that the task is in [default: the policy's first]
+    #[arg(long, value_name = "PHASE")]
+    phase: Option<String>,
+    /// A policy beside those that are found: it can only narrow them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+}
+
+impl PolicyArgs {
+    pub(crate) fn task(&self) -> Task {
+        Task {
+            tier: self.tier,
+            profile: self.profile,
+            phase: self.phase.clone(),
+            ..Task::default()
+        }
+    }
+
+    pub(crate) fn work(&self) -> Work {
+        Work { tool: None, kind: self.kind.clone() }
+    }
 }
 
 /// Where in the workspace jobs may write.
@@ -121,6 +161,11 @@ pub(crate) struct JobArgs {
 }
 
 impl SandboxArgs {
+    /// The wall, if it was named.
+    pub(crate) fn named_wall(&self) -> Option<Wall> {
+        self.wall.clone()
+    }
+
     /// The wall asked for, or the one that fits the other flags.
     pub(crate) fn wall(&self) -> Wall {
         let fitting = if self.image.is_some() { RingKind::Container } else { RingKind::Process };

@@ -7,13 +7,15 @@ use ringwall_spec::{Command, Limits};
 use super::open_engine;
 use crate::args::CreateArgs;
 use crate::report;
-use crate::spec::{sandbox_spec, warn_of_flags};
+use crate::spec::{admit, warn_of_flags};
 
 /// How long a sandbox lives that nobody stops.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
-    let spec = sandbox_spec(&args.sandbox, Limits { timeout: LIFETIME, ..Limits::default() })?;
+    let engine = open_engine()?;
+    let default = Limits { timeout: LIFETIME, ..Limits::default() };
+    let admitted = admit(&engine, &args.sandbox, default)?;
     let command = (!args.command.is_empty()).then_some(Command {
         argv: args.command,
         env: args.env,
@@ -21,7 +23,7 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
         terminal: None,
         stdin: false,
     });
-    let record = open_engine()?.create(&spec, command.as_ref())?;
+    let record = engine.create(&admitted, command.as_ref())?;
     warn_of_flags(&args.sandbox);
     if args.output.json() {
         report::json(&record)?;

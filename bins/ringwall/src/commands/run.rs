@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use ringwall_engine::{Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
-use ringwall_policy::admit;
 use ringwall_spec::{Command, Ending, Limits, Outcome};
 use serde::Serialize;
 
 use crate::args::RunArgs;
 use crate::job::{self, Capture, PassOn, Stop};
-use crate::spec::{sandbox_spec, warn_of_flags};
+use crate::spec::{admit, warn_of_flags};
 use crate::{exit, report};
 
 /// What `-o json` prints.
@@ -28,11 +27,11 @@ struct Document<'a> {
 
 pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let RunArgs { sandbox, job, evidence, output, command } = args;
-    let admitted = admit(sandbox_spec(&sandbox, Limits::default())?)?;
-    let limits = admitted.spec().limits.clone();
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
+    let admitted = admit(&engine, &sandbox, Limits::default())?;
+    let limits = admitted.spec().limits.clone();
     let raised = engine.raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);
     let killer = raised.killer();

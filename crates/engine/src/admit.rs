@@ -1,0 +1,332 @@
+//! Admission by policy: what was asked for becomes what may run, or a refusal that is recorded.
+//!
+//! Invariant: with a policy there is one way to an `AdmittedSpec`, through the router. Without one, a
+//! person's own order for a wall is taken as it is, and nothing that needs a decision is done.
+
+use std::path::{Path, PathBuf};
+
+use ringwall_audit::{AdmissionDenied, Event, Ids, Inputs, Text};
+use ringwall_guest::Kernels;
+use ringwall_policy::{AdmittedSpec, Decided, Denied};
+use ringwall_rules::{
+    Anchors, DecisionRecord, Egress, HostFacts, LoadError, Missing, PathRights, PlaceRequest,
+    Refusal, Stack, Task, Work,
+};
+use ringwall_spec::{Limits, RingKind, SandboxSpec, Wall, WriteRights};
+
+use crate::config::Engine;
+use crate::ledger::LedgerError;
+use crate::policy_files::PolicySearch;
+
+/// What somebody wants to run.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Its wall counts where there is no policy.
+    pub spec: SandboxSpec,
+    /// The wall, if one was asked for by name.
+    pub wall: Option<Wall>,
+    pub task: Task,
+    pub work: Work,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AdmitError {
+    #[error(transparent)]
+    Policy(#[from] LoadError),
+    #[error(
+        "there is no policy to route this by; `ringwall policy init` makes one, or say --wall instead"
+    )]
+    NothingToRouteBy,
+    #[error("{refusal}{}", hint(.refusal))]
+    Refused { refusal: Box<Refusal> },
+    #[error(
+        "tier {tier} may not read the workspace {workspace:?}, by {rule}; leave --workspace out, or name another tier"
+    )]
+    Unreadable { tier: String, workspace: PathBuf, rule: String },
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+fn hint(refusal: &Refusal) -> String {
+    let elevations = match refusal {
+        Refusal::NoWall { elevations, .. } | Refusal::WallDenied { elevations, .. } => elevations,
+        _ => return String::new(),
+    };
+    match elevations.first() {
+        Some(first) => format!("; the elevation {first:?} would allow it"),
+        None => String::new(),
+    }
+}
+
+impl Asked {
+    /// Whether this wants a decision that only a policy can give.
+    fn needs_policy(&self) -> bool {
+        self.task != Task::default() || self.work != Work::default()
+    }
+}
+
+impl Engine {
+    /// Admits what was asked for by the policy that `search` finds. `limits` gives what was asked for
+    /// on top of defaults.
+    pub fn admit(
+        &self,
+        asked: Asked,
+        limits: &dyn Fn(Limits) -> Limits,
+        search: &PolicySearch,
+    ) -> Result<AdmittedSpec, AdmitError> {
+        let layers = search.read()?;
+        if layers.is_empty() {
+            return match asked.needs_policy() {
+                true => Err(AdmitError::NothingToRouteBy),
+                false => Ok(ringwall_policy::admit(asked.spec)?),
+            };
+        }
+        self.admit_by(&search.load()?, asked, limits)
+    }
+
+    /// The same by a policy that has been read.
+    pub fn admit_by(
+        &self,
+        stack: &Stack,
+        asked: Asked,
+        limits: &dyn Fn(Limits) -> Limits,
+    ) -> Result<AdmittedSpec, AdmitError> {
+        let most = stack.limits();
+        let limits = limits(most.clone());
+        let request = PlaceRequest {
+            task: asked.task.clone(),
+            work: asked.work.clone(),
+            wall: asked.wall.clone(),
+            limits: (limits != most).then_some(limits),
+            reuse: false,
+        };
+        let record = stack.place(&request, &self.host_facts(asked.spec.image.is_some()));
+        let plan = match record.plan() {
+            Ok(plan) => plan.clone(),
+            Err(refusal) => {
+                let refusal = Box::new(refusal.clone());
+                let error = AdmitError::Refused { refusal };
+                self.record(vec![denied(&record, &error.to_string())])?;
+                return Err(error);
+            }
+        };
+        let mut spec = asked.spec;
+        spec.wall = plan.wall.clone();
+        spec.limits = plan.limits.clone();
+        if let Some(workspace) = &spec.workspace {
+            let anchors = anchors(&workspace.path);
+            if let Some(refused) = self.unreadable(&plan.paths, &workspace.path, &anchors, &record)
+            {
+                self.record(vec![denied(&record, &refused.to_string())])?;
+                return Err(refused);
+            }
+            let by_policy = workspace_rights(&plan.paths, &workspace.path, &anchors);
+            spec.rights = Some(match &spec.rights {
+                Some(asked) => by_policy.and(asked),
+                None => by_policy,
+            })
+            .filter(|rights| *rights != WriteRights::everywhere());
+        }
+        let decided = decided(&record, &plan.egress);
+        Ok(ringwall_policy::admit(spec)?.decided(decided))
+    }
+
+    fn unreadable(
+        &self,
+        paths: &[PathRights],
+        workspace: &Path,
+        anchors: &Anchors,
+        record: &DecisionRecord,
+    ) -> Option<AdmitError> {
+        let path = ringwall_rules::FilePath::new("./", anchors)
+            .or_else(|_| ringwall_rules::FilePath::new(&workspace.display().to_string(), anchors));
+        let readable = path.is_ok_and(|path| paths.iter().all(|rights| rights.may_read(&path)));
+        let tier = record.subjects.iter().map(|subject| subject.tier).max()?;
+        (!readable).then(|| AdmitError::Unreadable {
+            tier: tier.to_string(),
+            workspace: workspace.to_owned(),
+            rule: format!("tiers.{tier}.read"),
+        })
+    }
+
+    /// Which rings can be had here, without trying them out.
+    pub fn host_facts(&self, with_image: bool) -> HostFacts {
+        let missing = |feature: &str, fix: &str| {
+            Some(Missing { feature: feature.to_owned(), fix: fix.to_owned() })
+        };
+        HostFacts::of_rings(|ring| match ring {
+            RingKind::Process => None,
+            RingKind::Container if with_image => None,
+            RingKind::Vm if with_image => self.vm_missing(),
+            RingKind::Container | RingKind::Vm => {
+                missing("an image for it", "add --image REF (see `ringwall image ls`)")
+            }
+            RingKind::Wasm => {
+                let warden = self.programs.warden.with_file_name("ringwall-wasm-warden");
+                match warden.is_file() {
+                    true => None,
+                    false => missing("the program ringwall-wasm-warden", "install all of Ringwall"),
+                }
+            }
+        })
+    }
+
+    fn vm_missing(&self) -> Option<Missing> {
+        if !ringwall_ring_vm::is_there() {
+            return Some(Missing {
+                feature: "a monitor for microVMs".to_owned(),
+                fix: "install QEMU (Debian: apt-get install qemu-system-x86)".to_owned(),
+            });
+        }
+        let kernel = Kernels::from_environment().and_then(|kernels| kernels.best());
+        kernel.err().map(|_| Missing {
+            feature: "a guest kernel".to_owned(),
+            fix: "run `make setup` or `ringwall vm kernel build`".to_owned(),
+        })
+    }
+}
+
+fn anchors(workspace: &Path) -> Anchors {
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    Anchors { home, workspace: Some(workspace.display().to_string()) }
+}
+
+fn denied(record: &DecisionRecord, why: &str) -> ringwall_audit::Record {
+    let rules: Vec<String> = record.rules.iter().map(ToString::to_string).collect();
+    let denied = AdmissionDenied {
+        action: Text::new("run"),
+        resource: Text::new(record.kind.to_string()),
+        rule: Text::new(rules.join(", ")),
+        reason: Text::new(why),
+        fix: None,
+    };
+    (Ids::default(), Event::AdmissionDenied(denied))
+}
+
+/// What the audit log says of the decision: enough to make it again.
+fn decided(record: &DecisionRecord, egress: &Egress) -> Decided {
+    let task = &record.request.task;
+    let mut inputs = Inputs::default();
+    let mut put = |name: &str, value: String| {
+        inputs.insert(Text::new(name), Text::new(value));
+    };
+    put("kind", record.kind.to_string());
+    put("phase", record.phase.clone());
+    put("tainted", task.tainted.to_string());
+    put("elevated", task.elevated.iter().cloned().collect::<Vec<_>>().join(" "));
+    let subjects = record.subjects.iter().map(|it| format!("{}/{}", it.profile, it.tier));
+    put("profile/tier", subjects.collect::<Vec<_>>().join(" "));
+    if let Some(tool) = &record.request.work.tool {
+        put("tool", tool.clone());
+    }
+    if let Some(wall) = &record.request.wall {
+        put("wall", wall.to_string());
+    }
+    let layers: Vec<String> =
+        record.layers.iter().map(|layer| format!("{} {}", layer.digest, layer.path)).collect();
+    Decided {
+        inputs: inputs
+            .iter()
+            .map(|(k, v)| (k.as_str().to_owned(), v.as_str().to_owned()))
+            .collect(),
+        rules: record.rules.iter().map(ToString::to_string).collect(),
+        policy: Some(layers.join(", ")),
+        phase: Some(record.phase.clone()).filter(|phase| !phase.is_empty()),
+        kind: Some(record.kind.to_string()),
+        egress: match egress {
+            Egress::None => Vec::new(),
+            Egress::Layers(layers) => {
+                layers.iter().map(|rules| format!("{:?}", rules.reach).to_lowercase()).collect()
+            }
+        },
+    }
+}
+
+/// Where in the workspace all of these let a job write. A pattern that is no directory with all that
+/// is below, and no single path, allows nothing here.
+pub(crate) fn workspace_rights(
+    paths: &[PathRights],
+    workspace: &Path,
+    anchors: &Anchors,
+) -> WriteRights {
+    let within = |patterns: &[ringwall_rules::PathPattern]| -> Vec<PathBuf> {
+        let places = patterns.iter().filter_map(|pattern| place(pattern.as_str(), anchors));
+        places.filter_map(|place| relative_to(&place, workspace)).collect()
+    };
+    let only = |patterns: &Option<Vec<_>>| match patterns {
+        None => WriteRights::everywhere(),
+        Some(patterns) => WriteRights { writable: within(patterns), read_only: Vec::new() },
+    };
+    let mut all = WriteRights::everywhere();
+    for rights in paths {
+        let mut of_layer = only(&rights.write).and(&only(&rights.phase));
+        of_layer.read_only.extend(within(&rights.phase_deny));
+        let also = within(&rights.also_write);
+        of_layer.read_only.retain(|path| !also.contains(path));
+        of_layer.writable.extend(also);
+        all = all.and(&of_layer);
+    }
+    all
+}
+
+/// The directory or file that a pattern means, if it means one.
+fn place(pattern: &str, anchors: &Anchors) -> Option<PathBuf> {
+    let (top, rest) = match pattern.split_at_checked(1)? {
+        ("~", rest) => (anchors.home.as_deref()?, rest),
+        (".", rest) => (anchors.workspace.as_deref()?, rest),
+        _ => ("", pattern),
+    };
+    let plain = rest.strip_suffix("/**").unwrap_or(rest);
+    if plain.contains('*') {
+        return None;
+    }
+    Some(PathBuf::from(format!("{}/{}", top.trim_end_matches('/'), plain.trim_matches('/'))))
+}
+
+/// All of the workspace, a part of it, or nothing of it.
+fn relative_to(place: &Path, workspace: &Path) -> Option<PathBuf> {
+    if workspace.starts_with(place) {
+        return Some(PathBuf::new());
+    }
+    place.strip_prefix(workspace).ok().map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(extra: &str) -> Stack {
+        let mut text = Stack::built_in();
+        text.text.push_str(extra);
+        Stack::load(vec![text]).unwrap()
+    }
+
+    fn rights(stack: &Stack, phase: Option<&str>) -> WriteRights {
+        let workspace = Path::new("/home/me/project");
+        let anchors = Anchors {
+            home: Some("/home/me".to_owned()),
+            workspace: Some(workspace.display().to_string()),
+        };
+        let task = Task { phase: phase.map(str::to_owned), ..Task::default() };
+        workspace_rights(&stack.path_rights(&task), workspace, &anchors)
+    }
+
+    #[test]
+    fn a_tier_that_may_write_the_home_may_write_all_of_a_workspace_in_it() {
+        assert_eq!(rights(&stack(""), None), WriteRights::everywhere());
+    }
+
+    #[test]
+    fn a_phase_narrows_where_a_job_may_write_to_directories_of_the_workspace() {
+        let phases = "\n[phases.plan]\nwrite = [\"./docs/**\"]\n\
+                      [phases.implement]\nwrite = [\"./**\"]\ndeny = [\"./.github/**\"]\n";
+        let stack = stack(phases);
+        let plan = rights(&stack, Some("plan"));
+        assert_eq!(plan.writable, [PathBuf::from("docs")]);
+        let implement = rights(&stack, Some("implement"));
+        assert!(implement.allows(Path::new("src/main.rs")));
+        assert!(!implement.allows(Path::new(".github/workflows/ci.yml")));
+    }
+}
