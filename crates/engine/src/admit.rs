@@ -60,6 +60,15 @@ fn hint(refusal: &Refusal) -> String {
     }
 }
 
+/// Where rules are evaluated. The evaluator looks how much stack is left, and of a program's first
+/// thread musl only tells what has been used so far: too little. This has a thread of its own.
+pub fn deciding<T: Send>(decide: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(decide);
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 impl Asked {
     /// Whether this wants a decision that only a policy can give.
     fn needs_policy(&self) -> bool {
@@ -73,7 +82,7 @@ impl Engine {
     pub fn admit(
         &self,
         asked: Asked,
-        limits: &dyn Fn(Limits) -> Limits,
+        limits: &(dyn Fn(Limits) -> Limits + Sync),
         search: &PolicySearch,
     ) -> Result<AdmittedSpec, AdmitError> {
         let layers = search.read()?;
@@ -83,7 +92,7 @@ impl Engine {
                 false => Ok(ringwall_policy::admit(asked.spec)?),
             };
         }
-        self.admit_by(&search.load()?, asked, limits)
+        deciding(|| self.admit_by(&search.load()?, asked, limits))
     }
 
     /// The same by a policy that has been read.
@@ -91,7 +100,7 @@ impl Engine {
         &self,
         stack: &Stack,
         asked: Asked,
-        limits: &dyn Fn(Limits) -> Limits,
+        limits: &(dyn Fn(Limits) -> Limits + Sync),
     ) -> Result<AdmittedSpec, AdmitError> {
         let most = stack.limits();
         let limits = limits(most.clone());

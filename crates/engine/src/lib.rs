@@ -29,7 +29,7 @@ mod vm;
 mod watchdog;
 mod workspace_copy;
 
-pub use admit::{AdmitError, Asked};
+pub use admit::{AdmitError, Asked, deciding};
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
 pub use gc::{GcError, GcReport};
