@@ -104,6 +104,8 @@ pub(crate) enum Verb {
     Apply(ApplyArgs),
     /// Show or change where a living sandbox may write in its workspace
     Rights(ChangeRightsArgs),
+    /// Show the phase of a living sandbox, or move it to another
+    Phase(PhaseArgs),
     /// Get, list and remove images
     #[command(subcommand)]
     Image(ImageVerb),
@@ -152,6 +154,16 @@ pub(crate) struct RunArgs {
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PhaseArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    pub(crate) sandbox: String,
+    /// The phase to move to
+    #[arg(value_name = "PHASE")]
+    pub(crate) phase: Option<String>,
 }
 
 #[derive(Debug, Args)]

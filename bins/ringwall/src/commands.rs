@@ -14,6 +14,7 @@ mod keep;
 mod logs;
 mod man;
 mod policy;
+mod phase;
 mod ps;
 mod rights;
 mod rm;
@@ -46,6 +47,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Cp(args) => cp::run(&args),
         Verb::Diff(args) => diff::run(&args),
         Verb::Apply(args) => apply::run(&args),
+        Verb::Phase(args) => phase::run(&args),
         Verb::Rights(args) => rights::run(&args),
         Verb::Image(verb) => image::run(&verb),
         Verb::Vm(verb) => vm::run(&verb),

@@ -123,6 +123,11 @@ impl Engine {
         };
         let mut spec = asked.spec;
         spec.wall = plan.wall.clone();
+        let of_image = [RingKind::Container, RingKind::Vm];
+        if asked.wall.is_none() && !spec.wall.rings().iter().any(|it| of_image.contains(it)) {
+            // It was offered for whichever wall would be chosen.
+            spec.image = None;
+        }
         spec.limits = plan.limits.clone();
         if let Some(workspace) = &spec.workspace {
             let anchors = anchors(&workspace.path);
@@ -197,7 +202,7 @@ impl Engine {
     }
 }
 
-fn anchors(workspace: &Path) -> Anchors {
+pub(crate) fn anchors(workspace: &Path) -> Anchors {
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
     Anchors { home, workspace: Some(workspace.display().to_string()) }
 }
@@ -244,6 +249,7 @@ fn decided(record: &DecisionRecord, egress: &Egress) -> Decided {
         policy: Some(layers.join(", ")),
         phase: Some(record.phase.clone()).filter(|phase| !phase.is_empty()),
         kind: Some(record.kind.to_string()),
+        task: serde_json::to_string(task).ok(),
         egress: match egress {
             Egress::None => Vec::new(),
             Egress::Layers(layers) => {

@@ -135,6 +135,7 @@ impl Engine {
         }
         let mut record = Record::new(id, admitted.spec(), kind, &self.home);
         record.command = command.to_vec();
+        record.decided = admitted.decision().cloned();
         let (mut sandbox, outside) =
             self.start_sandbox(record, admitted.spec(), placement, begun)?;
         sandbox.entry = entry;

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ringwall_policy::Decided;
 use ringwall_spec::{Limits, Outcome, SandboxId, SandboxName, SandboxSpec, Wall, WorkspaceSpec};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,9 @@ pub struct Record {
     pub outcome: Option<Outcome>,
     /// For commands of attached callers.
     pub(crate) defaults: Defaults,
+    /// What policy said of it.
+    #[serde(default)]
+    pub decided: Option<Decided>,
     /// Where the outermost ring of a living sandbox is found; not that of a guest.
     #[serde(default)]
     pub(crate) ring: Option<RingHandle>,
@@ -99,6 +103,7 @@ impl Record {
             state: RecordState::Running,
             outcome: None,
             defaults: Defaults::default(),
+            decided: None,
             ring: None,
         }
     }

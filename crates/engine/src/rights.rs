@@ -95,13 +95,16 @@ pub(crate) struct History {
     /// Changes made under any of these are taken over.
     pub(crate) ever: Vec<WriteRights>,
     changes: u32,
+    /// Those that were changed to, in their order.
+    #[serde(default)]
+    pub(crate) phases: Vec<String>,
 }
 
 impl History {
     /// A sandbox whose rights were never changed has no such file.
     fn unchanged() -> History {
         let everywhere = WriteRights::everywhere();
-        History { now: everywhere.clone(), ever: vec![everywhere], changes: 0 }
+        History { now: everywhere.clone(), ever: vec![everywhere], changes: 0, phases: Vec::new() }
     }
 
     pub(crate) fn load(record: &Record) -> io::Result<History> {
@@ -148,6 +151,16 @@ impl Engine {
         record: &Record,
         rights: &WriteRights,
     ) -> Result<(), ChangeRightsError> {
+        self.change_rights_for(record, rights, None)
+    }
+
+    /// The same, because the task is in another phase.
+    pub(crate) fn change_rights_for(
+        &self,
+        record: &Record,
+        rights: &WriteRights,
+        phase: Option<&str>,
+    ) -> Result<(), ChangeRightsError> {
         rights.validate()?;
         let id = || record.id.to_string();
         if record.state != RecordState::Running {
@@ -166,7 +179,10 @@ impl Engine {
         history.changes += 1;
         let changed = self.adjust(record, record.ring.as_ref(), rights);
         match &changed {
-            Ok(()) => history.change_to(rights),
+            Ok(()) => {
+                history.change_to(rights);
+                history.phases.extend(phase.map(str::to_owned));
+            }
             // Half done, nothing can be written.
             Err(ChangeRightsError::Launch { .. }) => history.now = WriteRights::nowhere(),
             Err(_) => {}
@@ -182,7 +198,8 @@ impl Engine {
         };
         let wrong = |source| ChangeRightsError::Io { id: held.record.id.to_string(), source };
         held.make_dir().map_err(wrong)?;
-        let history = History { now: rights.clone(), ever: vec![rights.clone()], changes: 1 };
+        let ever = vec![rights.clone()];
+        let history = History { now: rights.clone(), ever, changes: 1, phases: Vec::new() };
         history.write(&mut open_locked(&held.record).map_err(wrong)?).map_err(wrong)?;
         self.adjust(&held.record, RingHandle::of(sandbox).as_ref(), rights)
     }

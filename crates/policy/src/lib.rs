@@ -25,6 +25,8 @@ pub struct Decided {
     pub policy: Option<String>,
     pub phase: Option<String>,
     pub kind: Option<String>,
+    /// Who asked, as the policy sees it.
+    pub task: Option<String>,
     pub egress: Vec<String>,
 }
 

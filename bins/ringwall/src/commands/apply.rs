@@ -1,8 +1,9 @@
 //! `ringwall apply`: writes a sandbox's changes back to the workspace.
 
 use std::io::{self, BufWriter, Write};
+use std::path::{Component, Path, PathBuf};
 
-use ringwall_engine::RecordState;
+use ringwall_engine::{PolicySearch, RecordState};
 use ringwall_workspace::{Applied, ApplyOptions, RelPath, apply, quoted};
 use serde::Serialize;
 
@@ -31,7 +32,13 @@ pub(super) fn run(args: &ApplyArgs) -> anyhow::Result<()> {
         except: args.except.clone(),
         force: args.force,
     };
+    let selected = changes.entries().iter().map(|change| change.path.as_path());
+    let selected = selected.filter(|path| is_selected(path, &args.paths));
+    let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
+    engine.allow_apply(&record, selected, &PolicySearch::from_environment(workspace))?;
     let done = apply(&changes, &changes.workspace(), &args.paths, &options)?;
+    let protected = args.allow_protected.iter().map(|path| path.display().to_string()).collect();
+    engine.record_applied(&record, changes.summary(), (protected, args.force))?;
     if args.output.json() {
         report::json(&Document { applied: &done.applied, already: &done.already })?;
     } else {
@@ -50,4 +57,12 @@ fn list(done: &Applied) -> io::Result<()> {
         report::note("nothing to do: the workspace already has all of it");
     }
     Ok(())
+}
+
+/// Whether a path is one of those that were named, or below one; without names all are.
+fn is_selected(path: &Path, named: &[PathBuf]) -> bool {
+    let plain = |named: &PathBuf| -> PathBuf {
+        named.components().filter(|part| *part != Component::CurDir).collect()
+    };
+    named.is_empty() || named.iter().any(|above| path.starts_with(plain(above)))
 }

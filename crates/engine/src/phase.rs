@@ -1,0 +1,170 @@
+//! Phases: a task moves on, and with it where its sandbox may write, and what may be taken over.
+
+use std::path::Path;
+
+use ringwall_audit::{AdmissionDenied, Event, Text, WorkspaceApplied};
+use ringwall_rules::{Action, Decision, FilePath, LoadError, Stack, Task};
+use ringwall_spec::{ChangeSummary, WriteRights};
+
+use crate::admit::{anchors, deciding, workspace_rights};
+use crate::config::Engine;
+use crate::ledger::{self, LedgerError};
+use crate::policy_files::PolicySearch;
+use crate::record::Record;
+use crate::rights::{ChangeRightsError, History};
+
+#[derive(Debug, thiserror::Error)]
+pub enum PhaseError {
+    #[error(transparent)]
+    Policy(#[from] LoadError),
+    #[error("{what} is refused: {why}{}", hint(.elevations))]
+    Refused { what: String, why: String, elevations: Vec<String> },
+    #[error(transparent)]
+    Rights(#[from] ChangeRightsError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+fn hint(elevations: &[String]) -> String {
+    match elevations.first() {
+        Some(first) => format!("; the elevation {first:?} would allow it"),
+        None => String::new(),
+    }
+}
+
+impl Engine {
+    /// The phase that a sandbox is in, if its task has phases.
+    pub fn phase(&self, record: &Record) -> Option<String> {
+        let changed = History::load(record).ok().and_then(|history| history.phases.last().cloned());
+        changed.or_else(|| record.decided.as_ref()?.phase.clone())
+    }
+
+    /// Moves a living sandbox to another phase: its jobs may from now on write what that one allows.
+    pub fn change_phase(
+        &self,
+        record: &Record,
+        to: &str,
+        by: &str,
+        search: &PolicySearch,
+    ) -> Result<(), PhaseError> {
+        let from = self.phase(record);
+        let task = Task { phase: from.clone(), ..task_of(record) };
+        let action = Action::ChangePhase(to.to_owned());
+        let workspace = record.workspace.as_ref();
+        let rights = deciding(|| -> Result<_, PhaseError> {
+            let stack = search.load()?;
+            self.allow(record, &stack.decide(&task, &action), &format!("the phase {to}"))?;
+            let task = Task { phase: Some(to.to_owned()), ..task };
+            Ok(workspace.map(|workspace| {
+                let anchors = anchors(&workspace.path);
+                workspace_rights(&stack.path_rights(&task), &workspace.path, &anchors)
+            }))
+        })?;
+        let changed =
+            Event::PhaseChanged { from: from.map(Text::new), to: Text::new(to), by: Text::new(by) };
+        self.record(vec![(ledger::ids(&record.id), changed)])?;
+        let rights = rights.unwrap_or_else(WriteRights::everywhere);
+        Ok(self.change_rights_for(record, &rights, Some(to))?)
+    }
+
+    /// Whether policy lets these changes of a sandbox be written back. Without a policy it is for
+    /// the person who asks to say.
+    pub fn allow_apply<'a>(
+        &self,
+        record: &Record,
+        paths: impl Iterator<Item = &'a Path> + Send,
+        search: &PolicySearch,
+    ) -> Result<(), PhaseError> {
+        if search.read()?.is_empty() {
+            return Ok(());
+        }
+        let Some(workspace) = &record.workspace else { return Ok(()) };
+        let anchors = anchors(&workspace.path);
+        let tasks = tasks_of(record);
+        deciding(|| {
+            let stack = search.load()?;
+            let apply = any(&stack, &tasks, &Action::Apply);
+            self.allow(record, &apply, "writing changes back")?;
+            for path in paths {
+                let shown = format!("./{}", path.display());
+                let what = format!("writing {shown}");
+                let decision = match FilePath::new(&shown, &anchors) {
+                    Ok(path) => any(&stack, &tasks, &Action::Write(path)),
+                    Err(error) => refused(error.to_string()),
+                };
+                self.allow(record, &decision, &what)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes down that changes were written back.
+    pub fn record_applied(
+        &self,
+        record: &Record,
+        changes: ChangeSummary,
+        (protected, forced): (Vec<String>, bool),
+    ) -> Result<(), LedgerError> {
+        let workspace = record.workspace.as_ref().map(|it| it.path.display().to_string());
+        let applied = WorkspaceApplied {
+            workspace: Text::new(workspace.unwrap_or_default()),
+            changes,
+            protected: protected.iter().map(Text::new).collect(),
+            forced,
+        };
+        self.record(vec![(ledger::ids(&record.id), Event::WorkspaceApplied(applied))])
+    }
+
+    fn allow(&self, record: &Record, decision: &Decision, what: &str) -> Result<(), PhaseError> {
+        if decision.allowed {
+            return Ok(());
+        }
+        let rules: Vec<String> = decision.rules.iter().map(ToString::to_string).collect();
+        let denied = AdmissionDenied {
+            action: Text::new(what),
+            resource: Text::new(record.id.as_str()),
+            rule: Text::new(rules.join(", ")),
+            reason: Text::new(&decision.why),
+            fix: decision.elevations.first().map(|name| Text::new(format!("elevation {name}"))),
+        };
+        self.record(vec![(ledger::ids(&record.id), Event::AdmissionDenied(denied))])?;
+        Err(PhaseError::Refused {
+            what: what.to_owned(),
+            why: decision.why.clone(),
+            elevations: decision.elevations.clone(),
+        })
+    }
+}
+
+/// The task as it was when the sandbox was admitted.
+fn task_of(record: &Record) -> Task {
+    let kept = record.decided.as_ref().and_then(|decided| decided.task.as_deref());
+    kept.and_then(|task| serde_json::from_str(task).ok()).unwrap_or_default()
+}
+
+/// The task in every phase that the sandbox has been in: what one of them let it write, may be
+/// taken over.
+fn tasks_of(record: &Record) -> Vec<Task> {
+    let phases = History::load(record).map(|history| history.phases).unwrap_or_default();
+    let first = record.decided.as_ref().and_then(|decided| decided.phase.clone());
+    let task = task_of(record);
+    let mut tasks = vec![Task { phase: first, ..task.clone() }];
+    tasks.extend(phases.into_iter().map(|phase| Task { phase: Some(phase), ..task.clone() }));
+    tasks
+}
+
+/// The first yes, or else the last no.
+fn any(stack: &Stack, tasks: &[Task], action: &Action) -> Decision {
+    let mut last = refused("there is no task".to_owned());
+    for task in tasks {
+        last = stack.decide(task, action);
+        if last.allowed {
+            break;
+        }
+    }
+    last
+}
+
+fn refused(why: String) -> Decision {
+    Decision { allowed: false, rules: Vec::new(), why, elevations: Vec::new() }
+}
