@@ -21,6 +21,8 @@ mod living;
 #[cfg(test)]
 mod ordinary_user;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod signals;

@@ -1,0 +1,222 @@
+//! Policy decides what runs where: read in the evidence of runs, not only in the decision.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::support::{User, World, busybox_layout, is_root};
+
+const SHIPPED: &str = include_str!("../../../crates/rules/src/default.toml");
+
+/// A world with an image, whose user has this policy.
+fn world(policy: &str) -> World {
+    let world = World::new();
+    let layout = busybox_layout(&world.path("layout"));
+    world.ringwall(["image", "import", layout.to_str().unwrap(), "--name", "test:latest"]).exits(0);
+    set_policy(&world, policy, 0o644);
+    world
+}
+
+fn set_policy(world: &World, policy: &str, mode: u32) {
+    let place = world.path("nobody-home/.config/ringwall");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("ringwall.toml"), policy).unwrap();
+    fs::set_permissions(place.join("ringwall.toml"), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn with_profile(profile: &str) -> String {
+    SHIPPED.replace("profile = \"medium\"", &format!("profile = {profile:?}"))
+}
+
+/// The rings of a run, as their wardens showed them.
+#[track_caller]
+fn wall_of(world: &World, flags: &[&str]) -> String {
+    let flags = [&["-o", "json", "--image", "test:latest"], flags].concat();
+    let document = world.sh(&flags, "true").exits(0).json();
+    let evidence = document["evidence"].as_array().expect("evidence").clone();
+    let rings: Vec<&str> = evidence.iter().filter_map(|ring| ring["ring"].as_str()).collect();
+    assert_eq!(document["wall"], rings.join("/"));
+    rings.join("/")
+}
+
+/// Every record of the audit log, without the checkpoints.
+fn log(world: &World) -> Vec<Value> {
+    let text = fs::read_to_string(world.home().join("audit/log")).expect("a log");
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    lines.filter(|line: &Value| line["checkpoint"].is_null()).collect()
+}
+
+#[test]
+fn files_and_builds_run_behind_the_wall_that_the_profile_calls_for() {
+    for (profile, wall) in [("low", "process"), ("medium", "container"), ("high", "container")] {
+        let world = world(&with_profile(profile));
+        for kind in ["files", "build"] {
+            assert_eq!(wall_of(&world, &["--kind", kind]), wall, "{kind} work, profile {profile}");
+        }
+    }
+    let world = world(&with_profile("low"));
+    assert_eq!(wall_of(&world, &["--kind", "build", "--profile", "medium"]), "container");
+}
+
+#[test]
+fn work_of_no_known_kind_is_untrusted_and_gets_a_machine_or_nothing() {
+    let world = world(SHIPPED);
+    for flags in [&[][..], &["--kind", "nonsense"], &["--kind", "untrusted"]] {
+        let refused = world.sh(flags, "true");
+        refused.is_refused().says(&["untrusted work", "wall vm", "--image"]);
+    }
+}
+
+#[test]
+fn a_wall_that_is_too_weak_is_refused_by_the_rule_that_says_so() {
+    let world = world(SHIPPED);
+    let refused = world.sh(&["--kind", "build", "--wall", "process"], "true");
+    refused.is_refused().says(&["process", "profiles.medium", "ringwall.toml:"]);
+    let denied = log(&world).pop().expect("a record");
+    assert_eq!(denied["event"]["kind"], "admission-denied");
+    assert!(denied["event"]["rule"].as_str().unwrap().contains("profiles.medium"), "{denied}");
+    let flags = ["--kind", "build", "--wall", "container/process"];
+    assert_eq!(wall_of(&world, &flags), "container/process");
+}
+
+#[test]
+fn limits_are_the_policys_and_no_more_can_be_asked_for() {
+    let world = world(&SHIPPED.replace("memory = \"2G\"", "memory = \"96M\""));
+    let flags = ["--kind", "build", "--image", "test:latest"];
+    let refused = world.sh(&[&flags[..], &["--memory", "97M"]].concat(), "true");
+    refused.is_refused().says(&["memory", "limits.memory"]);
+    let run = world.sh(
+        &[&flags[..], &["-o", "json"]].concat(),
+        "x=$(head -c 200000000 /dev/zero | tr '\\0' x)",
+    );
+    assert_eq!(run.json()["ending"]["kind"], "oom", "{run:?}");
+}
+
+#[test]
+fn the_policy_of_a_cloned_repository_narrows_and_never_widens() {
+    let world = world(SHIPPED);
+    let kind = ["--kind", "build", "--workspace", "."];
+    let wide = "version = 1\nprofile = \"low\"\nfloor = \"process\"\n\
+                [routes]\nbuild = [\"process\"]\nuntrusted = [\"process\"]\n\
+                [limits]\nmemory = \"64G\"\ntimeout = \"24h\"\n";
+    world.write("ringwall.toml", wide);
+    assert_eq!(wall_of(&world, &kind), "container");
+    let long =
+        world.sh(&[&kind[..], &["--timeout", "2h", "--image", "test:latest"]].concat(), "true");
+    long.is_refused();
+    world.write("ringwall.toml", "version = 1\n[limits]\npids = 7\n");
+    let narrow =
+        world.sh(&[&kind[..], &["--pids", "8", "--image", "test:latest"]].concat(), "true");
+    narrow.is_refused().says(&["limits.pids", "ringwall.toml"]);
+    assert_eq!(wall_of(&world, &kind), "container");
+}
+
+#[test]
+fn without_a_policy_that_can_be_trusted_nothing_is_routed() {
+    let world = World::new();
+    let run = |world: &World| world.sh(&["--kind", "build"], "echo ran");
+    run(&world).is_refused().says(&["no policy", "ringwall policy init"]);
+    set_policy(&world, "version = 1\nprofil = \"low\"\n", 0o644);
+    run(&world).is_refused().says(&["profil", "did you mean", "2"]);
+    set_policy(&world, SHIPPED, 0o666);
+    run(&world).is_refused().says(&["others may write"]);
+    set_policy(&world, "", 0o644);
+    run(&world).is_refused();
+    let named = world.sh(&["--policy", "absent.toml", "--kind", "build"], "echo ran");
+    named.is_refused().says(&["absent.toml"]);
+}
+
+#[test]
+fn an_ordinary_users_unreadable_policy_is_no_policy() {
+    if !is_root() {
+        return;
+    }
+    let world = World::of(User::Ordinary);
+    set_policy(&world, SHIPPED, 0o000);
+    for place in ["nobody-home", "nobody-home/.config", "nobody-home/.config/ringwall"] {
+        fs::set_permissions(world.path(place), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    world.sh(&[], "echo ran").is_refused().says(&["cannot be read"]);
+}
+
+#[test]
+fn a_task_moves_through_its_phases_and_writes_where_each_lets_it() {
+    let phases = "\n[phases.plan]\nwrite = [\"./docs/**\"]\nnext = [\"implement\"]\n\
+                  [phases.implement]\nwrite = [\"./**\"]\ndeny = [\"./ci/**\"]\nnext = [\"check\"]\n\
+                  [phases.check]\nwrite = [\"./target/**\"]\n";
+    let shipped =
+        with_profile("low").replace("tier = \"medium\"", "tier = \"high\"\nphase = \"plan\"");
+    let world = world(&format!("{shipped}{phases}"));
+    world.write("docs/plan.md", "plan\n");
+    world.write("ci/job", "job\n");
+    world.write("src/main.rs", "code\n");
+    let created = world.ringwall(["create", "--kind", "build", "--workspace", "."]);
+    created.exits(0);
+    let id = created.word();
+    let script =
+        "for f in docs/n src/n ci/n target/n; do (echo x >$f) 2>/dev/null && echo $f; done";
+    let try_all =
+        || world.ringwall(["exec", &id, "--", "sh", "-c", &format!("{script}; true")]).out();
+    world.ringwall(["phase", &id]).prints("plan\n");
+    assert_eq!(try_all(), "docs/n\n");
+    world.ringwall(["phase", &id, "check"]).is_refused().says(&["phases.plan.next"]);
+    assert_eq!(try_all(), "docs/n\n");
+    world.ringwall(["phase", &id, "implement"]).exits(0);
+    assert_eq!(try_all(), "docs/n\nsrc/n\n");
+    world.ringwall(["phase", &id, "check"]).exits(0);
+    assert_eq!(try_all(), "target/n\n");
+    world.ringwall(["phase", &id, "plan"]).is_refused();
+    world.ringwall(["stop", &id]).exits(0);
+    world.ringwall(["apply", &id]).exits(0);
+    assert!(world.project().join("src/n").exists() && !world.project().join("ci/n").exists());
+    let records = log(&world);
+    let changes = records.iter().filter(|record| record["event"]["kind"] == "phase-changed");
+    let changes: Vec<_> = changes.map(|record| record["event"]["to"].as_str().unwrap()).collect();
+    assert_eq!(changes, ["implement", "check"]);
+    assert_eq!(records.last().unwrap()["event"]["kind"], "workspace-applied");
+}
+
+#[test]
+fn a_run_stands_in_the_log_with_why_it_ran_there_and_how_it_ended() {
+    let world = world(SHIPPED);
+    world.sh(&["--kind", "build", "--image", "test:latest"], "exit 3").exits(3);
+    let records = log(&world);
+    let id = records.last().unwrap()["ids"]["sandbox"].as_str().unwrap().to_owned();
+    let of_run: Vec<&Value> =
+        records.iter().filter(|record| record["ids"]["sandbox"] == id.as_str()).collect();
+    let kinds: Vec<_> = of_run.iter().map(|it| it["event"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "sandbox-placed",
+            "call-started",
+            "evidence-checked",
+            "sandbox-raised",
+            "call-ended",
+            "sandbox-ended"
+        ]
+    );
+    let placed = &of_run[0]["event"];
+    assert_eq!(placed["inputs"]["kind"], "build");
+    assert!(placed["rules"][0].as_str().unwrap().contains("routes.build"), "{placed}");
+    assert_eq!(of_run[4]["event"]["ending"]["code"], 3);
+    assert_eq!(of_run[1]["ids"]["call"], of_run[4]["ids"]["call"]);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_not_done() {
+    let world = World::new();
+    world.sh(&[], "true").exits(0);
+    let log = world.home().join("audit/log");
+    let whole = fs::read(&log).unwrap();
+    fs::write(&log, &whole[..whole.len() - 100]).unwrap();
+    let refused = world.sh(&["--workspace", "."], "echo ran >canary");
+    refused.is_refused().says(&["record", "audit"]);
+    assert!(!world.project().join("canary").exists());
+    assert!(world.sandboxes().is_empty(), "nothing is left of a refused run");
+    fs::write(&log, &whole).unwrap();
+    world.sh(&[], "true").exits(0);
+    fs::remove_file(&log).unwrap();
+    world.sh(&[], "true").is_refused().says(&["cut off"]);
+}
