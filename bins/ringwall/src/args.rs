@@ -1,8 +1,10 @@
 //! The command line as data. Parsing is pure: no file, no environment, no terminal is looked at.
 
+mod approvals;
 mod audit;
 mod error;
 mod policy;
+mod grant;
 mod sandbox;
 mod tool;
 mod values;
@@ -15,9 +17,11 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub(crate) use approvals::{ApprovalsVerb, DecisionArgs, KeyArgs};
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
 pub(crate) use error::UsageError;
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
+pub(crate) use grant::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
 pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
 pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
 pub(crate) use values::SandboxPath;
@@ -115,6 +119,12 @@ pub(crate) enum Verb {
     /// Write, check and explain policies: what may run where
     #[command(subcommand)]
     Policy(PolicyVerb),
+    /// Make, narrow and revoke grants: what the holder of a token may do
+    #[command(subcommand)]
+    Grant(GrantVerb),
+    /// Decide on what was refused and can be allowed by a person
+    #[command(subcommand)]
+    Approvals(ApprovalsVerb),
     /// Look after what microVMs are made of
     #[command(subcommand)]
     Vm(VmVerb),

@@ -1,6 +1,7 @@
 //! One file per verb. Each turns its arguments into calls of the engine and prints what came back.
 
 mod apply;
+mod approvals;
 mod audit;
 mod completions;
 mod cp;
@@ -9,6 +10,7 @@ mod diff;
 mod doctor;
 mod exec;
 mod gc;
+mod grant;
 mod image;
 mod keep;
 mod logs;
@@ -50,6 +52,8 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Phase(args) => phase::run(&args),
         Verb::Rights(args) => rights::run(&args),
         Verb::Image(verb) => image::run(&verb),
+        Verb::Grant(verb) => grant::run(&verb),
+        Verb::Approvals(verb) => approvals::run(&verb),
         Verb::Vm(verb) => vm::run(&verb),
         Verb::Gc(output) => gc::run(output.json()),
         Verb::Completions { shell } => completions::run(shell),

@@ -30,6 +30,6 @@ pub use decide::{Answer, DecideError, Decided, MAX_REASON_BYTES, Verdict};
 pub use ending::{EndError, Returned, Why};
 pub use person::{PersonError, default_place, load_key, make_key};
 pub use record::{ApprovalId, ApprovalIdError, AskedFor, Decision, RecordError, Requester};
-pub use rule::{Approver, ElevationRule, trusted};
+pub use rule::{Approver, ElevationRule, TermsError, trusted};
 pub use spend::{Authorized, Difference, ElevateError, UseError, UsedElevation};
 pub use store::{Approval, Approvals, AskError, Listed, MAX_PENDING, MAX_PENDING_OF_TASK, State};

@@ -124,6 +124,20 @@ fn what_is_single_use_is_used_once() {
 }
 
 #[test]
+fn each_of_two_approvals_of_the_same_is_used_once() {
+    let world = World::new();
+    let (first, token) = world.elevated(&once());
+    // Asked with the grant that is elevated already.
+    let asked = world.ask_of(&token, &action(), &once()).unwrap();
+    let shorter = Verdict::Approve { lasting: Some(Duration::from_secs(60)) };
+    world.answer(&asked.id, &world.alice, &once(), shorter).unwrap();
+    let token = world.approvals.elevate(&token, &asked.id, world.now()).unwrap();
+    let used = |_| world.go(&token, &action(), &once()).unwrap().used.unwrap().id;
+    assert_eq!([0, 1].map(used), [first, asked.id]);
+    assert!(matches!(world.go(&token, &action(), &once()), Err(UseError::AlreadyUsed(_))));
+}
+
+#[test]
 fn of_many_threads_that_use_it_at_once_one_does() {
     let world = World::new();
     let (_, token) = world.elevated(&once());

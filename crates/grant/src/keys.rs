@@ -22,7 +22,7 @@ pub struct SecretKey(SigningKey);
 pub struct PublicKey([u8; 32]);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no public key; it is ed25519: and 64 hexadecimal digits")]
+#[error("{0:?} is no public key; it is ed25519/ and 64 hexadecimal digits")]
 pub struct PublicKeyError(String);
 
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +110,7 @@ impl fmt::Debug for PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ed25519:{}", hex::encode(&self.0))
+        write!(f, "ed25519/{}", hex::encode(&self.0))
     }
 }
 
@@ -118,7 +118,7 @@ impl std::str::FromStr for PublicKey {
     type Err = PublicKeyError;
 
     fn from_str(text: &str) -> Result<PublicKey, PublicKeyError> {
-        let bytes = text.strip_prefix("ed25519:").and_then(hex::decode_array::<32>);
+        let bytes = text.strip_prefix("ed25519/").and_then(hex::decode_array::<32>);
         let valid = bytes.filter(|bytes| VerifyingKey::from_bytes(bytes).is_ok());
         valid.map(PublicKey).ok_or_else(|| PublicKeyError(text.chars().take(100).collect()))
     }
@@ -156,7 +156,7 @@ mod tests {
     fn a_public_key_prints_as_it_is_read() {
         let key = SecretKey::generate().unwrap().public();
         assert_eq!(key.to_string().parse(), Ok(key));
-        assert!("ed25519:00".parse::<PublicKey>().is_err());
+        assert!("ed25519/00".parse::<PublicKey>().is_err());
     }
 
     #[test]

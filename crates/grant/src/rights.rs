@@ -119,6 +119,12 @@ impl Budget {
         ]
     }
 
+    /// One part alone, by name; `None` if there is no such part.
+    pub fn of(name: &str, most: u64) -> Option<Budget> {
+        let mut budget = Budget::default();
+        budget.set(name, most).then_some(budget)
+    }
+
     /// Each part that is set, by name.
     pub fn parts(mut self) -> impl Iterator<Item = (&'static str, u64)> {
         let values = self.fields().map(|value| *value);

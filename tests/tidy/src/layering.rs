@@ -79,6 +79,8 @@ const COMMAND_LINE: (&str, &[&str]) = (
         "tool",
         "guest",
         "ring-vm",
+        "grant",
+        "approval",
     ],
 );
 

@@ -191,3 +191,58 @@ fn a_request_to_explain_is_taken_word_by_word() {
     let wrong = told(&["policy", "explain", "--tier", "hgih", "apply"]);
     assert!(wrong.contains("did you mean \"high\"?"), "{wrong}");
 }
+
+#[test]
+fn a_grant_is_made_of_what_is_named_and_nothing_else() {
+    let line = [
+        "grant",
+        "new",
+        "--task",
+        "t-1",
+        "--tool",
+        "git-*",
+        "--read",
+        "/src",
+        "--endpoint",
+        "api.example.com:443 GET",
+        "--budget",
+        "calls=5",
+        "--budget",
+        "calls=3",
+        "--for",
+        "10m",
+    ];
+    let Ok(Verb::Grant(GrantVerb::New(args))) = parsed(&line) else { panic!() };
+    let rights = args.rights();
+    assert_eq!((rights.tenant.as_str(), rights.holder.as_str()), ("local", "agent"));
+    assert_eq!((rights.tools.len(), rights.read.len(), rights.endpoints.len()), (1, 1, 1));
+    assert!(rights.write.is_empty() && rights.secrets.is_empty() && rights.walls.is_empty());
+    assert_eq!((rights.budget.calls, rights.budget.tokens), (Some(3), None));
+    assert_eq!(args.lifetime, Duration::from_secs(600));
+    assert!(told(&["grant", "new"]).contains("--task"));
+    assert!(told(&["grant", "new", "--task", "t", "--read", "../x"]).contains("absolute path"));
+    assert!(told(&["grant", "new", "--task", "t", "--endpoint", "x"]).contains("HOST:PORT"));
+}
+
+#[test]
+fn a_narrowing_tells_what_is_left_alone_from_what_is_taken_away() {
+    let line = ["grant", "narrow", "--tool", "grep", "--none", "secrets", "--for", "60s"];
+    let Ok(Verb::Grant(GrantVerb::Narrow(args))) = parsed(&line) else { panic!() };
+    let narrowing = args.narrowing(1000);
+    assert_eq!(narrowing.tools.map(|tools| tools.len()), Some(1));
+    assert_eq!(narrowing.secrets.map(|secrets| secrets.len()), Some(0));
+    assert_eq!((narrowing.read, narrowing.expires), (None, Some(1060)));
+    assert!(told(&["grant", "narrow", "--none", "all"]).contains("tools, read"));
+}
+
+#[test]
+fn a_decision_has_an_approval_and_a_reason() {
+    let line = ["approvals", "approve", "apr-0123456789ab", "--reason", "ok", "--for", "5m"];
+    let Ok(Verb::Approvals(ApprovalsVerb::Approve { decision, lasting })) = parsed(&line) else {
+        panic!()
+    };
+    assert_eq!((decision.id.as_str(), decision.reason.as_str()), ("apr-0123456789ab", "ok"));
+    assert_eq!(lasting, Some(Duration::from_secs(300)));
+    assert!(told(&["approvals", "deny", "apr-0123456789ab"]).contains("--reason"));
+    assert!(told(&["approvals", "show", "../keys"]).contains("looks like apr-"));
+}

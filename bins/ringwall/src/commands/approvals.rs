@@ -1,0 +1,144 @@
+//! `ringwall approvals`: what waits for a person, and the person's answer. The answer is signed with
+//! the person's own key, which is not in the engine's home.
+
+mod show;
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use ringwall_approval::{
+    Answer, ApprovalId, Approvals, Approver, Decided, ElevationRule, Verdict, default_place,
+    load_key, make_key,
+};
+use ringwall_engine::EngineConfig;
+use ringwall_grant::SecretKey;
+
+use crate::args::{ApprovalsVerb, DecisionArgs, KeyArgs};
+use crate::report;
+
+/// Who may approve which elevation.
+#[derive(Debug, Default)]
+struct Approving {
+    approvers: Vec<Approver>,
+    rules: Vec<ElevationRule>,
+}
+
+pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
+    match verb {
+        ApprovalsVerb::Ls { all, output } => {
+            let now = SystemTime::now();
+            show::list(&open()?.list(now)?, now, *all, output.json())
+        }
+        ApprovalsVerb::Show { id, output } => {
+            show::one(&open()?.get(id, SystemTime::now())?, output.json())
+        }
+        ApprovalsVerb::Approve { decision, lasting } => {
+            decide(decision, Verdict::Approve { lasting: *lasting })
+        }
+        ApprovalsVerb::Deny { decision } => decide(decision, Verdict::Deny),
+        ApprovalsVerb::Keygen { key } => keygen(key),
+    }
+}
+
+/// The approvers and elevations of the policy in force. Without any, nobody may approve.
+fn approving() -> Approving {
+    Approving::default()
+}
+
+fn decide(args: &DecisionArgs, verdict: Verdict) -> anyhow::Result<()> {
+    let home = EngineConfig::from_environment()?.home;
+    let key = load_key(&place(&args.key)?, &home)?;
+    let approvals = open()?;
+    let decided = answer(&approvals, &args.id, verdict, &args.reason, &key, &approving())?;
+    show::decided(&decided, args.output.json())
+}
+
+/// The person's answer, under the rule that policy has for what was asked.
+fn answer(
+    approvals: &Approvals,
+    id: &ApprovalId,
+    verdict: Verdict,
+    reason: &str,
+    key: &SecretKey,
+    approving: &Approving,
+) -> anyhow::Result<Decided> {
+    let now = SystemTime::now();
+    let asked = approvals.get(id, now)?.asked;
+    let rule = approving.rules.iter().find(|rule| rule.name.as_str() == asked.elevation);
+    let Some(rule) = rule else {
+        bail!(
+            "the policy in force offers no elevation {:?}, so nobody may decide on it; write it into ringwall.toml",
+            asked.elevation
+        );
+    };
+    let answer =
+        Answer { verdict, reason, key, approvers: &approving.approvers, rule, presented: &[] };
+    Ok(approvals.decide(id, &answer, now)?)
+}
+
+fn keygen(args: &KeyArgs) -> anyhow::Result<()> {
+    let home = EngineConfig::from_environment()?.home;
+    let path = place(args)?;
+    let public = make_key(&path, &home)?;
+    report::text(format!("{public}\n"))?;
+    report::note(&format!(
+        "your key is in {}; keep it to yourself, and have the line above written into the policy as yours",
+        path.display()
+    ));
+    Ok(())
+}
+
+fn place(args: &KeyArgs) -> anyhow::Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    match &args.file {
+        Some(file) => Ok(file.clone()),
+        None => Ok(default_place(variable("XDG_CONFIG_HOME"), variable("HOME"))?),
+    }
+}
+
+fn open() -> anyhow::Result<Approvals> {
+    let home = EngineConfig::from_environment()?.home;
+    Approvals::open(&home).context("the approvals cannot be opened")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ringwall_approval::Action;
+    use ringwall_grant::{Ask, Authority, Name, Request, Rights};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_needs_a_rule_of_the_policy_and_an_approver_of_it() {
+        let home = tempfile::tempdir().unwrap();
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let authority = Authority::open(home.path()).unwrap();
+        let rights = Rights::none(name("t"), name("local"), name("agent"));
+        let token = authority.mint(&rights, Duration::from_secs(60)).unwrap().token;
+        let request = Request::new("t", "local", Ask::Tool { name: "rm".to_owned() });
+        let action = Action::of(&request, [].into(), "box", "1");
+        let rule = ElevationRule {
+            name: name("tools"),
+            approvers: vec![name("alice")],
+            max: Duration::from_secs(60),
+            single_use: true,
+        };
+        let approvals = Approvals::open(home.path()).unwrap();
+        let asked =
+            approvals.ask(&authority.verifier(), &token, &request, &action, &rule, None).unwrap();
+        let key = SecretKey::generate().unwrap();
+        let yes = Verdict::Approve { lasting: None };
+        let say = |approving| answer(&approvals, &asked.id, yes, "fine", &key, &approving);
+        let told = say(approving()).unwrap_err().to_string();
+        assert!(told.contains("offers no elevation \"tools\""), "{told}");
+        let without = Approving { approvers: Vec::new(), rules: vec![rule.clone()] };
+        let told = say(without).unwrap_err().to_string();
+        assert!(told.contains(&key.public().to_string()), "{told}");
+        let alice = Approver { name: name("alice"), groups: Vec::new(), key: key.public() };
+        let decided = say(Approving { approvers: vec![alice], rules: vec![rule] }).unwrap();
+        assert!(decided.decision.approved && decided.decision.once);
+    }
+}
