@@ -11,7 +11,7 @@ use ringwall_approval::{
     Answer, ApprovalId, Approvals, Approver, Decided, ElevationRule, Verdict, default_place,
     load_key, make_key,
 };
-use ringwall_engine::EngineConfig;
+use ringwall_engine::{EngineConfig, PolicySearch};
 use ringwall_grant::SecretKey;
 
 use crate::args::{ApprovalsVerb, DecisionArgs, KeyArgs};
@@ -42,15 +42,24 @@ pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
 }
 
 /// The approvers and elevations of the policy in force. Without any, nobody may approve.
-fn approving() -> Approving {
-    Approving::default()
+fn approving() -> anyhow::Result<Approving> {
+    let stack = PolicySearch::from_environment(std::env::current_dir().ok()).load()?;
+    let mut approving = Approving::default();
+    let terms = stack.elevation_names().into_iter().filter_map(|name| stack.elevation(&name));
+    for terms in terms {
+        let (rule, people) =
+            ElevationRule::from_terms(&terms.name, &terms.approvers, terms.max, terms.single_use)?;
+        approving.rules.push(rule);
+        approving.approvers.extend(people);
+    }
+    Ok(approving)
 }
 
 fn decide(args: &DecisionArgs, verdict: Verdict) -> anyhow::Result<()> {
     let home = EngineConfig::from_environment()?.home;
     let key = load_key(&place(&args.key)?, &home)?;
     let approvals = open()?;
-    let decided = answer(&approvals, &args.id, verdict, &args.reason, &key, &approving())?;
+    let decided = answer(&approvals, &args.id, verdict, &args.reason, &key, &approving()?)?;
     show::decided(&decided, args.output.json())
 }
 
@@ -132,7 +141,7 @@ mod tests {
         let key = SecretKey::generate().unwrap();
         let yes = Verdict::Approve { lasting: None };
         let say = |approving| answer(&approvals, &asked.id, yes, "fine", &key, &approving);
-        let told = say(approving()).unwrap_err().to_string();
+        let told = say(Approving::default()).unwrap_err().to_string();
         assert!(told.contains("offers no elevation \"tools\""), "{told}");
         let without = Approving { approvers: Vec::new(), rules: vec![rule.clone()] };
         let told = say(without).unwrap_err().to_string();

@@ -36,7 +36,10 @@ fn tail(log: &Path, args: &TailArgs) -> anyhow::Result<()> {
     for record in &last {
         print(record)?;
     }
-    while args.follow {
+    if !args.follow {
+        return Ok(());
+    }
+    loop {
         for record in reader.by_ref() {
             let record = record?;
             if filter.takes(&record) {
@@ -45,7 +48,6 @@ fn tail(log: &Path, args: &TailArgs) -> anyhow::Result<()> {
         }
         std::thread::sleep(POLL);
     }
-    Ok(())
 }
 
 /// A record as one line: as it stands in the log, or for people.
