@@ -15,8 +15,8 @@ mod image;
 mod keep;
 mod logs;
 mod man;
-mod policy;
 mod phase;
+mod policy;
 mod ps;
 mod rights;
 mod rm;
@@ -40,7 +40,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(args) => return doctor::run(&args),
         Verb::Tool(verb) => return tool::run(verb),
         Verb::Audit(verb) => return audit::run(&verb),
-        Verb::Policy(verb) => return policy::run(verb),
+        Verb::Policy(verb) => return ringwall_engine::deciding(|| policy::run(verb)),
         Verb::Create(args) => create::run(*args),
         Verb::Ps(args) => ps::run(&args),
         Verb::Logs(args) => logs::run(&args),

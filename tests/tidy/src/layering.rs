@@ -35,7 +35,6 @@ const MAY_USE: [(&str, &[&str]); 34] = [
             "rules",
             "spec",
             "policy",
-            "rules",
             "wire",
             "linux",
             "image",
