@@ -12,6 +12,7 @@ use crate::config::Engine;
 use crate::keep::with_causes;
 use crate::record::{Record, RecordError, RecordKind};
 use crate::sandbox::Sandbox;
+use crate::tools::ToolHost;
 use crate::workspace_copy::Sink;
 
 /// A guest that has not handed over its changes by then never will.
@@ -70,6 +71,7 @@ impl Sandbox {
             evidence: std::mem::take(&mut self.evidence),
             changes,
             changes_lost,
+            tools: self.tools.as_ref().map(ToolHost::totals),
         };
         let clean = self.remove_group();
         let Some(mut record) = self.record.take() else {
