@@ -83,5 +83,5 @@ fn walls_that_make_no_sense_are_refused_with_the_reason() {
     let call = ["tool", "call", "./yes.wasm", "--wall", "process"];
     world.ringwall(call).is_refused().says(&["use process/wasm"]);
     let call = ["tool", "call", "./yes.wasm", "--image", IMAGE];
-    world.ringwall(call).exits(2);
+    world.ringwall(call).is_refused().says(&["--wall"]);
 }
