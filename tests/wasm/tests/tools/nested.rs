@@ -196,6 +196,11 @@ fn nothing_is_left_of_a_sandbox_with_tools() {
         // Wardens hide from everybody but root.
         assert!(lives_in(pid) > 1 || !is_root(), "{wall}: its processes cannot be seen");
         drop(sandbox);
+        // A dead process may wait for a moment to be taken note of.
+        let soon = std::time::Instant::now() + Duration::from_secs(5);
+        while lives_in(pid) > 0 && std::time::Instant::now() < soon {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         assert_eq!(lives_in(pid), 0, "{wall}");
         let entries = fs::read_dir(world.state().join("sandboxes")).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
