@@ -116,5 +116,8 @@ fn in_one_sandbox_commands_run_in_the_container_and_tools_inside_it() {
     let told = call("./yes.wasm", &["-o", "json"]).exits(0).json();
     assert!(told["sandbox_totals"]["failures"].as_u64() == Some(2), "{}", told["sandbox_totals"]);
     living.remove();
+    for file in ["yes.wasm", "loop.wasm", "bomb.wasm"] {
+        std::fs::remove_file(world.project().join(file)).expect("a file");
+    }
     is_clean_but_for_code(&site);
 }
