@@ -5,10 +5,12 @@
 //! one more filter, and the filter that the WASM warden puts on itself.
 
 use ringwall_linux::step::{PathAccess, Slot, Step};
-use ringwall_ring::WASM_WARDEN_PATH;
 use ringwall_spec::DirAccess;
 
 use crate::plan::path_access;
+
+/// Where a ring has the program that runs tools, if a wasm ring comes inside it.
+const WASM_WARDEN_PATH: &str = "/dev/.ringwall/wasm-warden";
 
 /// `grants` are directories of the ring outside, as it names them. The WASM warden is told them in
 /// this order.

@@ -12,9 +12,6 @@ use crate::input::{Identity, RingInput, WorkspaceInput};
 /// Where the warden program is inside every ring: on our own /dev, never in an image.
 pub const WARDEN_PATH: &str = "/dev/.ringwall/warden";
 
-/// The same for the program that runs tools, where a wasm ring is inside.
-pub const WASM_WARDEN_PATH: &str = "/dev/.ringwall/wasm-warden";
-
 /// Slots from here on belong to the steps of a run.
 const FIRST_RUN_SLOT: u16 = 500;
 

@@ -13,9 +13,7 @@ mod rights;
 #[doc(hidden)]
 pub mod testing;
 
-pub use base::{
-    BASE_PATH, Base, WARDEN_PATH, WASM_WARDEN_PATH, layer_places, run_slots, shown_slot,
-};
+pub use base::{BASE_PATH, Base, WARDEN_PATH, layer_places, run_slots, shown_slot};
 pub use check::{Checker, EvidenceError, Expected, HostNamespaces, check};
 pub use input::{Identity, RingInput, ShownPath, WorkspaceInput};
 pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};
