@@ -14,7 +14,7 @@ readonly MUSL_TARGET=x86_64-unknown-linux-musl
 readonly FOR_BUILD="cc:gcc make:make musl-gcc:musl-tools"
 readonly FOR_TOOLS="python3:python3 python3-venv:python3-venv"
 readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
-readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux fsck.erofs:erofs-utils"
+readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux fsck.erofs:erofs-utils dockerd:docker.io"
 # What unpacks a guest kernel depends on the Debian release that it is from.
 readonly FOR_VM="qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd lz4:lz4"
 readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs"
@@ -117,7 +117,7 @@ prepare_python_verifiers() {
 
 main() {
     local wanted
-    # Tests need no rivals; a docker daemon is a large thing to install for nothing.
+    # Tests need no rivals, but Docker is run in a guest.
     case "${1:-test}" in
         demo) wanted="$FOR_BUILD $FOR_DEMO" ;;
         test) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST" ;;

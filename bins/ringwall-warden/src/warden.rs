@@ -330,6 +330,8 @@ impl Warden {
                 Ok(Answer::Reply(Reply::Done))
             }
             Request::LoadTool(_)
+            | Request::SendTool(_)
+            | Request::CallInside(_)
             | Request::UnloadTool { .. }
             | Request::ProbeTool { .. }
             | Request::CallTool(_)

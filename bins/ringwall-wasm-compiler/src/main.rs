@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ringwall_linux::inside::{inherited, settle_signals};
 use ringwall_linux::seccomp;
-use ringwall_spec::{DeniedOpen, ToolKind};
+use ringwall_spec::{CodeFor, DeniedOpen, ToolKind};
 use ringwall_wire::{
     Channel, CompileReport, ErrorCode, Gone, Handler, InputEvent, MAX_TOOL_BYTES, RemoteError,
     Reply, Request, ServerInput, ServerStream, serve,
@@ -27,7 +27,8 @@ const STREAM: i32 = 3;
 const CANARY: i32 = 4;
 
 struct Compiler {
-    engine: Engine,
+    for_this_processor: Engine,
+    for_any_processor: Engine,
     denied_open: DeniedOpen,
 }
 
@@ -44,10 +45,12 @@ fn run() -> io::Result<()> {
     let denied_open = ringwall_facts::try_denied_open(inherited(CANARY));
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     settle_signals()?;
-    let engine = ringwall_wasm::compiler_engine().map_err(io::Error::other)?;
+    let engine = |any| ringwall_wasm::compiler_engine(any).map_err(io::Error::other);
+    let (for_this_processor, for_any_processor) = (engine(false)?, engine(true)?);
     // Everything that needs more has been done, and no byte of a tool has been seen.
     seccomp::install_wasm_filter()?;
-    serve(UnixStream::from(stream), Arc::new(Compiler { engine, denied_open }))
+    let compiler = Compiler { for_this_processor, for_any_processor, denied_open };
+    serve(UnixStream::from(stream), Arc::new(compiler))
 }
 
 impl Handler for Compiler {
@@ -55,7 +58,7 @@ impl Handler for Compiler {
         let reply = match request {
             Request::Facts => Reply::Facts(Box::new(ringwall_facts::gather(self.denied_open))),
             Request::Shutdown => Reply::Done,
-            Request::Compile { bytes } => match self.compile(bytes, &stream) {
+            Request::Compile { bytes, code_for } => match self.compile(bytes, code_for, &stream) {
                 Ok(report) => Reply::Compiled(Box::new(report)),
                 Err(reason) => refusal(ErrorCode::Invalid, reason),
             },
@@ -66,14 +69,21 @@ impl Handler for Compiler {
 }
 
 impl Compiler {
-    fn compile(&self, bytes: u64, stream: &ServerStream) -> Result<CompileReport, String> {
+    fn compile(
+        &self,
+        bytes: u64,
+        code_for: CodeFor,
+        stream: &ServerStream,
+    ) -> Result<CompileReport, String> {
+        let engine = match code_for {
+            CodeFor::ThisProcessor => &self.for_this_processor,
+            CodeFor::AnyProcessor => &self.for_any_processor,
+        };
         let wasm = receive(bytes, &stream.input())?;
         let report = inspect::inspect(&wasm)?;
         let code = match report.kind {
-            ToolKind::CommandModule => self.engine.precompile_module(&wasm),
-            ToolKind::Component | ToolKind::CommandComponent => {
-                self.engine.precompile_component(&wasm)
-            }
+            ToolKind::CommandModule => engine.precompile_module(&wasm),
+            ToolKind::Component | ToolKind::CommandComponent => engine.precompile_component(&wasm),
         };
         let code = code.map_err(|error| format!("it does not compile: {error:#}"))?;
         stream.send(Channel::Bytes, &code).map_err(|Gone| "nobody waits for it".to_owned())?;

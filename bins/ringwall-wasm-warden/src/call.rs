@@ -8,7 +8,7 @@ use ringwall_wire::{CallReport, CallTool, ErrorCode, RemoteError};
 use wasmtime::{Engine, Error, Result, Trap};
 use wasmtime_wasi::I32Exit;
 
-use crate::context::{self, Context};
+use crate::context::{self, Context, Grants};
 use crate::output::Output;
 use crate::ticker::Ticking;
 use crate::tools::{Ran, Tool, refused};
@@ -23,7 +23,7 @@ pub(crate) struct Finished {
 
 /// Runs a tool to its end, whatever that is. An error means that the request made no sense.
 pub(crate) async fn run(
-    engine: Engine,
+    (engine, grants): (Engine, Grants),
     tool: Rc<Tool>,
     call: CallTool,
     input: Vec<u8>,
@@ -41,8 +41,8 @@ pub(crate) async fn run(
         }
         _ => (String::new(), input),
     };
-    let mut store =
-        context::store(&engine, &call, stdin, (&out, &err), deadline).map_err(no_room)?;
+    let mut store = context::store((&engine, &grants), &call, stdin, (&out, &err), deadline)
+        .map_err(no_room)?;
     let ran = tokio::time::timeout_at(deadline.into(), tool.run(&mut store, &text)).await;
     let status = match ran {
         Ok(Ok(Ran::Exited(code))) => ToolStatus::Exited { code },
@@ -68,7 +68,7 @@ pub(crate) async fn run(
 
 /// Makes an instance of a tool, to see whether that works.
 pub(crate) async fn probe(
-    engine: Engine,
+    (engine, grants): (Engine, Grants),
     tool: Rc<Tool>,
     _ticking: Ticking,
 ) -> Result<(), RemoteError> {
@@ -76,8 +76,8 @@ pub(crate) async fn probe(
     let deadline = Instant::now() + call.limits.time;
     let nowhere = Output::new(0);
     let streams = (&nowhere, &nowhere);
-    let mut store =
-        context::store(&engine, &call, Vec::new(), streams, deadline).map_err(no_room)?;
+    let mut store = context::store((&engine, &grants), &call, Vec::new(), streams, deadline)
+        .map_err(no_room)?;
     let wrong = |reason: &str| {
         let message = format!("no instance of the tool can be made: {reason}");
         refused(ErrorCode::Invalid, &message)

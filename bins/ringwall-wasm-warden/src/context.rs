@@ -1,5 +1,6 @@
 //! What the store of one call holds: its view of the world, and its limits.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
@@ -14,7 +15,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
 use crate::clock::{CoarseMonotonic, CoarseWall, Counting, FixedWall};
 use crate::output::Output;
 
-/// Where the ring has its granted directories.
+/// Where a ring with a root of its own has its granted directories, by number.
 const GRANTS: &str = "/grants";
 
 /// Open files, streams and the like of one call.
@@ -56,9 +57,31 @@ pub(crate) struct HostCalls {
     pub(crate) made: u64,
 }
 
+/// Where the granted directories of this ring are.
+#[derive(Debug, Clone)]
+pub(crate) struct Grants(Option<Rc<[String]>>);
+
+impl Grants {
+    /// Inside another ring they are where that one has them.
+    pub(crate) fn new(given: impl Iterator<Item = String>) -> Grants {
+        let paths: Rc<[String]> = given.collect();
+        Grants((!paths.is_empty()).then_some(paths))
+    }
+
+    fn path(&self, number: u16) -> Result<String> {
+        match &self.0 {
+            None => Ok(format!("{GRANTS}/{number}")),
+            Some(paths) => {
+                let path = paths.get(usize::from(number)).cloned();
+                path.ok_or_else(|| Error::msg("the directory was not granted"))
+            }
+        }
+    }
+}
+
 /// What a call gets to see, as a store that stops it at every limit.
 pub(crate) fn store(
-    engine: &wasmtime::Engine,
+    (engine, grants): (&wasmtime::Engine, &Grants),
     call: &CallTool,
     stdin: Vec<u8>,
     streams: (&Output, &Output),
@@ -67,7 +90,7 @@ pub(crate) fn store(
     let limits = &call.limits;
     let begun = Instant::now();
     let context = Context {
-        wasi: world(call, stdin, streams, begun)?,
+        wasi: world((call, grants), stdin, streams, begun)?,
         limiter: Limiter::new(limits),
         log: streams.1.clone(),
         host_calls: HostCalls { most: limits.host_calls, made: 0 },
@@ -93,7 +116,7 @@ pub(crate) fn store(
 }
 
 fn world(
-    call: &CallTool,
+    (call, grants): (&CallTool, &Grants),
     stdin: Vec<u8>,
     (out, err): (&Output, &Output),
     begun: Instant,
@@ -122,7 +145,7 @@ fn world(
             DirAccess::Read => FsPerms::ReadOnly,
             DirAccess::Write => FsPerms::ReadWrite,
         };
-        builder.preopened_dir(format!("{GRANTS}/{number}"), guest, access)?;
+        builder.preopened_dir(grants.path(*number)?, guest, access)?;
     }
     Ok(builder.build_p1())
 }

@@ -11,8 +11,8 @@ use futures_util::future::{AbortHandle, Abortable, Aborted};
 use futures_util::stream::{FuturesUnordered, Stream};
 use ringwall_spec::DeniedOpen;
 use ringwall_wire::{
-    CallTool, Channel, Connection, ErrorCode, Event, MAX_TOOL_CALLS, MAX_TOOL_INPUT_BYTES,
-    RemoteError, Reply, Request, Side, StreamId,
+    CallTool, Channel, Connection, ErrorCode, Event, MAX_CODE_BYTES, MAX_TOOL_CALLS,
+    MAX_TOOL_INPUT_BYTES, RemoteError, Reply, Request, SendTool, Side, StreamId,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -43,6 +43,8 @@ pub(crate) struct Server {
     buffer: Vec<u8>,
     /// Calls whose input has not all come.
     waiting: BTreeMap<StreamId, (Box<CallTool>, Vec<u8>)>,
+    /// Tools whose code has not all come.
+    arriving: BTreeMap<StreamId, (SendTool, Vec<u8>)>,
     /// Calls whose turn has not come.
     queued: Vec<(StreamId, Box<CallTool>, Vec<u8>)>,
     running: FuturesUnordered<Abortable<Task>>,
@@ -91,6 +93,7 @@ impl Server {
             ticker,
             buffer: vec![0; BUFFER_BYTES],
             waiting: BTreeMap::new(),
+            arriving: BTreeMap::new(),
             queued: Vec::new(),
             running: FuturesUnordered::new(),
             aborts: BTreeMap::new(),
@@ -210,9 +213,14 @@ impl Server {
                 if let Some((call, input)) = self.waiting.remove(&stream) {
                     self.queued.push((stream, call, input));
                 }
+                if let Some((sent, code)) = self.arriving.remove(&stream) {
+                    let answer = self.tools.take(sent, &code).map(|()| Reply::Done);
+                    self.connection.reply(stream, &answer.unwrap_or_else(Reply::Error));
+                }
             }
             Event::Cancelled { stream } | Event::Broken { stream, .. } => {
                 self.waiting.remove(&stream);
+                self.arriving.remove(&stream);
                 self.queued.retain(|(queued, ..)| *queued != stream);
                 self.sending.remove(&stream);
                 if let Some(abort) = self.aborts.remove(&stream) {
@@ -234,13 +242,18 @@ impl Server {
             }
             Request::ProbeTool { tool } => match self.tools.get(tool) {
                 Ok(tool) => {
-                    let engine = self.tools.engine().clone();
-                    let probe = call::probe(engine, tool, self.ticker.hold());
+                    let with = self.tools.surroundings();
+                    let probe = call::probe(with, tool, self.ticker.hold());
                     self.run(stream, async { probe.await.map(|()| Ended::Probe) });
                     return;
                 }
                 Err(error) => Err(error),
             },
+            Request::SendTool(sent) if sent.bytes <= MAX_CODE_BYTES as u64 => {
+                self.arriving.insert(stream, (sent, Vec::new()));
+                return;
+            }
+            Request::SendTool(_) => Err(refused(ErrorCode::Limit, "the code is too long")),
             Request::LoadTool(load) => self.tools.load(load).map(|()| Reply::Done),
             Request::UnloadTool { tool } => {
                 self.tools.unload(tool);
@@ -257,6 +270,17 @@ impl Server {
     }
 
     fn take_input(&mut self, stream: StreamId, bytes: &[u8]) {
+        if let Some((sent, code)) = self.arriving.get_mut(&stream) {
+            code.extend_from_slice(bytes);
+            if code.len() as u64 > sent.bytes {
+                self.arriving.remove(&stream);
+                let error = refused(ErrorCode::Invalid, "more code came than was announced");
+                self.connection.reply(stream, &Reply::Error(error));
+                return;
+            }
+            self.connection.consumed(stream, bytes.len());
+            return;
+        }
         let Some((_, input)) = self.waiting.get_mut(&stream) else {
             return;
         };
@@ -276,8 +300,8 @@ impl Server {
             let (stream, call, input) = self.queued.remove(0);
             match self.tools.get(call.tool) {
                 Ok(tool) => {
-                    let engine = self.tools.engine().clone();
-                    let ran = call::run(engine, tool, *call, input, self.ticker.hold());
+                    let with = self.tools.surroundings();
+                    let ran = call::run(with, tool, *call, input, self.ticker.hold());
                     self.run(stream, async { ran.await.map(Ended::Call) });
                 }
                 Err(error) => self.connection.reply(stream, &Reply::Error(error)),

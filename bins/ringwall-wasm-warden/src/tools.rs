@@ -7,12 +7,12 @@ use std::rc::Rc;
 use ringwall_linux::fdpass;
 use ringwall_spec::ToolKind;
 use ringwall_wasm::{HOST_INTERFACE, TOOL_INTERFACE, TYPES_INTERFACE};
-use ringwall_wire::{ErrorCode, LoadTool, LoadedTool, MAX_TOOL_CALLS, RemoteError};
+use ringwall_wire::{ErrorCode, LoadTool, LoadedTool, MAX_TOOL_CALLS, RemoteError, SendTool};
 use wasmtime::component::{self, Component, ComponentExportIndex, ComponentType, Lift};
-use wasmtime::{Engine, Error, Result, Store};
+use wasmtime::{Engine, Error, Module, Result, Store};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use crate::context::Context;
+use crate::context::{Context, Grants};
 
 /// Loaded at once; each costs address space and a few descriptors.
 const MAX_TOOLS: usize = 256;
@@ -21,7 +21,9 @@ const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 pub(crate) struct Tools {
     engine: Engine,
-    loader: OwnedFd,
+    grants: Grants,
+    /// By which descriptors of compiled code come, where they can.
+    loader: Option<OwnedFd>,
     components: component::Linker<Context>,
     modules: wasmtime::Linker<Context>,
     loaded: HashMap<LoadedTool, Rc<Tool>>,
@@ -49,7 +51,7 @@ pub(crate) struct Failure {
 }
 
 impl Tools {
-    pub(crate) fn new(loader: OwnedFd) -> Result<Tools> {
+    pub(crate) fn new(loader: Option<OwnedFd>, grants: Grants) -> Result<Tools> {
         let engine = ringwall_wasm::warden_engine(MAX_TOOL_CALLS)?;
         let mut components = component::Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut components)?;
@@ -59,11 +61,16 @@ impl Tools {
         let mut modules = wasmtime::Linker::new(&engine);
         wasmtime_wasi::p1::add_to_linker_async(&mut modules, Context::wasi)?;
         crate::poll::add_to_linker(&mut modules)?;
-        Ok(Tools { engine, loader, components, modules, loaded: HashMap::new() })
+        Ok(Tools { engine, grants, loader, components, modules, loaded: HashMap::new() })
     }
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// What every call is made with.
+    pub(crate) fn surroundings(&self) -> (Engine, Grants) {
+        (self.engine.clone(), self.grants.clone())
     }
 
     pub(crate) fn get(&self, tool: LoadedTool) -> Result<Rc<Tool>, RemoteError> {
@@ -76,24 +83,54 @@ impl Tools {
         self.loaded.remove(&tool);
     }
 
+    /// Maps code whose descriptor has come.
     pub(crate) fn load(&mut self, load: LoadTool) -> Result<(), RemoteError> {
         let code = self.receive_code(load.tool)?;
+        self.refuse_too_many()?;
+        let tool = match load.kind {
+            ToolKind::CommandModule => {
+                self.prepare_module(ringwall_wasm::load_module(&self.engine, &code))
+            }
+            _ => self.prepare_component(ringwall_wasm::load_component(&self.engine, &code), load),
+        };
+        self.loaded.insert(load.tool, Rc::new(tool?));
+        Ok(())
+    }
+
+    /// Copies code that came as bytes, if it is what was announced.
+    pub(crate) fn take(&mut self, sent: SendTool, code: &[u8]) -> Result<(), RemoteError> {
+        if code.len() as u64 != sent.bytes || *blake3::hash(code).as_bytes() != sent.hash {
+            return Err(refused(ErrorCode::Invalid, "the code did not come as it was sent"));
+        }
+        self.refuse_too_many()?;
+        let tool = match sent.load.kind {
+            ToolKind::CommandModule => {
+                self.prepare_module(ringwall_wasm::copy_module(&self.engine, code))
+            }
+            _ => {
+                let component = ringwall_wasm::copy_component(&self.engine, code);
+                self.prepare_component(component, sent.load)
+            }
+        };
+        self.loaded.insert(sent.load.tool, Rc::new(tool?));
+        Ok(())
+    }
+
+    fn refuse_too_many(&self) -> Result<(), RemoteError> {
         if self.loaded.len() >= MAX_TOOLS {
             let message = format!("{MAX_TOOLS} tools are loaded already");
             return Err(refused(ErrorCode::Limit, &message));
         }
-        let tool = match load.kind {
-            ToolKind::CommandModule => self.load_module(&code)?,
-            _ => self.load_component(&code, load)?,
-        };
-        self.loaded.insert(load.tool, Rc::new(tool));
         Ok(())
     }
 
     /// The engine sends descriptors in the order in which it asks for them.
     fn receive_code(&self, tool: LoadedTool) -> Result<OwnedFd, RemoteError> {
         let mut number = [0; size_of::<LoadedTool>()];
-        let received = fdpass::receive(self.loader.as_fd(), &mut number);
+        let Some(loader) = &self.loader else {
+            return Err(refused(ErrorCode::Invalid, "no descriptor reaches this ring"));
+        };
+        let received = fdpass::receive(loader.as_fd(), &mut number);
         match received {
             Ok(Some((_, mut code))) if number == tool.to_le_bytes() && code.len() == 1 => {
                 code.pop().ok_or_else(|| refused(ErrorCode::Invalid, "no code came"))
@@ -102,13 +139,17 @@ impl Tools {
         }
     }
 
-    fn load_module(&self, code: &OwnedFd) -> Result<Tool, RemoteError> {
-        let module = ringwall_wasm::load_module(&self.engine, code).map_err(not_ours)?;
+    fn prepare_module(&self, module: Result<Module>) -> Result<Tool, RemoteError> {
+        let module = module.map_err(not_ours)?;
         self.modules.instantiate_pre(&module).map(Tool::Module).map_err(unlinkable)
     }
 
-    fn load_component(&self, code: &OwnedFd, load: LoadTool) -> Result<Tool, RemoteError> {
-        let component = ringwall_wasm::load_component(&self.engine, code).map_err(not_ours)?;
+    fn prepare_component(
+        &self,
+        component: Result<Component>,
+        load: LoadTool,
+    ) -> Result<Tool, RemoteError> {
+        let component = component.map_err(not_ours)?;
         let instance = if load.wants_http {
             self.deny_http(&component).and_then(|linker| linker.instantiate_pre(&component))
         } else {

@@ -23,7 +23,9 @@ pub(crate) use error::UsageError;
 pub(crate) use grant::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
-pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
+pub(crate) use tool::{
+    AddArgs, CallArgs, InsideArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb,
+};
 pub(crate) use values::SandboxPath;
 pub(crate) use vm::{KernelVerb, VmVerb};
 

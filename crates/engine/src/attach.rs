@@ -2,19 +2,24 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_spec::{Command, SandboxId};
-use ringwall_wire::Client;
+use ringwall_spec::{Command, SandboxId, ToolTotals};
+use ringwall_wire::{
+    Answer, CallInside, CallReport, Client, ClientError, ErrorCode, InsideDir, InsideReport,
+    RemoteError,
+};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
 use crate::job::{Defaults, Job, Reach, StartError};
 use crate::ledger::{Ledger, OpenCall};
 use crate::record::{Record, RecordKind, RecordState};
+use crate::tools::{ToolCall, ToolError, ToolInput, ToolOutcome};
 
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
@@ -68,6 +73,44 @@ impl Attached {
 
     pub fn files(&self) -> &Client {
         &self.client
+    }
+
+    /// Runs a tool in the wasm ring of the sandbox. It must have been compiled, with
+    /// [`CodeFor::AnyProcessor`](ringwall_spec::CodeFor) if the sandbox is a guest.
+    pub fn call_tool(&self, call: &ToolCall) -> Result<(ToolOutcome, ToolTotals), ToolError> {
+        let (args, input) = match &call.input {
+            ToolInput::Component { json } => (None, json),
+            ToolInput::Command { args, stdin } => (Some(args.clone()), stdin),
+        };
+        let dirs = call.dirs.iter().map(|dir| InsideDir {
+            path: dir.host.as_os_str().as_bytes().to_vec(),
+            guest: dir.guest.clone(),
+            access: dir.access,
+        });
+        let limits = call.limits.capped();
+        let request = CallInside {
+            digest: call.digest,
+            program: call.program.clone(),
+            args,
+            env: call.env.clone(),
+            dirs: dirs.collect(),
+            limits,
+            seed: call.seed,
+            wants_http: call.wants_http,
+        };
+        let most = usize::try_from(limits.output_bytes).unwrap_or(usize::MAX);
+        let answer =
+            self.client.call_inside(request, input, most).map_err(|error| match error {
+                ClientError::Remote(RemoteError { code: ErrorCode::NotFound, .. }) => {
+                    ToolError::NotCompiled(call.digest)
+                }
+                ClientError::Remote(refusal) => ToolError::Sandbox(refusal.message),
+                other => ToolError::Sandbox(format!("the sandbox did not answer: {other}")),
+            })?;
+        let Answer { report, output, errors } = answer;
+        let InsideReport { called: CallReport { status, meter }, evidence, totals } = report;
+        let evidence = Arc::new(evidence);
+        Ok((ToolOutcome { status, output, errors, meter, evidence }, totals))
     }
 }
 

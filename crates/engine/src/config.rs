@@ -7,6 +7,7 @@ use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
 use ringwall_linux::launch::{Parking, Spawner};
 use ringwall_ring::Identity;
+use ringwall_spec::CodeFor;
 
 use crate::host;
 use crate::ledger::Ledger;
@@ -136,8 +137,13 @@ impl Engine {
 
     /// Runs WASM tools, in wardens of its own.
     pub fn tools(&self) -> Result<ToolHost, ToolHostError> {
+        self.tools_with(CodeFor::ThisProcessor)
+    }
+
+    /// The same, with code that other processors can run too: what tools in a guest need.
+    pub fn tools_with(&self, code_for: CodeFor) -> Result<ToolHost, ToolHostError> {
         let config = EngineConfig { home: self.home.clone(), programs: self.programs.clone() };
-        ToolHost::open(Engine::open(config)?)
+        ToolHost::open(Engine::open(config)?, code_for)
     }
 
     /// The image store of this engine.

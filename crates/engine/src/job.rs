@@ -375,7 +375,7 @@ impl Sandbox {
         let in_workspace = self.spec.workspace.is_some();
         let defaults = Defaults::new(image, &self.plan().working_directory, in_workspace);
         // A guest's first process is not limited itself: it has to serve all jobs.
-        let in_guest = self.wall().rings() == [RingKind::Vm];
+        let in_guest = self.wall().command_rings() == [RingKind::Vm];
         Defaults { open_files: in_guest.then(|| u64::from(self.limits().open_files)), ..defaults }
     }
 

@@ -193,7 +193,8 @@ impl Engine {
         };
         let socket = sandbox.listen().map_err(KeepError::Io)?;
         if let Some(client) = sandbox.files() {
-            Relay::serve(socket, Arc::new(Relay::new(client.clone())));
+            let relay = Relay::new(client.clone(), sandbox.tools().cloned());
+            Relay::serve(socket, Arc::new(relay));
         }
         Ok((sandbox, background))
     }

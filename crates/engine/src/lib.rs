@@ -48,5 +48,5 @@ pub use settle::SettleError;
 pub use stop::StopError;
 pub use tools::{
     CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
-    ToolOutcome, ToolTotals,
+    ToolOutcome,
 };

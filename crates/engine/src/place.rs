@@ -10,7 +10,7 @@ use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
-use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceMode, WorkspaceSpec};
+use ringwall_spec::{KeptLimit, RingKind, SandboxId, Wall, WorkspaceMode, WorkspaceSpec};
 use ringwall_workspace::HideRules;
 
 use crate::config::Engine;
@@ -47,6 +47,10 @@ pub enum PlaceError {
         "{0:?} belongs to root, and with --workspace-rw a job could leave a setuid program of root's there; use --workspace, or give a directory of an ordinary user"
     )]
     RootsWorkspace(PathBuf),
+    #[error(
+        "the program {0:?} is missing next to ringwall; install all of Ringwall's programs in one directory"
+    )]
+    NoWasmWarden(PathBuf),
     #[error("a wasm ring runs tools, not programs; use `ringwall tool call`, or --wall process")]
     WasmRunsTools,
     #[error("the image's user {0:?} is not known in the image; choose an image with a valid user")]
@@ -132,6 +136,7 @@ impl Engine {
             admitted,
             identity: self.identity,
             warden: self.programs.warden.clone(),
+            wasm_warden: self.wasm_warden(&spec.wall)?.filter(|_| !in_vm),
             shown,
             // What a guest gets is copied, not shown.
             workspace: workspace.filter(|_| !in_vm),
@@ -155,7 +160,9 @@ impl Engine {
             RingKind::Wasm => return Err(PlaceError::WasmRunsTools),
             RingKind::Vm => {
                 let image = image.as_ref().ok_or(VmError::NoImage)?;
-                let (ring, placed) = self.place_vm(admitted, image, image_user, hidden.clone())?;
+                let program = self.wasm_warden(&spec.wall)?;
+                let with = (hidden.clone(), program.as_deref());
+                let (ring, placed) = self.place_vm(admitted, image, image_user, with)?;
                 let (plan, placed) = self.plan_vm(ring, placed, (&input, &kept))?;
                 vm = Some(placed);
                 plan
@@ -164,6 +171,17 @@ impl Engine {
         let admitted = admitted.clone();
         let opening = Vec::new();
         Ok(Placement { plan, kept, image, _held: held, hidden, admitted, vm, opening })
+    }
+}
+
+impl Engine {
+    /// The program that runs tools, for a wall with a wasm ring inside.
+    pub(crate) fn wasm_warden(&self, wall: &Wall) -> Result<Option<PathBuf>, PlaceError> {
+        if !wall.has_tools_inside() {
+            return Ok(None);
+        }
+        let program = self.programs.warden.with_file_name("ringwall-wasm-warden");
+        if program.is_file() { Ok(Some(program)) } else { Err(PlaceError::NoWasmWarden(program)) }
     }
 }
 

@@ -13,6 +13,7 @@ use ringwall_ring::{
     EvidenceError, Expected, HostNamespaces, RaiseRingError, RaisedRing, RingPlan, SpawnerHandle,
     check, inner_process_plan,
 };
+use ringwall_ring_wasm::CacheError;
 use ringwall_spec::{CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, show_bytes};
 use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
@@ -24,6 +25,7 @@ use crate::place::{PlaceError, Placement};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::rights::ChangeRightsError;
 use crate::sandbox::Sandbox;
+use crate::tools::How;
 use crate::vm::{Door, VmError};
 use crate::{host, limits};
 
@@ -84,6 +86,8 @@ pub enum RaiseError {
     Ledger(#[from] LedgerError),
     #[error(transparent)]
     Evidence(#[from] EvidenceError),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     #[error("/proc could not be read; Ringwall needs it")]
     Proc(#[source] std::io::Error),
     #[error("the plan of the inner ring could not be sent")]
@@ -307,25 +311,25 @@ impl Engine {
         evidence.checks.extend(group);
         sandbox.take_scratch()?;
         let mut all = vec![evidence];
-        let innermost =
-            self.raise_inner_rings(sandbox, (client, 1), (&expected, &namespaces), &mut all)?;
+        let (innermost, expected) =
+            self.raise_inner_rings(sandbox, (client, 1), (expected, &namespaces), &mut all)?;
+        let tools = (&innermost, How::Confined { expected });
+        self.raise_tools(sandbox, tools, &namespaces, &mut all)?;
         sandbox.set_raised(innermost, all);
         Ok(())
     }
 
     /// Raises the process rings of a wall from the given one on, each by the warden of the one
-    /// before.
+    /// before. Gives the innermost, and what was expected of it.
     pub(crate) fn raise_inner_rings(
         &self,
         sandbox: &Sandbox,
         (mut innermost, first): (Client, usize),
-        (expected, namespaces): (&Expected, &HostNamespaces),
+        (mut expected, namespaces): (Expected, &HostNamespaces),
         all: &mut Vec<Evidence>,
-    ) -> Result<Client, RaiseError> {
+    ) -> Result<(Client, Expected), RaiseError> {
         let warden = |ring| move |source| RaiseError::Warden { ring, source };
-        // Filters stack: each inner ring adds its own.
-        let filters = expected.seccomp_filters + 1;
-        for (seccomp_filters, ring) in (filters..).zip(sandbox.wall().rings().iter().skip(first)) {
+        for ring in sandbox.wall().command_rings().iter().skip(first) {
             let workspace = sandbox.spec.workspace.as_ref();
             let writable = workspace.map(|_| sandbox.plan().working_directory.clone());
             let steps = encode_steps(&inner_process_plan(writable.as_slice()))
@@ -335,13 +339,15 @@ impl Engine {
             innermost = tunnel
                 .connect()
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
-            let expected = Expected { own_namespaces: false, seccomp_filters, ..expected.clone() };
+            // Filters stack: each inner ring adds its own.
+            let seccomp_filters = expected.seccomp_filters + 1;
+            expected = Expected { own_namespaces: false, seccomp_filters, ..expected };
             let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
             let mut evidence = check(*ring, &expected, namespaces, facts)?;
             evidence.checks.push(try_forbidden_write(*ring, &innermost)?);
             all.push(evidence);
         }
-        Ok(innermost)
+        Ok((innermost, expected))
     }
 
     fn look_from_outside(

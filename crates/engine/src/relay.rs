@@ -1,15 +1,21 @@
 //! Lets other processes speak to a sandbox's warden: the same frames on a socket, passed on
 //! request by request.
 
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_wire::{
-    Channel, Client, ClientError, ErrorCode, Handler, InputEvent, Parents, ProcessEvent,
-    RemoteError, RemoveWhat, Reply, Request, ServerStream, StartProcess,
+    CallInside, CallReport, Channel, Client, ClientError, ErrorCode, Handler, InputEvent,
+    InsideReport, MAX_TOOL_INPUT_BYTES, Parents, ProcessEvent, RemoteError, RemoveWhat, Reply,
+    Request, ServerStream, StartProcess,
 };
+
+use crate::keep::with_causes;
+use crate::tools::{DirGrant, ToolCall, ToolError, ToolHost, ToolInput};
 
 /// How many processes may be attached at once.
 const MAX_ATTACHED: usize = 64;
@@ -22,11 +28,13 @@ const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Relay {
     client: Client,
+    /// For the wasm ring inside, where there is one.
+    tools: Option<ToolHost>,
 }
 
 impl Relay {
-    pub(crate) fn new(client: Client) -> Relay {
-        Relay { client }
+    pub(crate) fn new(client: Client, tools: Option<ToolHost>) -> Relay {
+        Relay { client, tools }
     }
 
     /// Serves connections until the process ends.
@@ -82,6 +90,35 @@ impl Relay {
         }
     }
 
+    /// Calls a tool in the wasm ring inside. Its code is found here, never taken from the caller.
+    fn call(&self, call: &CallInside, stream: &ServerStream) -> Result<Reply, RemoteError> {
+        let refused = |code, message: String| RemoteError { code, errno: None, message };
+        let none = "the sandbox has no wasm ring; create one whose wall ends in /wasm";
+        let tools = self.tools.as_ref().ok_or_else(|| refused(ErrorCode::Invalid, none.into()))?;
+        let mut input = Vec::new();
+        let most = MAX_TOOL_INPUT_BYTES as u64 + 1;
+        Read::take(stream.input(), most)
+            .read_to_end(&mut input)
+            .map_err(|error| refused(ErrorCode::System, error.to_string()))?;
+        let outcome = tools.call(&tool_call(call, input)).map_err(|error| match error {
+            ToolError::NotCompiled(_) => refused(ErrorCode::NotFound, error.to_string()),
+            ToolError::Dir { .. } | ToolError::Refused(_) => {
+                refused(ErrorCode::Invalid, error.to_string())
+            }
+            other => refused(ErrorCode::System, with_causes(&other)),
+        })?;
+        for (channel, bytes) in
+            [(Channel::Stdout, &outcome.output), (Channel::Stderr, &outcome.errors)]
+        {
+            if stream.send(channel, bytes).is_err() {
+                break;
+            }
+        }
+        let called = CallReport { status: outcome.status, meter: outcome.meter };
+        let (evidence, totals) = (outcome.evidence.to_vec(), tools.totals());
+        Ok(Reply::CalledInside(Box::new(InsideReport { called, evidence, totals })))
+    }
+
     fn run(&self, start: &StartProcess, stream: &ServerStream) -> Result<Reply, ClientError> {
         let mut process = self.client.start(start)?;
         stream.reply(&Reply::Started { pid: process.pid() });
@@ -128,6 +165,27 @@ impl Relay {
     }
 }
 
+fn tool_call(call: &CallInside, input: Vec<u8>) -> ToolCall {
+    let dirs = call.dirs.iter().map(|dir| DirGrant {
+        host: OsStr::from_bytes(&dir.path).into(),
+        guest: dir.guest.clone(),
+        access: dir.access,
+    });
+    ToolCall {
+        digest: call.digest,
+        input: match &call.args {
+            Some(args) => ToolInput::Command { args: args.clone(), stdin: input },
+            None => ToolInput::Component { json: input },
+        },
+        program: call.program.clone(),
+        dirs: dirs.collect(),
+        env: call.env.clone(),
+        limits: call.limits,
+        seed: call.seed,
+        wants_http: call.wants_http,
+    }
+}
+
 /// Errors of the ring pass through as they are; those of the way to it are told in words.
 fn as_remote(error: ClientError) -> RemoteError {
     match error {
@@ -154,6 +212,7 @@ impl Handler for Relay {
     fn handle(&self, request: Request, stream: ServerStream) {
         let reply = match &request {
             Request::Start(start) => self.run(start, &stream),
+            Request::CallInside(call) => Ok(self.call(call, &stream).unwrap_or_else(Reply::Error)),
             // What only the keeper may ask of its warden.
             Request::Raise(_)
             | Request::RaisePlanned(_)
@@ -162,6 +221,7 @@ impl Handler for Relay {
             | Request::Usage
             | Request::Shutdown
             | Request::LoadTool(_)
+            | Request::SendTool(_)
             | Request::UnloadTool { .. }
             | Request::ProbeTool { .. }
             | Request::CallTool(_)

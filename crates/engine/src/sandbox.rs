@@ -21,6 +21,7 @@ use crate::ledger::{self, CallEntry, Ledger};
 use crate::place::Placement;
 use crate::record::{HeldRecord, RecordError};
 use crate::rights::RingHandle;
+use crate::tools::ToolHost;
 use crate::vm::Door;
 use crate::watchdog::Watchdog;
 
@@ -37,6 +38,8 @@ pub struct Sandbox {
     pub(crate) client: Option<Client>,
     /// The first process of a guest, where there is one.
     pub(crate) guest: Option<Client>,
+    /// Runs tools in the wasm ring inside, where there is one.
+    pub(crate) tools: Option<ToolHost>,
     /// The control socket of a guest's monitor.
     pub(crate) control: Option<UnixStream>,
     /// Where a guest that is reached by vsock comes in.
@@ -102,6 +105,7 @@ impl Sandbox {
             scratch: None,
             client: None,
             guest: None,
+            tools: None,
             control: None,
             door: None,
             evidence: Vec::new(),
@@ -130,9 +134,14 @@ impl Sandbox {
         &self.evidence
     }
 
-    /// File operations inside, by the innermost warden.
+    /// File operations inside, by the warden of the innermost ring in which commands run.
     pub fn files(&self) -> Option<&Client> {
         self.client.as_ref()
+    }
+
+    /// Calls tools in the wasm ring inside; none if the wall has no such ring.
+    pub fn tools(&self) -> Option<&ToolHost> {
+        self.tools.as_ref()
     }
 
     pub fn killer(&self) -> Killer {

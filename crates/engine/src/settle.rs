@@ -13,6 +13,7 @@ use crate::keep::with_causes;
 use crate::ledger::{self, LedgerError};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::sandbox::Sandbox;
+use crate::tools::ToolHost;
 use crate::workspace_copy::Sink;
 
 /// A guest that has not handed over its changes by then never will.
@@ -73,6 +74,7 @@ impl Sandbox {
             evidence: std::mem::take(&mut self.evidence),
             changes,
             changes_lost,
+            tools: self.tools.as_ref().map(ToolHost::totals),
         };
         self.record_end(&outcome)?;
         let clean = self.remove_group();

@@ -6,6 +6,7 @@
 mod call;
 mod compile;
 mod dirs;
+mod inside;
 mod pool;
 mod warden;
 
@@ -18,7 +19,10 @@ use std::time::Instant;
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{PlanError, Ring, RingInput};
 use ringwall_ring_wasm::{Cache, CacheError, Entry, WasmRing};
-use ringwall_spec::{Limits, RingKind, SandboxSpec, ToolDigest, Wall};
+use ringwall_spec::{
+    CodeFor, Evidence, Limits, RingKind, SandboxSpec, ToolDigest, ToolTotals, Wall,
+};
+use ringwall_wire::GuestDir;
 
 use crate::config::{Engine, OpenError};
 use crate::place::{PlaceError, Placement};
@@ -26,9 +30,11 @@ use crate::raise::RaiseError;
 use crate::record::RecordKind;
 use crate::sandbox::Sandbox;
 use crate::{host, limits};
-pub use call::{ToolCall, ToolError, ToolInput, ToolOutcome, ToolTotals};
+pub use call::{ToolCall, ToolError, ToolInput, ToolOutcome};
 pub use compile::{CompileError, Compiled};
 pub use dirs::DirGrant;
+use dirs::GrantClass;
+pub(crate) use inside::{How, Inside};
 use pool::Pool;
 use warden::Warden;
 
@@ -65,29 +71,60 @@ struct Inner {
 /// What it takes to raise a ring for WASM.
 #[derive(Debug)]
 struct Rings {
-    engine: Engine,
     cache: Cache,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Each ring is an outermost one.
+    Host(HostPlace),
+    /// Each ring is the innermost of a sandbox.
+    Inside(Inside),
+}
+
+#[derive(Debug)]
+struct HostPlace {
+    engine: Engine,
     warden: PathBuf,
     compiler: PathBuf,
 }
 
 impl ToolHost {
-    pub(crate) fn open(engine: Engine) -> Result<ToolHost, ToolHostError> {
+    pub(crate) fn open(engine: Engine, code_for: CodeFor) -> Result<ToolHost, ToolHostError> {
         let beside = |name: &str| {
             let path = engine.programs.warden.with_file_name(name);
             if path.is_file() { Ok(path) } else { Err(ToolHostError::ProgramMissing(path)) }
         };
         let (warden, compiler) =
             (beside("ringwall-wasm-warden")?, beside("ringwall-wasm-compiler")?);
-        let cache = Cache::open(&engine.home.join(CACHE))?;
-        let rings = Arc::new(Rings { engine, cache, warden, compiler });
+        let cache = Cache::open(&engine.home.join(CACHE))?.with_code_for(code_for);
+        Ok(ToolHost::new(cache, Place::Host(HostPlace { engine, warden, compiler })))
+    }
+
+    /// For the wasm ring of a sandbox, of which a first one is raised and checked.
+    pub(crate) fn inside(home: &Path, inside: Inside) -> Result<ToolHost, RaiseError> {
+        let code_for = inside.code_for();
+        let cache = Cache::open(&home.join(CACHE))?.with_code_for(code_for);
+        let host = ToolHost::new(cache, Place::Inside(inside));
+        drop(host.inner.pool.seat(&GrantClass::default())?);
+        Ok(host)
+    }
+
+    fn new(cache: Cache, place: Place) -> ToolHost {
+        let rings = Arc::new(Rings { cache, place });
         let inner = Inner {
             pool: Pool::new(Arc::clone(&rings)),
             rings,
             known: Mutex::default(),
             totals: Mutex::default(),
         };
-        Ok(ToolHost { inner: Arc::new(inner) })
+        ToolHost { inner: Arc::new(inner) }
+    }
+
+    /// The checked facts of one of its rings, and of those outside it.
+    pub(crate) fn evidence(&self) -> Vec<Evidence> {
+        self.inner.pool.wardens().first().map(|one| one.evidence.to_vec()).unwrap_or_default()
     }
 
     /// Keeps so many wardens without grants up and idle, from now on. They are raised in the
@@ -96,9 +133,9 @@ impl ToolHost {
         self.inner.pool.keep_ready(wardens);
     }
 
-    /// The processes of its wardens, as numbered here outside.
+    /// The processes of its wardens, as numbered here outside; none of those inside a sandbox.
     pub fn wardens(&self) -> Vec<u32> {
-        self.inner.pool.wardens().iter().map(|warden| warden.pid).collect()
+        self.inner.pool.wardens().iter().filter_map(|warden| warden.pid()).collect()
     }
 
     pub fn calls_under_way(&self) -> usize {
@@ -113,6 +150,23 @@ impl ToolHost {
 }
 
 impl Rings {
+    /// Looks at the directories that a call is granted, where they are.
+    fn resolve(&self, grants: &[DirGrant]) -> Result<(GrantClass, Vec<GuestDir>), ToolError> {
+        match &self.place {
+            Place::Host(host) => dirs::resolve(grants, |grant| dirs::look(&host.engine, grant)),
+            Place::Inside(inside) => dirs::resolve(grants, |grant| inside.look(grant)),
+        }
+    }
+
+    fn raise_warden(&self, class: GrantClass) -> Result<Warden, RaiseError> {
+        match &self.place {
+            Place::Host(host) => Warden::raise(host, &self.cache, class),
+            Place::Inside(inside) => Warden::raise_inside(inside, class),
+        }
+    }
+}
+
+impl HostPlace {
     /// Raises a ring in which `program` is the warden.
     fn raise(
         &self,
@@ -129,6 +183,7 @@ impl Rings {
             admitted: &admitted,
             identity: self.engine.identity,
             warden: program.to_owned(),
+            wasm_warden: None,
             shown: Vec::new(),
             workspace: None,
             host_links: Vec::new(),

@@ -26,12 +26,14 @@ use ringwall_ring_vm::{
 };
 use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
 use ringwall_wire::{
-    AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, guest_paths,
+    AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, Tunnel,
+    guest_paths,
 };
 
 use crate::config::Engine;
 use crate::raise::RaiseError;
 use crate::sandbox::Sandbox;
+use crate::tools::How;
 use crate::{host, workspace_copy};
 
 /// A guest that is not up by then never will be. Emulated on a busy host it takes a while.
@@ -104,7 +106,7 @@ impl Engine {
         admitted: &AdmittedSpec,
         image: &Image,
         image_user: (u32, u32),
-        hidden: Vec<PathBuf>,
+        (hidden, wasm_warden): (Vec<PathBuf>, Option<&Path>),
     ) -> Result<(VmRing, VmPlacement), VmError> {
         let spec = admitted.spec();
         if spec.limits.memory_bytes < LEAST_MEMORY {
@@ -116,10 +118,12 @@ impl Engine {
         let (monitor, acceleration) = (choice.monitor, choice.acceleration);
         let control = monitor.driver.control();
         let kernel = Kernels::from_environment()?.best()?;
-        let files: [(&str, &Path, u32); 2] = [
+        let mut files: Vec<(&str, &Path, u32)> = vec![
             ("/init", &self.programs.warden, 0o755),
             ("/launcher", &self.programs.launcher, 0o755),
         ];
+        // Only where it is needed: it is larger than the others together.
+        files.extend(wasm_warden.map(|program| ("/wasm-warden", program, 0o755)));
         let initramfs = ringwall_guest::initramfs(&kernel, &files)?;
         let store = self.images().map_err(RootImageError::from)?;
         let root_image = store.root_image(image, &NoProgress)?.path;
@@ -177,16 +181,21 @@ impl Engine {
         sandbox.copy_workspace_in(&client, vm)?;
         let mut all = vec![evidence];
         let mut innermost = client.clone();
-        if let Some(kind) = sandbox.wall().rings().get(1).copied() {
+        let (admitted, hostname) = (sandbox.placement.admitted.clone(), host::name_of(&sandbox.id));
+        let mut how = How::Planned { admitted, hostname };
+        if let Some(kind) = sandbox.wall().command_rings().get(1).copied() {
             let plan = self.plan_in_guest(kind, sandbox, &client, vm)?;
             innermost = raise_in_guest(&client, &plan, kind)?;
             let facts = innermost.facts(crate::raise::FACTS_TIMEOUT).map_err(warden(kind))?;
             all.push(check(kind, &plan.expected, &of_guest, facts)?);
             sandbox.placement.plan.working_directory.clone_from(&plan.working_directory);
             let expected = plan.expected;
-            innermost =
-                self.raise_inner_rings(sandbox, (innermost, 2), (&expected, &of_guest), &mut all)?;
+            let (inner, expected) =
+                self.raise_inner_rings(sandbox, (innermost, 2), (expected, &of_guest), &mut all)?;
+            innermost = inner;
+            how = How::Confined { expected };
         }
+        self.raise_tools(sandbox, (&innermost, how), &of_guest, &mut all)?;
         sandbox.guest = Some(client);
         sandbox.set_raised(innermost, all);
         Ok(())
@@ -201,8 +210,11 @@ impl Engine {
         vm: &VmPlacement,
     ) -> Result<RingPlan, RaiseError> {
         let admitted = sandbox.placement.admitted.clone();
-        let identity = Identity::Root { first_id: guest_paths::RING_FIRST_ID };
-        let workspace = sandbox.spec.workspace.as_ref().map(|_| WorkspaceInput {
+        let mut input = guest_input(&admitted, host::name_of(&sandbox.id));
+        input.image_user = vm.image_user;
+        let has_tools = sandbox.wall().has_tools_inside();
+        input.wasm_warden = has_tools.then(|| guest_paths::WASM_WARDEN.into());
+        input.workspace = sandbox.spec.workspace.as_ref().map(|_| WorkspaceInput {
             path: guest_paths::WORKSPACE.into(),
             mode: WorkspaceMode::ReadWrite,
             owner_uid: 0,
@@ -210,22 +222,6 @@ impl Engine {
             hidden: Vec::new(),
             hidden_parents: Vec::new(),
         });
-        let mut input = RingInput {
-            admitted: &admitted,
-            identity,
-            warden: guest_paths::WARDEN.into(),
-            shown: Vec::new(),
-            workspace,
-            host_links: Vec::new(),
-            host_dirs: Vec::new(),
-            layers: Vec::new(),
-            image_user: vm.image_user,
-            cgroup_files: 1,
-            without_cgroup: Vec::new(),
-            apparmor: None,
-            hostname: host::name_of(&sandbox.id),
-            prepared: true,
-        };
         let planned = match kind {
             RingKind::Container => {
                 input.layers = vec![guest_paths::RING_ROOT.into()];
@@ -254,6 +250,27 @@ impl Engine {
     }
 }
 
+/// What every ring inside a guest is planned from: the guest's paths and ids.
+pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInput<'_> {
+    RingInput {
+        admitted,
+        identity: Identity::Root { first_id: guest_paths::RING_FIRST_ID },
+        warden: guest_paths::WARDEN.into(),
+        wasm_warden: None,
+        shown: Vec::new(),
+        workspace: None,
+        host_links: Vec::new(),
+        host_dirs: Vec::new(),
+        layers: Vec::new(),
+        image_user: (0, 0),
+        cgroup_files: 1,
+        without_cgroup: Vec::new(),
+        apparmor: None,
+        hostname,
+        prepared: true,
+    }
+}
+
 fn command_line(
     kernel: &Kernel,
     acceleration: Acceleration,
@@ -272,6 +289,16 @@ fn command_line(
 }
 
 fn raise_in_guest(client: &Client, plan: &RingPlan, ring: RingKind) -> Result<Client, RaiseError> {
+    let tunnel = begin_in_guest(client, plan, ring)?;
+    tunnel.connect().map_err(|error| RaiseError::Encode(io::Error::other(error)))
+}
+
+/// Has the first process of a guest raise a ring.
+pub(crate) fn begin_in_guest(
+    client: &Client,
+    plan: &RingPlan,
+    ring: RingKind,
+) -> Result<Tunnel, RaiseError> {
     let encode =
         |steps| encode_steps(steps).map_err(|error| RaiseError::Encode(io::Error::other(error)));
     let encoded = RaisePlanned {
@@ -280,9 +307,7 @@ fn raise_in_guest(client: &Client, plan: &RingPlan, ring: RingKind) -> Result<Cl
         last: encode(&plan.last)?,
     };
     let soon = client.until(Instant::now() + crate::raise::RAISE_TIMEOUT);
-    let tunnel =
-        soon.raise_planned(encoded).map_err(|source| RaiseError::Warden { ring, source })?;
-    tunnel.connect().map_err(|error| RaiseError::Encode(io::Error::other(error)))
+    soon.raise_planned(encoded).map_err(|source| RaiseError::Warden { ring, source })
 }
 
 /// Everything that makes a guest this one: new for each, whatever it was started from.

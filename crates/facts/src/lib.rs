@@ -69,6 +69,16 @@ pub fn try_denied_open(directory: Option<OwnedFd>) -> DeniedOpen {
     }
 }
 
+/// Where there is no canary: tries to list a directory of our own, which only Landlock can forbid.
+pub fn try_denied_listing(directory: &str) -> DeniedOpen {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match rustix::fs::open(directory, flags, Mode::empty()) {
+        Ok(_) => DeniedOpen::Allowed,
+        Err(Errno::ACCESS) => DeniedOpen::Denied,
+        Err(_) => DeniedOpen::NotTried,
+    }
+}
+
 fn namespaces() -> Vec<Namespace> {
     let id_of = |kind: NamespaceKind| {
         let path = format!("/proc/self/ns/{}", kind.proc_name());
@@ -123,6 +133,8 @@ mod tests {
         std::fs::write(directory.join(CANARY), "x").unwrap();
         assert_eq!(try_denied_open(Some(open())), DeniedOpen::Allowed);
         assert_eq!(try_denied_open(None), DeniedOpen::NotTried);
+        assert_eq!(try_denied_listing(&directory.to_string_lossy()), DeniedOpen::Allowed);
         std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(try_denied_listing(&directory.to_string_lossy()), DeniedOpen::NotTried);
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmittedSpec {
     spec: SandboxSpec,
-    decided: Option<Decided>,
+    decided: Option<Box<Decided>>,
 }
 
 /// How a policy came to admit it, for the record.
@@ -37,13 +37,13 @@ impl AdmittedSpec {
 
     /// What a policy said, if there is one.
     pub fn decision(&self) -> Option<&Decided> {
-        self.decided.as_ref()
+        self.decided.as_deref()
     }
 
     /// Remembers why it was admitted.
     #[must_use]
     pub fn decided(self, decided: Decided) -> AdmittedSpec {
-        AdmittedSpec { decided: Some(decided), ..self }
+        AdmittedSpec { decided: Some(Box::new(decided)), ..self }
     }
 }
 
@@ -78,9 +78,9 @@ pub enum Denied {
     )]
     SharedWithVm(&'static str),
     #[error(
-        "the wall {0} cannot be raised yet: a wasm ring must be the only ring; use --wall wasm"
+        "the wall {0} cannot be raised: a wasm ring runs tools and nothing else, so no ring can be inside it; put it last"
     )]
-    WasmNotAlone(String),
+    WasmNotInnermost(String),
     #[error("the path {0:?} is not absolute; give the full path")]
     RelativePath(String),
 }
@@ -114,8 +114,8 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     if in_vm {
         admit_paths_of_vm(&spec)?;
     }
-    if rings.contains(&RingKind::Wasm) && rings.len() > 1 {
-        return Err(Denied::WasmNotAlone(spec.wall.to_string()));
+    if rings.iter().rev().skip(1).any(|ring| *ring == RingKind::Wasm) {
+        return Err(Denied::WasmNotInnermost(spec.wall.to_string()));
     }
     let paths = spec.workspace.iter().map(|w| &w.path).chain(&spec.read_only_paths);
     for path in paths {
@@ -206,10 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn a_wasm_ring_inside_or_round_another_is_refused_with_the_reason() {
-        let nested = SandboxSpec { image: Some("x".into()), ..asked("container/wasm") };
-        assert_eq!(admit(nested), Err(Denied::WasmNotAlone("container/wasm".into())));
-        assert!(admit(asked("wasm")).is_ok());
+    fn a_wasm_ring_is_the_innermost_or_none() {
+        let spec = |wall| SandboxSpec { image: Some("x".into()), ..asked(wall) };
+        for wall in ["container/wasm", "vm/wasm", "vm/process/wasm", "vm/container/wasm"] {
+            assert!(admit(spec(wall)).is_ok(), "{wall}");
+        }
+        assert!(admit(asked("wasm")).is_ok() && admit(asked("process/wasm")).is_ok());
+        let round = admit(asked("wasm/process"));
+        assert_eq!(round, Err(Denied::WasmNotInnermost("wasm/process".into())));
+        let twice = admit(asked("process/wasm/wasm"));
+        assert_eq!(twice, Err(Denied::WasmNotInnermost("process/wasm/wasm".into())));
     }
 
     #[test]

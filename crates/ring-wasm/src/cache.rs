@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringwall_spec::{ToolDigest, ToolKind};
+use ringwall_spec::{CodeFor, ToolDigest, ToolKind};
 use ringwall_wire::{COMPILED_CODE, CompileReport};
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,7 @@ pub struct Cache {
     path: PathBuf,
     directory: OwnedFd,
     key: [u8; blake3::KEY_LEN],
+    code_for: CodeFor,
 }
 
 /// Code that may be run, and what is known of it.
@@ -91,7 +92,17 @@ impl Cache {
             }
             key => key.map_err(wrong)?,
         };
-        Ok(Cache { path: path.to_owned(), directory, key })
+        Ok(Cache { path: path.to_owned(), directory, key, code_for: CodeFor::default() })
+    }
+
+    /// The same directory, and in it the code for other processors.
+    #[must_use]
+    pub fn with_code_for(self, code_for: CodeFor) -> Cache {
+        Cache { code_for, ..self }
+    }
+
+    pub fn code_for(&self) -> CodeFor {
+        self.code_for
     }
 
     pub fn path(&self) -> &Path {
@@ -105,12 +116,12 @@ impl Cache {
 
     /// The code of a tool, if it is there and nobody has touched it.
     pub fn find(&self, digest: &ToolDigest) -> Option<Entry> {
-        let name = name_of(digest);
+        let name = name_of(digest, self.code_for);
         let described = files::open(self.directory.as_fd(), &description(&name)).ok()?;
         let mut sealed = Vec::new();
         described.take(MAX_DESCRIPTION_BYTES).read_to_end(&mut sealed).ok()?;
         let known = self.unseal(&sealed)?;
-        if known.digest != digest.0 || known.settings != COMPILED_CODE {
+        if known.digest != digest.0 || known.settings != settings(self.code_for) {
             return None;
         }
         let code = files::open(self.directory.as_fd(), &code_file(&name)).ok()?;
@@ -143,10 +154,10 @@ impl Cache {
         code: &[u8],
         report: &CompileReport,
     ) -> Result<(), CacheError> {
-        let name = name_of(digest);
+        let name = name_of(digest, self.code_for);
         let description = Description {
             digest: digest.0,
-            settings: COMPILED_CODE.to_owned(),
+            settings: settings(self.code_for),
             kind: report.kind,
             manifest: report.manifest.clone(),
             imports: report.imports.clone(),
@@ -161,7 +172,7 @@ impl Cache {
 
     /// Forgets a tool's code: it turned out to be of no use here.
     pub fn remove(&self, digest: &ToolDigest) {
-        let name = name_of(digest);
+        let name = name_of(digest, self.code_for);
         for file in [description(&name), code_file(&name)] {
             // What is not there need not be removed.
             let _ = rustix::fs::unlinkat(&self.directory, file, rustix::fs::AtFlags::empty());
@@ -172,7 +183,9 @@ impl Cache {
     /// left. Code that is in use stays so: its file is open. Gives the number of tools whose code went.
     pub fn keep_only(&self, tools: &BTreeSet<ToolDigest>) -> Result<u64, CacheError> {
         let wrong = |source| CacheError::Use { path: self.path.clone(), source };
-        let kept: BTreeSet<String> = tools.iter().map(name_of).collect();
+        let all = [CodeFor::ThisProcessor, CodeFor::AnyProcessor];
+        let names = |tool| all.map(|code_for| name_of(tool, code_for));
+        let kept: BTreeSet<String> = tools.iter().flat_map(names).collect();
         let mut removed = 0;
         for file in files::list(self.directory.as_fd()).map_err(wrong)? {
             let entry = file.strip_suffix(".code").or_else(|| file.strip_suffix(".tool"));
@@ -226,11 +239,18 @@ impl Stamp {
     }
 }
 
+fn settings(code_for: CodeFor) -> String {
+    match code_for {
+        CodeFor::ThisProcessor => COMPILED_CODE.to_owned(),
+        CodeFor::AnyProcessor => format!("{COMPILED_CODE}, any processor"),
+    }
+}
+
 /// The same for the same tool and the same compiler.
-fn name_of(digest: &ToolDigest) -> String {
+fn name_of(digest: &ToolDigest, code_for: CodeFor) -> String {
     let mut hasher = Sha256::new();
     hasher.update(digest.0);
-    hasher.update(COMPILED_CODE);
+    hasher.update(settings(code_for));
     hasher.update(std::env::consts::ARCH);
     ToolDigest(hasher.finalize().into()).hex()
 }

@@ -4,7 +4,9 @@
 //! Invariant: the ring cannot find the cache. It can map the code whose descriptors it is handed.
 
 mod cache;
+mod inner;
 mod plan;
 
 pub use cache::{Cache, CacheError, Entry};
+pub use inner::inner_wasm_plan;
 pub use plan::{GrantedDir, MAX_GRANTS, WasmRing};

@@ -98,7 +98,9 @@ impl WasmRing {
         for ((tree, namespace), grant) in self.slots().zip(&self.grants) {
             let path = RawPath::from(&grant.path);
             steps.push(Step::OpenHostTree { path, recursive: false, into: tree });
-            if let Identity::Root { first_id } = input.identity {
+            if let Identity::Root { first_id } = input.identity
+                && !input.prepared
+            {
                 steps.map_owner(tree, namespace, grant.owner, first_id, inside);
             }
             let read_only = grant.access == DirAccess::Read;
@@ -117,11 +119,7 @@ impl WasmRing {
         let mut rules =
             vec![(WARDEN_PATH.into(), PathAccess::Read), ("/proc".into(), PathAccess::ReadFiles)];
         for (number, grant) in self.grants.iter().enumerate() {
-            let access = match grant.access {
-                DirAccess::Read => PathAccess::Read,
-                DirAccess::Write => PathAccess::Write,
-            };
-            rules.push((format!("/{}", inner_path(number)).into(), access));
+            rules.push((format!("/{}", inner_path(number)).into(), path_access(grant.access)));
         }
         let held = self.cache.iter().map(|_| (CACHE, PathAccess::ReadFiles)).collect();
         let landlock = Step::LandlockWithHeld { rules, held };
@@ -146,6 +144,13 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     steps.open_proc();
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.into_steps()
+}
+
+pub(crate) fn path_access(access: DirAccess) -> PathAccess {
+    match access {
+        DirAccess::Read => PathAccess::Read,
+        DirAccess::Write => PathAccess::Write,
+    }
 }
 
 fn inner_path(number: usize) -> String {

@@ -27,6 +27,7 @@ pub mod run_slots {
     pub const CANARY: Slot = Slot(5);
     pub const WARDEN: Slot = Slot(7);
     pub const HOST_PROC: Slot = Slot(8);
+    pub const WASM_WARDEN: Slot = Slot(9);
     pub const FIRST_DEVICE: u16 = 10;
     pub const FIRST_VISIBLE: u16 = 20;
     pub const FIRST_LAYER: u16 = 40;
@@ -108,6 +109,7 @@ pub struct Base {
     steps: Vec<Step>,
     /// As the input says that a template was begun with.
     watched: bool,
+    has_wasm_warden: bool,
 }
 
 impl Base {
@@ -125,6 +127,10 @@ impl Base {
     pub fn open_sources(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
         let root = input.identity.is_root() && !input.prepared;
         self.open_host(&input.warden, slot::WARDEN);
+        if let Some(program) = &input.wasm_warden {
+            self.open_host(program, slot::WASM_WARDEN);
+            self.has_wasm_warden = true;
+        }
         for (number, layer) in (slot::FIRST_LAYER..).zip(&input.layers) {
             self.open_host(layer, Slot(number));
             if root {
@@ -293,9 +299,14 @@ impl Base {
         }
         self.push(Step::MakeFile { at: at(".ringwall/no-file"), mode: 0 });
         self.push(Step::MakeDir { at: at(".ringwall/no-dir"), mode: 0o555 });
-        self.push(Step::MakeFile { at: at(".ringwall/warden"), mode: 0o555 });
-        self.push(Step::SetMountFlags { tree: slot::WARDEN, flags: READ_ONLY });
-        self.push(Step::Attach { tree: slot::WARDEN, at: at(".ringwall/warden") });
+        let wasm_warden = (slot::WASM_WARDEN, ".ringwall/wasm-warden");
+        let programs = [(slot::WARDEN, ".ringwall/warden")];
+        for (tree, name) in programs.into_iter().chain(self.has_wasm_warden.then_some(wasm_warden))
+        {
+            self.push(Step::MakeFile { at: at(name), mode: 0o555 });
+            self.push(Step::SetMountFlags { tree, flags: READ_ONLY });
+            self.push(Step::Attach { tree, at: at(name) });
+        }
         self.push(Step::SetMountFlags { tree: slot::DEV, flags: READ_ONLY });
         // Never attached anywhere: what is on it can be reached only by its descriptor.
         self.push(Step::Tmpfs { bytes: 4096, inodes: 8, mode: 0o755, into: slot::CANARY });

@@ -64,6 +64,8 @@ pub struct RingInput<'a> {
     pub identity: Identity,
     /// The warden program on the host.
     pub warden: PathBuf,
+    /// The program that runs tools on the host, if a wasm ring comes inside this one.
+    pub wasm_warden: Option<PathBuf>,
     /// Host paths to show read-only.
     pub shown: Vec<ShownPath>,
     pub workspace: Option<WorkspaceInput>,

@@ -23,6 +23,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
         admitted,
         identity,
         warden: PathBuf::from("/opt/ringwall/ringwall-warden"),
+        wasm_warden: None,
         shown: Vec::new(),
         workspace: None,
         host_links: vec![("bin".to_owned(), PathBuf::from("usr/bin"))],

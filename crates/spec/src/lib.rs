@@ -25,7 +25,8 @@ pub use outcome::{ChangeSummary, Ending, Outcome, Usage};
 pub use rights::{RightsError, WriteRights};
 pub use sandbox::{SandboxSpec, WorkspaceMode, WorkspaceSpec};
 pub use tool::{
-    DirAccess, ToolDigest, ToolDigestError, ToolKind, ToolLimits, ToolMeter, ToolStatus,
+    CodeFor, DirAccess, ToolDigest, ToolDigestError, ToolKind, ToolLimits, ToolMeter, ToolStatus,
+    ToolTotals,
 };
 pub use units::{UnitError, parse_bytes, parse_cpus, parse_duration, show_bytes, show_duration};
 pub use wall::{RingKind, Wall, WallError};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Evidence, KeptLimit, SandboxId, Wall};
+use crate::{Evidence, KeptLimit, SandboxId, ToolTotals, Wall};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -75,6 +75,9 @@ pub struct Outcome {
     /// Why a guest's changes could not be kept, if the job did not end well either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes_lost: Option<String>,
+    /// What calls of tools used, where the wall has a wasm ring inside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolTotals>,
 }
 
 #[cfg(test)]

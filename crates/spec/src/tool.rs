@@ -64,6 +64,30 @@ pub struct ToolMeter {
     pub host_calls: u64,
 }
 
+/// What all calls of one host, or in one sandbox, used together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ToolTotals {
+    pub calls: u64,
+    pub failures: u64,
+    pub fuel: u64,
+    pub wall_us: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub wardens_started: u64,
+    pub wardens_lost: u64,
+}
+
+/// Which processors compiled code is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CodeFor {
+    /// The one that it is compiled on, with all that this one can do.
+    #[default]
+    ThisProcessor,
+    /// Every processor of this architecture: a guest's may be able to do less than its host's.
+    AnyProcessor,
+}
+
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

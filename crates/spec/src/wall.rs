@@ -69,6 +69,19 @@ impl Wall {
     pub fn outermost(&self) -> RingKind {
         self.0.first().copied().unwrap_or(RingKind::Process)
     }
+
+    /// Whether tools run in a wasm ring inside the ring in which commands run.
+    pub fn has_tools_inside(&self) -> bool {
+        self.0.len() > 1 && self.0.last() == Some(&RingKind::Wasm)
+    }
+
+    /// The rings round a command: all of them, but for a wasm ring, in which only tools run.
+    pub fn command_rings(&self) -> &[RingKind] {
+        match self.0.split_last() {
+            Some((RingKind::Wasm, outer)) => outer,
+            _ => &self.0,
+        }
+    }
 }
 
 impl FromStr for Wall {
@@ -129,6 +142,17 @@ mod tests {
         for text in ["process", "container", "container/process", "wasm", "vm/container/wasm"] {
             assert_eq!(text.parse::<Wall>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn commands_run_round_the_wasm_ring_and_tools_inside_it() {
+        let wall = |text: &str| text.parse::<Wall>().unwrap();
+        assert!(wall("vm/container/wasm").has_tools_inside());
+        assert_eq!(wall("vm/container/wasm").command_rings(), [RingKind::Vm, RingKind::Container]);
+        assert!(!wall("vm/container").has_tools_inside());
+        assert_eq!(wall("vm/container").command_rings(), [RingKind::Vm, RingKind::Container]);
+        assert!(!wall("wasm").has_tools_inside());
+        assert!(wall("wasm").command_rings().is_empty());
     }
 
     #[test]

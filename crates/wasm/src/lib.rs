@@ -6,7 +6,7 @@
 mod load;
 mod settings;
 
-pub use load::{load_component, load_module};
+pub use load::{copy_component, copy_module, load_component, load_module};
 #[cfg(feature = "compiler")]
 pub use settings::compiler_engine;
 pub use settings::{STACK_BYTES, warden_engine};

@@ -22,6 +22,18 @@ pub fn load_module(engine: &Engine, code: &OwnedFd) -> Result<Module> {
     unsafe { Module::deserialize_file(engine, path_of(code)) }
 }
 
+/// As [`load_component`], for code in memory: it is copied to pages of its own.
+pub fn copy_component(engine: &Engine, code: &[u8]) -> Result<Component> {
+    // SAFETY: as above; the engine sends only what it has checked.
+    unsafe { Component::deserialize(engine, code) }
+}
+
+/// As [`copy_component`], for a core module.
+pub fn copy_module(engine: &Engine, code: &[u8]) -> Result<Module> {
+    // SAFETY: as above.
+    unsafe { Module::deserialize(engine, code) }
+}
+
 /// Mapping a file, rather than reading it, is offered for paths only. This one means the
 /// descriptor itself, whatever happens to its name.
 fn path_of(code: &OwnedFd) -> String {

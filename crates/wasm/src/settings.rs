@@ -38,11 +38,16 @@ fn settings() -> Config {
     config
 }
 
-/// Compiles, and runs nothing.
+/// Compiles, and runs nothing. For every processor of this architecture, or with all that this one
+/// can do.
 #[cfg(feature = "compiler")]
-pub fn compiler_engine() -> Result<Engine> {
+pub fn compiler_engine(for_any_processor: bool) -> Result<Engine> {
     let mut config = settings();
     config.cranelift_nan_canonicalization(true);
+    if for_any_processor {
+        // With a target that is given, nothing is inferred from the processor at hand.
+        config.target(&format!("{}-unknown-linux-musl", std::env::consts::ARCH))?;
+    }
     Engine::new(&config)
 }
 

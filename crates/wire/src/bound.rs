@@ -3,7 +3,7 @@
 //! A warden is not trusted: lists and texts of its facts are cut, and a directory entry whose name
 //! is a path would be dangerous to whoever joins it to one.
 
-use ringwall_spec::{IdMapLine, RingFacts, ToolStatus};
+use ringwall_spec::{IdMapLine, RingFacts, ToolStatus, Wall};
 
 use crate::error::Violation;
 use crate::limits::{MAX_MANIFEST_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES};
@@ -27,6 +27,13 @@ pub(crate) fn bound_reply(mut reply: Reply) -> Result<Reply, Violation> {
         Reply::Error(error) => cut_text(&mut error.message, MAX_MESSAGE_BYTES),
         Reply::Facts(facts) => cut_facts(facts),
         Reply::Called(report) => cut_status(&mut report.status),
+        Reply::CalledInside(report) => {
+            cut_status(&mut report.called.status);
+            report.evidence.truncate(Wall::MAX_DEPTH);
+            for evidence in &mut report.evidence {
+                cut_facts(&mut evidence.facts);
+            }
+        }
         Reply::Compiled(report) => cut_compiled(report),
         Reply::Entries(entries) if !entries.iter().all(has_plain_name) => {
             return Err(Violation::Malformed);

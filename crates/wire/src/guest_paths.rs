@@ -12,3 +12,5 @@ pub const LAUNCHER: &str = "/dev/.ringwall/launcher";
 pub const VSOCK_PORT: u32 = 1024;
 /// On the kernel's command line: the guest is reached by vsock.
 pub const BY_VSOCK: &str = "ringwall.channel=vsock";
+/// There if the wall has a wasm ring.
+pub const WASM_WARDEN: &str = "/dev/.ringwall/wasm-warden";

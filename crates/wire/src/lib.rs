@@ -31,12 +31,15 @@ pub use connection::{Channel, Connection, Event, Side};
 pub use error::{OpenError, ProtocolError, StreamError, Violation};
 pub use frame::StreamId;
 pub use limits::{
-    COMPILED_CODE, MAX_DATA_BYTES, MAX_FRAME_BYTES, MAX_LIST_BYTES, MAX_MANIFEST_BYTES,
-    MAX_MESSAGE_BYTES, MAX_STREAMS, MAX_TOOL_BYTES, MAX_TOOL_CALLS, MAX_TOOL_INPUT_BYTES,
-    MAX_VIOLATIONS, OUTGOING_HIGH_WATER, VERSION, WINDOW,
+    COMPILED_CODE, MAX_CODE_BYTES, MAX_DATA_BYTES, MAX_FRAME_BYTES, MAX_LIST_BYTES,
+    MAX_MANIFEST_BYTES, MAX_MESSAGE_BYTES, MAX_STREAMS, MAX_TOOL_BYTES, MAX_TOOL_CALLS,
+    MAX_TOOL_INPUT_BYTES, MAX_VIOLATIONS, OUTGOING_HIGH_WATER, VERSION, WINDOW,
 };
 pub use message::*;
 pub use process::{ProcessEvent, ProcessInput, RemoteProcess};
 pub use server::{Gone, Handler, InputEvent, ServerInput, ServerStream, serve};
-pub use tool::{CallReport, CallTool, CompileReport, GuestDir, LoadTool, LoadedTool};
-pub use tunnel::{Tunnel, TunnelReader, TunnelWriter};
+pub use tool::{
+    CallInside, CallReport, CallTool, CompileReport, GuestDir, InsideDir, InsideReport, LoadTool,
+    LoadedTool, SendTool,
+};
+pub use tunnel::{Tunnel, TunnelCut, TunnelReader, TunnelWriter};

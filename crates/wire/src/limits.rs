@@ -1,7 +1,7 @@
 //! Every bound of the protocol in one place. Both sides are built with the same ones.
 
 /// Spoken by both sides in their first frame; they must agree exactly.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Bytes a sender may have under way on one stream, in each direction, before the receiver has
 /// used some of them.
@@ -31,6 +31,9 @@ pub const MAX_MESSAGE_BYTES: usize = 512;
 
 /// Longest tool that is compiled: a whole language runtime with its library has a third of this.
 pub const MAX_TOOL_BYTES: usize = 96 << 20;
+
+/// Longest code of a tool: it is several times longer than its WASM.
+pub const MAX_CODE_BYTES: usize = 1 << 30;
 
 /// Longest input of one call of a tool.
 pub const MAX_TOOL_INPUT_BYTES: usize = 16 << 20;

@@ -1,9 +1,11 @@
 //! What the two sides say to each other.
 
-use ringwall_spec::{RingFacts, TerminalSize};
+use ringwall_spec::{CodeFor, RingFacts, TerminalSize};
 use serde::{Deserialize, Serialize};
 
-use crate::tool::{CallReport, CallTool, CompileReport, LoadTool, LoadedTool};
+use crate::tool::{
+    CallInside, CallReport, CallTool, CompileReport, InsideReport, LoadTool, LoadedTool, SendTool,
+};
 
 /// Opens a stream. One request, one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +68,8 @@ pub enum Request {
     Shutdown,
     /// WASM wardens only. Replies `Done`.
     LoadTool(LoadTool),
+    /// WASM wardens only. Input data is the code; replies `Done`.
+    SendTool(SendTool),
     /// WASM wardens only. Replies `Done`.
     UnloadTool {
         tool: LoadedTool,
@@ -76,9 +80,13 @@ pub enum Request {
     },
     /// WASM wardens only. Input data is the tool's; replies output data, then `Called`.
     CallTool(Box<CallTool>),
+    /// Keepers only: a call in the wasm ring of their sandbox. Input data is the tool's; replies
+    /// output data, then `CalledInside`.
+    CallInside(Box<CallInside>),
     /// The WASM compiler only. Input data is the tool; replies its code, then `Compiled`.
     Compile {
         bytes: u64,
+        code_for: CodeFor,
     },
 }
 
@@ -137,8 +145,8 @@ pub struct GuestUsage {
     pub cpu_micros: u64,
 }
 
-/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts`, `Usage`, `Called`, `Compiled` and `Error`
-/// end it.
+/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts`, `Usage`, `Called`, `CalledInside`, `Compiled`
+/// and `Error` end it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     Started { pid: u32 },
@@ -151,6 +159,7 @@ pub enum Reply {
     Usage(GuestUsage),
     Error(RemoteError),
     Called(Box<CallReport>),
+    CalledInside(Box<InsideReport>),
     Compiled(Box<CompileReport>),
 }
 

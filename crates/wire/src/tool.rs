@@ -1,6 +1,8 @@
 //! What engine and WASM wardens, and engine and WASM compiler, say to each other.
 
-use ringwall_spec::{DirAccess, ToolKind, ToolLimits, ToolMeter, ToolStatus};
+use ringwall_spec::{
+    DirAccess, Evidence, ToolDigest, ToolKind, ToolLimits, ToolMeter, ToolStatus, ToolTotals,
+};
 use serde::{Deserialize, Serialize};
 
 /// Which of the warden's loaded tools; chosen by the engine.
@@ -13,6 +15,16 @@ pub struct LoadTool {
     pub kind: ToolKind,
     /// Imports of HTTP are accepted, and every use of them is denied.
     pub wants_http: bool,
+}
+
+/// Compiled code for a warden that no descriptor reaches, as input data. It is loaded if it has this
+/// length and this hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendTool {
+    pub load: LoadTool,
+    pub bytes: u64,
+    /// BLAKE3.
+    pub hash: [u8; 32],
 }
 
 /// Input data is the JSON of a component or the standard input of a command.
@@ -35,6 +47,40 @@ pub struct GuestDir {
     pub number: u16,
     pub guest: String,
     pub access: DirAccess,
+}
+
+/// A call in a sandbox of which a keeper takes care, which finds the code itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallInside {
+    pub digest: ToolDigest,
+    /// What a command is told that it is called.
+    pub program: String,
+    /// Of a command; none for a component, whose JSON is the input data.
+    pub args: Option<Vec<String>>,
+    pub env: Vec<(String, String)>,
+    pub dirs: Vec<InsideDir>,
+    pub limits: ToolLimits,
+    pub seed: Option<u64>,
+    pub wants_http: bool,
+}
+
+/// One directory of the ring round the tools, as a tool sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsideDir {
+    /// As a command in that ring would name it.
+    pub path: Vec<u8>,
+    pub guest: String,
+    pub access: DirAccess,
+}
+
+/// Follows the last output of a call inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsideReport {
+    pub called: CallReport,
+    /// Of every ring, outermost first.
+    pub evidence: Vec<Evidence>,
+    /// Of the sandbox, this call among them.
+    pub totals: ToolTotals,
 }
 
 /// Follows the last output.

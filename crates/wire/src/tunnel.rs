@@ -16,6 +16,12 @@ pub struct TunnelReader {
     exchange: Arc<Exchange>,
 }
 
+/// Cuts the next ring off whoever holds the tunnel, when told to or dropped. Its warden is killed.
+#[derive(Debug)]
+pub struct TunnelCut {
+    outlet: Outlet,
+}
+
 /// Dropping it ends this direction only.
 #[derive(Debug)]
 pub struct TunnelWriter {
@@ -35,10 +41,27 @@ impl Tunnel {
         (TunnelReader { exchange }, writer)
     }
 
+    /// A way to end the next ring though its warden may not listen any more.
+    pub fn cutter(&self) -> TunnelCut {
+        TunnelCut { outlet: self.exchange.outlet() }
+    }
+
     /// Speaks to the next ring's warden through the tunnel.
     pub fn connect(self) -> io::Result<Client> {
         let (reader, writer) = self.split();
         Client::over(reader, writer)
+    }
+}
+
+impl TunnelCut {
+    pub fn cut(&self) {
+        self.outlet.cancel();
+    }
+}
+
+impl Drop for TunnelCut {
+    fn drop(&mut self) {
+        self.cut();
     }
 }
 

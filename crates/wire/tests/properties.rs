@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use raw::{Kind, engine, feed, frame, frame_of, hello, warden};
-use ringwall_spec::{ToolKind, ToolLimits, ToolMeter, ToolStatus};
+use ringwall_spec::{CodeFor, ToolKind, ToolLimits, ToolMeter, ToolStatus};
 use ringwall_wire::{
-    CallReport, CallTool, Channel, CompileReport, Connection, Event, MAX_DATA_BYTES,
-    MAX_VIOLATIONS, ProtocolError, RaisePlanned, RaiseRing, Reply, Request, Side, StartProcess,
-    StreamId, WINDOW,
+    CallReport, CallTool, Channel, CompileReport, Connection, Event, LoadTool, MAX_DATA_BYTES,
+    MAX_VIOLATIONS, ProtocolError, RaisePlanned, RaiseRing, Reply, Request, SendTool, Side,
+    StartProcess, StreamId, WINDOW,
 };
 
 fn requests() -> Vec<Request> {
@@ -37,7 +37,12 @@ fn requests() -> Vec<Request> {
             limits: ToolLimits::default(),
             seed: None,
         })),
-        Request::Compile { bytes: 9 },
+        Request::Compile { bytes: 9, code_for: CodeFor::AnyProcessor },
+        Request::SendTool(SendTool {
+            load: LoadTool { tool: 1, kind: ToolKind::Component, wants_http: false },
+            bytes: 3,
+            hash: [7; 32],
+        }),
         Request::RaisePlanned(RaisePlanned { template: vec![1], ahead: vec![], last: vec![2] }),
         Request::PutWorkspace { owner: (7, 8) },
         Request::TakeWorkspace,

@@ -13,7 +13,7 @@ use peers::{broken, events, exited, pass, start, started, tunnel};
 use raw::{Kind, engine, feed, frame, hello};
 use ringwall_wire::{
     Connection, Event, MAX_DATA_BYTES, MAX_VIOLATIONS, ProtocolError, Reply, Request, Side,
-    StreamError, StreamId, Violation, WINDOW,
+    StreamError, StreamId, VERSION, Violation, WINDOW,
 };
 
 /// What an engine with one started program makes of a frame.
@@ -39,7 +39,8 @@ fn the_first_frame_must_be_a_greeting_and_no_other_may_be() {
     assert_eq!(first(b"SSH-2.0-OpenSSH"), Err(ProtocolError::NoHello));
     assert_eq!(first(&frame(Kind::Hello, 0, &[0; 65])), Err(ProtocolError::NoHello));
     assert_eq!(first(&frame(Kind::Hello, 0, b"RWWP")), Err(ProtocolError::MalformedHello));
-    assert_eq!(first(&frame(Kind::Hello, 1, b"RWWP\x03\x00")), Err(ProtocolError::MalformedHello));
+    let greeting = [b"RWWP", VERSION.to_le_bytes().as_slice()].concat();
+    assert_eq!(first(&frame(Kind::Hello, 1, &greeting)), Err(ProtocolError::MalformedHello));
     assert_eq!(first(&[hello(), hello()].concat()), Err(ProtocolError::SecondHello));
 }
 

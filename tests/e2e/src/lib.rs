@@ -35,6 +35,8 @@ mod terminal;
 #[cfg(test)]
 mod tool;
 #[cfg(test)]
+mod tool_nested;
+#[cfg(test)]
 mod tool_serve;
 #[cfg(test)]
 mod workspace;

@@ -31,6 +31,8 @@ mod unseen;
 #[cfg(test)]
 mod warden;
 #[cfg(test)]
+mod wasm;
+#[cfg(test)]
 mod workspace;
 #[cfg(test)]
 mod writing;

@@ -56,7 +56,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
     ("bench", &["spec", "policy", "engine", "wasm"]),
     ("e2e", &["spec", "policy", "wire", "linux", "image", "workspace", "engine"]),
     ("escape", &[]),
-    ("wasm-e2e", &["spec", "wire", "ring-wasm", "engine"]),
+    ("wasm-e2e", &["spec", "policy", "wire", "ring-wasm", "engine"]),
     ("vm-e2e", &["guest", "ring-vm", "spec", "wire"]),
     ("soak", &["spec", "policy", "engine"]),
     ("tidy", &[]),

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod channel;
 #[cfg(test)]
+mod docker;
+#[cfg(test)]
 mod endings;
 #[cfg(test)]
 mod escape;
@@ -28,6 +30,8 @@ mod ordinary_user;
 mod site;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tools;
 #[cfg(test)]
 mod walls;
 #[cfg(test)]

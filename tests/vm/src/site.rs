@@ -21,6 +21,8 @@ pub(crate) const WALLS: [&str; 4] = ["vm", "vm/container", "vm/process", "vm/con
 const MONITOR: &str = "qemu-system-x86";
 /// No command here takes so long, even where others use the machine as well.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The same for those that have a whole daemon start in a guest.
+const MUCH_PATIENCE: Duration = Duration::from_secs(420);
 
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -62,6 +64,15 @@ impl Site {
     #[track_caller]
     pub(crate) fn ringwall(&self, arguments: &[&str]) -> Finished {
         self.ringwall_with_input(arguments, b"")
+    }
+
+    /// The same for a command that takes minutes.
+    #[track_caller]
+    pub(crate) fn ringwall_patiently(&self, arguments: &[&str]) -> Finished {
+        let mut command = self.command(arguments);
+        let streams = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = streams.spawn().expect("ringwall can be started");
+        Finished::new(format!("ringwall {arguments:?}"), output_within(child, MUCH_PATIENCE))
     }
 
     #[track_caller]
@@ -172,14 +183,19 @@ pub(crate) fn run_line<'a>(wall: &'a str, flags: &[&'a str], command: &[&'a str]
 /// What a child said until its end. One that does not end is killed.
 #[track_caller]
 pub(crate) fn output_of(child: Child) -> Output {
+    output_within(child, PATIENCE)
+}
+
+#[track_caller]
+fn output_within(child: Child, patience: Duration) -> Output {
     let pid = pid_of(&child);
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    if let Ok(output) = receiver.recv_timeout(PATIENCE) {
+    if let Ok(output) = receiver.recv_timeout(patience) {
         return output.expect("a child of ours");
     }
     send(pid, Signal::KILL);
-    panic!("ringwall had not ended after {PATIENCE:?}");
+    panic!("ringwall had not ended after {patience:?}");
 }
 
 /// Where the guest kernels are.

@@ -10,6 +10,8 @@ mod image;
 mod patience;
 #[path = "../../e2e/src/support/terminal.rs"]
 mod terminal;
+#[path = "../../e2e/src/support/tool.rs"]
+pub(crate) mod tool;
 #[path = "../../e2e/src/support/world.rs"]
 mod world;
 

@@ -148,7 +148,9 @@ fn furnish() -> io::Result<()> {
     }
     let programs = Path::new("/dev/.ringwall");
     fs::create_dir(programs)?;
-    for (from, name) in [("/init", "warden"), ("/launcher", "launcher")] {
+    let all = [("/init", "warden"), ("/launcher", "launcher"), ("/wasm-warden", "wasm-warden")];
+    // The last is there only if a ring inside runs tools.
+    for (from, name) in all.into_iter().filter(|(from, _)| Path::new(from).exists()) {
         let to = programs.join(name);
         fs::write(&to, "")?;
         mount_bind(from, &to)?;

@@ -12,7 +12,8 @@ use super::values;
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxArgs {
-    /// The rings round the job, outermost first: process, container, container/process
+    /// The rings round the job, outermost first: process, container, vm, vm/container, ...; tools
+    /// run in a wasm ring at the end, as in container/wasm
     /// [default: container with --image, else process]
     #[arg(long, value_name = "WALL")]
     wall: Option<Wall>,

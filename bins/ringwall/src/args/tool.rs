@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ringwall_spec::{DirAccess, ToolDigest};
+use ringwall_spec::{DirAccess, ToolDigest, Wall};
 use ringwall_tool::{DirGrant, Grants, LimitWishes, ToolName};
 
 use super::{OutputArgs, values};
@@ -77,9 +77,30 @@ pub(crate) struct CallArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
+    pub(crate) inside: InsideArgs,
+    #[command(flatten)]
     pub(crate) grants: GrantArgs,
     #[command(flatten)]
     pub(crate) limits: ToolLimitArgs,
+}
+
+/// Where the wasm ring is that the tool runs in; alone on this machine if nothing is said.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Wall")]
+pub(crate) struct InsideArgs {
+    /// Call it in the wasm ring of this sandbox; --dir then names directories of the sandbox
+    #[arg(long, value_name = "SANDBOX", conflicts_with_all = ["wall", "image", "workspace"])]
+    pub(crate) sandbox: Option<String>,
+    /// Call it behind a fresh wall that ends in wasm, for example vm/container/wasm; --dir then
+    /// names directories inside that wall
+    #[arg(long, value_name = "WALL")]
+    pub(crate) wall: Option<Wall>,
+    /// The image for a container or vm ring of that wall
+    #[arg(long, value_name = "REF", requires = "wall")]
+    pub(crate) image: Option<String>,
+    /// Show this directory inside that wall; changes are kept apart until `ringwall apply`
+    #[arg(long, value_name = "DIR", requires = "wall")]
+    pub(crate) workspace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -123,8 +144,8 @@ pub(crate) enum ToolRef {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Grants")]
 pub(crate) struct GrantArgs {
-    /// Let the tool read the directory HOST as GUEST, or with :rw also write to it
-    #[arg(long = "dir", value_name = "GUEST=HOST[:rw]", value_parser = directory)]
+    /// Let the tool read the directory DIR as GUEST, or with :rw also write to it
+    #[arg(long = "dir", value_name = "GUEST=DIR[:rw]", value_parser = directory)]
     dirs: Vec<DirGrant>,
     /// Give the tool an environment variable; the caller's own environment never enters
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
@@ -180,7 +201,7 @@ impl std::str::FromStr for ToolRef {
 
 fn directory(text: &str) -> Result<DirGrant, String> {
     let wrong =
-        || format!("{text:?} is no grant; write GUEST=HOST, for example /work=. or /work=src:rw");
+        || format!("{text:?} is no grant; write GUEST=DIR, for example /work=. or /work=src:rw");
     let (guest, host) = text.split_once('=').ok_or_else(wrong)?;
     let (host, access) = match host.strip_suffix(":rw") {
         Some(host) => (host, DirAccess::Write),
@@ -213,7 +234,7 @@ mod tests {
         assert_eq!(grant("/work=src:rw"), expected("src", DirAccess::Write));
         assert_eq!(grant("/work=a=b:c"), expected("a=b:c", DirAccess::Read));
         for bad in ["", "/work", "work=src", "/work=", "/work=:rw", "=src"] {
-            assert!(grant(bad).unwrap_err().contains("write GUEST=HOST"), "{bad}");
+            assert!(grant(bad).unwrap_err().contains("write GUEST=DIR"), "{bad}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod call;
 mod host;
+mod inside;
 mod new;
 mod serve;
 mod show;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ringwall_engine::{Engine, EngineConfig};
+use ringwall_spec::CodeFor;
 use ringwall_tool::{AddOptions, BuiltIns, Origin, Tool, ToolName, ToolStore, load, read_wasm};
 
 use self::host::Host;
@@ -59,10 +61,14 @@ pub(super) fn forget_gone() -> anyhow::Result<u64> {
 
 impl Tools {
     fn open() -> anyhow::Result<Tools> {
+        Tools::open_with(CodeFor::ThisProcessor)
+    }
+
+    fn open_with(code_for: CodeFor) -> anyhow::Result<Tools> {
         let config = EngineConfig::from_environment()?;
         let (home, launcher) = (config.home.clone(), config.programs.launcher.clone());
         let engine = Engine::open(config)?;
-        let host = Arc::new(Host(engine.tools()?));
+        let host = Arc::new(Host(engine.tools_with(code_for)?));
         let programs = launcher.parent().unwrap_or(&launcher);
         let store = ToolStore::open(&home.join(STORE), BuiltIns::from_environment(programs))?;
         Ok(Tools { engine, host, store })

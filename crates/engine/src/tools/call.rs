@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ringwall_ring_wasm::Entry;
 use ringwall_spec::{Evidence, ToolDigest, ToolKind, ToolLimits, ToolMeter, ToolStatus};
@@ -11,16 +11,10 @@ use ringwall_wire::{
     MAX_TOOL_INPUT_BYTES, RemoteError,
 };
 
-use super::dirs::{self, DirGrant, GrantClass};
+use super::dirs::{DirGrant, GrantClass};
 use super::pool::Seat;
 use super::{ToolHost, lock};
 use crate::raise::RaiseError;
-
-/// A call that is so late was not stopped from inside: it blocks in its host.
-const GRACE: Duration = Duration::from_millis(50);
-
-/// How long a tool may take to be mapped and instantiated.
-const LOAD_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest arguments and environment, together: they travel in one frame.
 const MAX_WORDS_BYTES: usize = 512 << 10;
@@ -60,19 +54,6 @@ pub struct ToolOutcome {
     pub evidence: Arc<Vec<Evidence>>,
 }
 
-/// What all calls of a host used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ToolTotals {
-    pub calls: u64,
-    pub failures: u64,
-    pub fuel: u64,
-    pub wall_us: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    pub wardens_started: u64,
-    pub wardens_lost: u64,
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     #[error("the tool {0} is not compiled here; install it again")]
@@ -85,6 +66,9 @@ pub enum ToolError {
     WardenLost,
     #[error("no ring for the tool could be raised")]
     Raise(#[from] RaiseError),
+    /// The keeper's own words.
+    #[error("{0}")]
+    Sandbox(String),
 }
 
 impl ToolCall {
@@ -120,7 +104,7 @@ impl ToolHost {
     /// not known how it ended.
     pub fn call(&self, call: &ToolCall) -> Result<ToolOutcome, ToolError> {
         let entry = self.entry(&call.digest).ok_or(ToolError::NotCompiled(call.digest))?;
-        let (class, guests) = dirs::resolve(&self.inner.rings.engine, &call.dirs)?;
+        let (class, guests) = self.inner.rings.resolve(&call.dirs)?;
         let (request, input) = request(call, entry.kind, guests)?;
         let mut tried = self.try_call(call, &entry, &class, &request, input)?;
         if matches!(tried, Tried::Lost) {
@@ -137,7 +121,7 @@ impl ToolHost {
         let entry = self.entry(digest).ok_or(ToolError::NotCompiled(*digest))?;
         let seat = self.inner.pool.seat(&GrantClass::default())?;
         let tool = self.load(&seat, digest, &entry, wants_http)?;
-        let client = seat.warden.client.until(Instant::now() + LOAD_PATIENCE);
+        let client = seat.warden.client.until(Instant::now() + seat.warden.patience.load);
         client.probe_tool(tool).map_err(|error| match error {
             ClientError::Remote(refusal) => ToolError::Refused(refusal.message),
             _ => {
@@ -163,7 +147,8 @@ impl ToolHost {
         };
         let request = CallTool { tool, ..request.clone() };
         let begun = Instant::now();
-        let client = seat.warden.client.until(begun + request.limits.time + GRACE);
+        let patience = seat.warden.patience;
+        let client = seat.warden.client.until(begun + request.limits.time + patience.grace);
         let most = usize::try_from(request.limits.output_bytes).unwrap_or(usize::MAX);
         let evidence = Arc::clone(&seat.warden.evidence);
         match client.call_tool(request, input, most) {

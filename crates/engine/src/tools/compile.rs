@@ -6,13 +6,10 @@ use std::time::{Duration, Instant};
 
 use ringwall_ring_wasm::{Cache, CacheError, Entry, WasmRing};
 use ringwall_spec::{Limits, ToolDigest, ToolKind};
-use ringwall_wire::{ClientError, MAX_TOOL_BYTES};
+use ringwall_wire::{ClientError, MAX_CODE_BYTES, MAX_TOOL_BYTES};
 
-use super::{Rings, ToolHost, lock};
+use super::{HostPlace, Place, ToolHost, lock};
 use crate::raise::RaiseError;
-
-/// Code is several times longer than its WASM.
-const MAX_CODE_BYTES: usize = 1 << 30;
 
 /// Wall-clock time of one compilation.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -37,6 +34,8 @@ pub enum CompileError {
     Cache(#[from] CacheError),
     #[error("the compiled tool was changed while it was stored; try again")]
     Vanished,
+    #[error("tools are not compiled in a sandbox; compile the tool on the host first")]
+    Inside,
     #[error("no ring for the compiler could be raised")]
     Raise(#[from] RaiseError),
 }
@@ -62,7 +61,10 @@ impl ToolHost {
         if let Some(entry) = self.entry(&digest) {
             return Ok(Compiled::new(digest, &entry));
         }
-        self.inner.rings.compile(&digest, wasm)?;
+        let Place::Host(host) = &self.inner.rings.place else {
+            return Err(CompileError::Inside);
+        };
+        host.compile(&self.inner.rings.cache, &digest, wasm)?;
         let entry = self.entry(&digest).ok_or(CompileError::Vanished)?;
         Ok(Compiled::new(digest, &entry))
     }
@@ -100,8 +102,8 @@ impl ToolHost {
     }
 }
 
-impl Rings {
-    fn compile(&self, digest: &ToolDigest, wasm: &[u8]) -> Result<(), CompileError> {
+impl HostPlace {
+    fn compile(&self, cache: &Cache, digest: &ToolDigest, wasm: &[u8]) -> Result<(), CompileError> {
         let limits = Limits {
             timeout: PATIENCE,
             memory_bytes: MEMORY_BYTES,
@@ -116,12 +118,13 @@ impl Rings {
         let sandbox =
             self.raise(&self.compiler, &WasmRing::default(), limits, "compile a WASM tool")?;
         let client = sandbox.files().ok_or(CompileError::Vanished)?.until(deadline);
-        let answer = client.compile(wasm, MAX_CODE_BYTES).map_err(|error| match error {
+        let answer = client.compile(wasm, cache.code_for(), MAX_CODE_BYTES);
+        let answer = answer.map_err(|error| match error {
             ClientError::Remote(refusal) => CompileError::Refused { reason: refusal.message },
             ClientError::TimedOut => CompileError::Timeout,
             error => CompileError::CompilerLost(error),
         })?;
-        Ok(self.cache.put(digest, &answer.output, &answer.report)?)
+        Ok(cache.put(digest, &answer.output, &answer.report)?)
     }
 }
 

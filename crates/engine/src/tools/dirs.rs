@@ -14,9 +14,11 @@ use super::ToolError;
 use crate::config::Engine;
 use crate::place::{PlaceError, refuse_own_state};
 
-/// A directory of the host, and where a tool finds it.
+/// A directory, and where a tool finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirGrant {
+    /// On the host; for a call inside a sandbox, in the ring round its tools. There it may be
+    /// relative to the directory in which commands start.
     pub host: PathBuf,
     /// Absolute, `/work`.
     pub guest: String,
@@ -37,10 +39,13 @@ impl GrantClass {
     }
 }
 
-/// Looks at the directories of the host; nothing is opened for the tool here.
+/// A directory as it was found, with its device and inode.
+pub(super) type Found = (GrantedDir, (u64, u64));
+
+/// Looks at the directories; nothing is opened for the tool here.
 pub(super) fn resolve(
-    engine: &Engine,
     grants: &[DirGrant],
+    look: impl Fn(&DirGrant) -> Result<Found, ToolError>,
 ) -> Result<(GrantClass, Vec<GuestDir>), ToolError> {
     if grants.len() > MAX_GRANTS {
         let reason = format!("at most {MAX_GRANTS} directories can be granted to one call");
@@ -48,7 +53,8 @@ pub(super) fn resolve(
     }
     let mut found = Vec::with_capacity(grants.len());
     for grant in grants {
-        found.push((look(engine, grant)?, grant));
+        refuse_odd_guest(grant)?;
+        found.push((look(grant)?, grant));
     }
     // The same set in another order is the same class.
     found.sort_by(|((a, _), _), ((b, _), _)| (&a.path, a.access).cmp(&(&b.path, b.access)));
@@ -65,14 +71,19 @@ pub(super) fn resolve(
     Ok((class, guests))
 }
 
-fn look(engine: &Engine, grant: &DirGrant) -> Result<(GrantedDir, (u64, u64)), ToolError> {
-    let refused = |reason: String| ToolError::Dir { path: grant.host.clone(), reason };
+fn refuse_odd_guest(grant: &DirGrant) -> Result<(), ToolError> {
     let guest = Path::new(&grant.guest);
     let plain = grant.guest.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
     if !guest.is_absolute() || !plain || grant.guest.contains('\0') {
         let reason = format!("{:?} is no plain absolute path; write for example /work", guest);
-        return Err(refused(reason));
+        return Err(ToolError::Dir { path: grant.host.clone(), reason });
     }
+    Ok(())
+}
+
+/// A directory of the host.
+pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<Found, ToolError> {
+    let refused = |reason: String| ToolError::Dir { path: grant.host.clone(), reason };
     let unusable = |error: std::io::Error| refused(error.to_string());
     let path = std::fs::canonicalize(&grant.host).map_err(unusable)?;
     let stat = File::open(&path).and_then(|dir| dir.metadata()).map_err(unusable)?;

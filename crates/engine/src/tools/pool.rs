@@ -9,11 +9,15 @@ use ringwall_wire::MAX_TOOL_CALLS;
 
 use super::dirs::GrantClass;
 use super::warden::Warden;
-use super::{Rings, lock};
+use super::{Place, Rings, lock};
 use crate::raise::RaiseError;
 
 /// Wardens for each CPU. Beyond, more of them only take memory.
 const PER_CPU: usize = 2;
+
+/// Wardens in one sandbox, whose limits they share with its commands: one for each way to use the
+/// workspace.
+const INSIDE: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -56,10 +60,11 @@ pub(super) struct Seat {
 impl Pool {
     pub(super) fn new(rings: Arc<Rings>) -> Pool {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let inside = matches!(rings.place, Place::Inside(_));
         let shared = Shared {
             rings,
-            most: PER_CPU * cpus,
-            has_room: cpus > 1,
+            most: if inside { INSIDE } else { PER_CPU * cpus },
+            has_room: cpus > 1 && !inside,
             state: Mutex::default(),
             changed: Condvar::new(),
             ready: AtomicUsize::new(0),
@@ -113,7 +118,7 @@ impl Pool {
             state.coming.push(class.clone());
             drop(state);
             drop(evicted);
-            let raised = Warden::raise(&shared.rings, class.clone());
+            let raised = shared.rings.raise_warden(class.clone());
             state = lock(&shared.state);
             state.arrived(class);
             shared.changed.notify_all();
@@ -151,7 +156,7 @@ impl Shared {
             state.coming.push(GrantClass::default());
             let shared = Arc::clone(self);
             std::thread::spawn(move || {
-                let raised = Warden::raise(&shared.rings, GrantClass::default());
+                let raised = shared.rings.raise_warden(GrantClass::default());
                 let mut state = lock(&shared.state);
                 state.arrived(&GrantClass::default());
                 // If it cannot be raised, the next call finds out and says why.

@@ -1,17 +1,22 @@
 //! One WASM warden, seen from outside.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ringwall_linux::fdpass;
-use ringwall_ring_wasm::{Entry, WasmRing};
+use ringwall_ring_wasm::{Cache, Entry, WasmRing};
 use ringwall_spec::{Evidence, Limits, ToolDigest};
-use ringwall_wire::{Client, ClientError, LoadTool, LoadedTool};
+use ringwall_wire::{Client, ClientError, LoadTool, LoadedTool, SendTool, TunnelCut};
 
 use super::dirs::{self, GrantClass};
-use super::{Rings, lock};
+use super::inside::Inside;
+use super::{HostPlace, lock};
 use crate::raise::RaiseError;
 use crate::sandbox::{Killer, Sandbox};
 
@@ -26,18 +31,43 @@ pub(super) struct Warden {
     pub(super) class: GrantClass,
     pub(super) client: Client,
     pub(super) evidence: Arc<Vec<Evidence>>,
-    /// As numbered here outside.
-    pub(super) pid: u32,
-    killer: Killer,
-    loader: OwnedFd,
+    pub(super) patience: Patience,
+    ring: OwnRing,
     loaded: Mutex<Loaded>,
     /// Calls that are in it now.
     pub(super) calls: AtomicUsize,
     /// How often a call came while another was in it.
     pub(super) meetings: AtomicU64,
     pub(super) lost: AtomicBool,
-    /// Ends with this value.
-    _sandbox: Mutex<Sandbox>,
+}
+
+/// How long a warden may take beyond what a tool may.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// A call that is so late was not stopped from inside: it blocks in its host.
+    pub(super) grace: Duration,
+    /// To map a tool and make an instance of it.
+    pub(super) load: Duration,
+}
+
+impl Patience {
+    pub(super) const ON_HOST: Patience =
+        Patience { grace: Duration::from_millis(50), load: Duration::from_secs(10) };
+    /// Frames pass through another warden, which has jobs to serve.
+    pub(super) const INSIDE: Patience =
+        Patience { grace: Duration::from_millis(500), load: Duration::from_secs(30) };
+    /// In software emulation everything takes its time.
+    pub(super) const IN_GUEST: Patience =
+        Patience { grace: Duration::from_secs(5), load: Duration::from_secs(120) };
+}
+
+/// The ring round a warden. It ends with this value.
+#[derive(Debug)]
+enum OwnRing {
+    /// An outermost one. Descriptors reach it.
+    Host { _sandbox: Box<Mutex<Sandbox>>, pid: u32, killer: Killer, loader: OwnedFd },
+    /// The innermost of a sandbox. Only bytes reach it.
+    Inside(TunnelCut),
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +77,11 @@ struct Loaded {
 }
 
 impl Warden {
-    pub(super) fn raise(rings: &Rings, class: GrantClass) -> Result<Warden, RaiseError> {
+    pub(super) fn raise(
+        place: &HostPlace,
+        cache: &Cache,
+        class: GrantClass,
+    ) -> Result<Warden, RaiseError> {
         let limits = Limits {
             memory_bytes: MEMORY_BYTES,
             cpu_milli: 2000,
@@ -57,24 +91,49 @@ impl Warden {
             open_files: 4096,
             ..Limits::default()
         };
-        let cache = Some(rings.cache.path().to_owned());
+        let cache = Some(cache.path().to_owned());
         let ring = WasmRing { grants: dirs::with_hidden(&class)?, cache };
-        let sandbox = rings.raise(&rings.warden, &ring, limits, "run WASM tools")?;
+        let sandbox = place.raise(&place.warden, &ring, limits, "run WASM tools")?;
         let loader = sandbox.ring.scratch()?;
         let client = sandbox.connected()?;
-        Ok(Warden {
+        let evidence = sandbox.evidence().to_vec();
+        let (pid, killer) = (sandbox.ring.launched.pid, sandbox.killer());
+        let _sandbox = Box::new(Mutex::new(sandbox));
+        let ring = OwnRing::Host { _sandbox, pid, killer, loader };
+        Ok(Warden::new(class, client, evidence, Patience::ON_HOST, ring))
+    }
+
+    pub(super) fn raise_inside(place: &Inside, class: GrantClass) -> Result<Warden, RaiseError> {
+        let (client, cut, evidence) = place.raise(&class)?;
+        Ok(Warden::new(class, client, evidence, place.patience(), OwnRing::Inside(cut)))
+    }
+
+    fn new(
+        class: GrantClass,
+        client: Client,
+        evidence: Vec<Evidence>,
+        patience: Patience,
+        ring: OwnRing,
+    ) -> Warden {
+        Warden {
             class,
             client,
-            evidence: Arc::new(sandbox.evidence().to_vec()),
-            pid: sandbox.ring.launched.pid,
-            killer: sandbox.killer(),
-            loader,
+            evidence: Arc::new(evidence),
+            patience,
+            ring,
             loaded: Mutex::default(),
             calls: AtomicUsize::new(0),
             meetings: AtomicU64::new(0),
             lost: AtomicBool::new(false),
-            _sandbox: Mutex::new(sandbox),
-        })
+        }
+    }
+
+    /// As numbered here outside, where that is known.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.ring {
+            OwnRing::Host { pid, .. } => Some(*pid),
+            OwnRing::Inside(_) => None,
+        }
     }
 
     /// Which of its tools this is; mapped first if it is new here.
@@ -93,12 +152,28 @@ impl Warden {
         }
         let tool = loaded.next;
         loaded.next += 1;
-        // The descriptor first: the warden takes it when it is asked to load.
-        fdpass::send(self.loader.as_fd(), &tool.to_le_bytes(), &[entry.code.as_fd()])
-            .map_err(|_| ClientError::Disconnected)?;
-        self.client.load_tool(LoadTool { tool, kind: entry.kind, wants_http })?;
+        self.hand_over(LoadTool { tool, kind: entry.kind, wants_http }, entry)?;
         loaded.tools.insert((digest, wants_http), tool);
         Ok(tool)
+    }
+
+    fn hand_over(&self, load: LoadTool, entry: &Entry) -> Result<(), ClientError> {
+        let client = self.client.until(Instant::now() + self.patience.load);
+        match &self.ring {
+            OwnRing::Host { loader, .. } => {
+                // The descriptor first: the warden takes it when it is asked to load.
+                fdpass::send(loader.as_fd(), &load.tool.to_le_bytes(), &[entry.code.as_fd()])
+                    .map_err(|_| ClientError::Disconnected)?;
+                client.load_tool(load)
+            }
+            OwnRing::Inside(_) => {
+                let mut hasher = blake3::Hasher::new();
+                hasher.update_reader(FromStart::of(&entry.code)).map_err(ClientError::Local)?;
+                let hash = *hasher.finalize().as_bytes();
+                let send = SendTool { load, bytes: entry.code_bytes, hash };
+                client.send_tool(send, &mut FromStart::of(&entry.code))
+            }
+        }
     }
 
     /// Versions of tools come and go. A call that was about to use this one is told, and tries again.
@@ -114,6 +189,29 @@ impl Warden {
     /// Nobody gets it any more, and whoever is in it loses it.
     pub(super) fn kill(&self) {
         self.lost.store(true, Ordering::SeqCst);
-        self.killer.kill();
+        match &self.ring {
+            OwnRing::Host { killer, .. } => killer.kill(),
+            OwnRing::Inside(cut) => cut.cut(),
+        }
+    }
+}
+
+/// Reads a file that others read too, each from its start.
+struct FromStart<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl<'a> FromStart<'a> {
+    fn of(file: &'a File) -> FromStart<'a> {
+        FromStart { file, at: 0 }
+    }
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
     }
 }

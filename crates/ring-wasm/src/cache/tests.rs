@@ -24,7 +24,7 @@ impl Place {
     }
 
     fn file(&self, ending: &str) -> PathBuf {
-        self.cache.path().join(format!("{}.{ending}", name_of(&self.digest)))
+        self.cache.path().join(format!("{}.{ending}", name_of(&self.digest, CodeFor::default())))
     }
 
     fn code(&self) -> Option<Vec<u8>> {
@@ -103,7 +103,8 @@ fn an_entry_of_another_cache_or_of_another_tool_is_missing() {
     let second = Cache::digest(b"second");
     place.cache.put(&second, b"evil", &report()).unwrap();
     let moved = |ending: &str| {
-        let from = place.cache.path().join(format!("{}.{ending}", name_of(&second)));
+        let from =
+            place.cache.path().join(format!("{}.{ending}", name_of(&second, CodeFor::default())));
         fs::rename(from, place.file(ending)).unwrap();
     };
     moved("tool");

@@ -117,7 +117,10 @@ impl Exchange {
         take: impl Fn(&mut Slot, &mut Connection) -> Option<T>,
     ) -> Result<Option<T>, ClientError> {
         self.link.wait(self.stream, WaitFor::News, deadline, |state| {
-            let (slot, connection) = state.slot(self.stream)?;
+            // Given up by somebody else who had a way to.
+            let Some((slot, connection)) = state.slot(self.stream) else {
+                return Some(Ok(None));
+            };
             match (take(slot, connection), slot.broken) {
                 (Some(taken), _) => Some(Ok(Some(taken))),
                 (None, Some(error)) => Some(Err(ClientError::Stream(error))),
@@ -202,6 +205,11 @@ impl Outlet {
 
     pub(crate) fn end(&self) {
         self.tell(|state| state.connection.end(self.stream));
+    }
+
+    /// Gives the stream up, whoever still waits for something of it.
+    pub(crate) fn cancel(&self) {
+        self.link.forget(self.stream);
     }
 
     /// Never blocks: what the socket does not take goes out with the next wait.

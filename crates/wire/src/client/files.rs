@@ -88,7 +88,11 @@ impl Client {
         self.upload(&Request::PutWorkspace { owner }, source)
     }
 
-    fn upload(&self, request: &Request, source: &mut dyn Read) -> Result<u64, ClientError> {
+    pub(super) fn upload(
+        &self,
+        request: &Request,
+        source: &mut dyn Read,
+    ) -> Result<u64, ClientError> {
         let exchange = self.open(request)?;
         let outlet = exchange.outlet();
         let mut buffer = vec![0; MAX_DATA_BYTES];

@@ -1,13 +1,18 @@
 //! Calls of tools in a WASM warden, and of the WASM compiler.
 
+use std::io::Read;
 use std::sync::atomic::Ordering;
+
+use ringwall_spec::CodeFor;
 
 use super::exchange::{Exchange, Item};
 use super::{Client, ClientError, unexpected_reply};
 use crate::connection::Channel;
 use crate::limits::MAX_DATA_BYTES;
 use crate::message::{Reply, Request};
-use crate::tool::{CallReport, CallTool, CompileReport, LoadTool, LoadedTool};
+use crate::tool::{
+    CallInside, CallReport, CallTool, CompileReport, InsideReport, LoadTool, LoadedTool, SendTool,
+};
 
 /// What a call or a compilation gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +31,11 @@ impl Client {
 
     pub fn load_tool(&self, load: LoadTool) -> Result<(), ClientError> {
         self.ask(&Request::LoadTool(load)).map(drop)
+    }
+
+    /// Sends the code of a tool, for want of a descriptor.
+    pub fn send_tool(&self, send: SendTool, code: &mut dyn Read) -> Result<(), ClientError> {
+        self.upload(&Request::SendTool(send), code).map(drop)
     }
 
     /// Makes an instance of a loaded tool and runs nothing of it but its start function.
@@ -52,9 +62,28 @@ impl Client {
         })
     }
 
+    /// Runs a tool in the wasm ring of a sandbox that a keeper holds.
+    pub fn call_inside(
+        &self,
+        call: CallInside,
+        input: &[u8],
+        most: usize,
+    ) -> Result<Answer<InsideReport>, ClientError> {
+        let exchange = self.open(&Request::CallInside(Box::new(call)))?;
+        self.converse(&exchange, input, most, |reply| match reply {
+            Reply::CalledInside(report) => Some(*report),
+            _ => None,
+        })
+    }
+
     /// Compiles a tool; the output is the code.
-    pub fn compile(&self, wasm: &[u8], most: usize) -> Result<Answer<CompileReport>, ClientError> {
-        let exchange = self.open(&Request::Compile { bytes: wasm.len() as u64 })?;
+    pub fn compile(
+        &self,
+        wasm: &[u8],
+        code_for: CodeFor,
+        most: usize,
+    ) -> Result<Answer<CompileReport>, ClientError> {
+        let exchange = self.open(&Request::Compile { bytes: wasm.len() as u64, code_for })?;
         self.converse(&exchange, wasm, most, |reply| match reply {
             Reply::Compiled(report) => Some(*report),
             _ => None,

@@ -19,6 +19,7 @@ enum Shape {
     Usage,
     Raise,
     Call,
+    CallInside,
     Compile,
     /// Answered by `Done` alone.
     Plain,
@@ -59,13 +60,16 @@ impl Stream {
         let shape = match request {
             Request::Start(process) => Shape::Process { stdin: process.stdin },
             Request::ReadFile { .. } | Request::TakeWorkspace => Shape::ReadFile,
-            Request::WriteFile { .. } | Request::PutWorkspace { .. } => Shape::WriteFile,
+            Request::WriteFile { .. } | Request::PutWorkspace { .. } | Request::SendTool(_) => {
+                Shape::WriteFile
+            }
             Request::List { .. } => Shape::List,
             Request::Stat { .. } => Shape::Stat,
             Request::Facts => Shape::Facts,
             Request::Usage => Shape::Usage,
             Request::Raise(_) | Request::RaisePlanned(_) => Shape::Raise,
             Request::CallTool(_) => Shape::Call,
+            Request::CallInside(_) => Shape::CallInside,
             Request::Compile { .. } => Shape::Compile,
             Request::MakeDir { .. }
             | Request::Rename { .. }
@@ -101,7 +105,7 @@ impl Stream {
 
     pub(super) fn may_carry(&self, side: Side, channel: Channel) -> bool {
         let channel_fits = match self.shape {
-            Shape::Process { .. } | Shape::Call if side == Side::Warden => {
+            Shape::Process { .. } | Shape::Call | Shape::CallInside if side == Side::Warden => {
                 channel != Channel::Bytes
             }
             _ => channel == Channel::Bytes,
@@ -192,6 +196,7 @@ impl Stream {
             | (Shape::Facts, _, Reply::Facts(_))
             | (Shape::Usage, _, Reply::Usage(_))
             | (Shape::Call, _, Reply::Called(_))
+            | (Shape::CallInside, _, Reply::CalledInside(_))
             | (Shape::Compile, _, Reply::Compiled(_))
             | (Shape::ReadFile | Shape::WriteFile | Shape::List | Shape::Plain, _, Reply::Done) => {
                 Ok(After::Closes)
@@ -217,7 +222,7 @@ impl Shape {
             Shape::Process { stdin } => side == Side::Warden || stdin,
             Shape::ReadFile => side == Side::Warden,
             Shape::WriteFile => side == Side::Engine,
-            Shape::Raise | Shape::Call | Shape::Compile => true,
+            Shape::Raise | Shape::Call | Shape::CallInside | Shape::Compile => true,
             Shape::List | Shape::Stat | Shape::Facts | Shape::Usage | Shape::Plain => false,
         }
     }

@@ -206,9 +206,10 @@ impl TinyWarden {
             Request::Facts => Reply::Facts(Box::new(RingFacts { pid: 1, ..RingFacts::default() })),
             Request::Shutdown
             | Request::LoadTool(_)
+            | Request::SendTool(_)
             | Request::UnloadTool { .. }
             | Request::ProbeTool { .. } => Reply::Done,
-            Request::CallTool(_) | Request::Compile { .. } => not_found(),
+            Request::CallTool(_) | Request::CallInside(_) | Request::Compile { .. } => not_found(),
         };
         self.connection.reply(stream, &reply);
     }

@@ -71,7 +71,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Appends the custom section in which a tool describes itself.
-fn with_manifest(mut wasm: Vec<u8>, manifest: &Value) -> Vec<u8> {
+pub(crate) fn with_manifest(mut wasm: Vec<u8>, manifest: &Value) -> Vec<u8> {
     let name = b"ringwall:tool";
     let content = manifest.to_string();
     let mut body = leb128(name.len());

@@ -12,7 +12,13 @@ use tempfile::TempDir;
 use super::image;
 use super::outcome::Outcome;
 
-const PROGRAMS: [&str; 3] = ["ringwall", "ringwall-launcher", "ringwall-warden"];
+const PROGRAMS: [&str; 5] = [
+    "ringwall",
+    "ringwall-launcher",
+    "ringwall-warden",
+    "ringwall-wasm-warden",
+    "ringwall-wasm-compiler",
+];
 /// A user with no entry anywhere, no groups and no rights.
 const ORDINARY_ID: u32 = 12345;
 

@@ -44,6 +44,10 @@ fn attempts() -> Vec<Attempt> {
         call(2, [path("/dev/.ringwall/made"), n(0o101), n(0o600)]), // the same on its own /dev
         call(2, [path("/proc/self/mem"), n(2), n(0)]),              // open for writing
         call(2, [path("/grants"), n(0o200_000), n(0)]),             // list a directory
+        call(2, [path("/"), n(0o200_000), n(0)]),                   // list the root
+        call(2, [path("/bin/busybox"), n(0), n(0)]),                // a file of an image
+        call(2, [path("/workspace/secret"), n(0), n(0)]),           // a file that was not granted
+        call(2, [path("/tmp/made"), n(0o101), n(0o600)]),           // where commands can write
         call(41, [n(1), n(1), n(0)]),                               // socket, local
         call(41, [n(2), n(1), n(0)]),                               // socket, internet
         call(59, [path("/dev/.ringwall/warden"), n(0), n(0)]),      // execve
@@ -126,6 +130,18 @@ fn constant(n: u64) -> u64 {
 #[test]
 fn native_code_in_the_warden_finds_no_files_no_network_and_nothing_to_start() {
     let world = World::new();
+    let call = break_out(&world);
+    assert_nothing_worked(&open(world.state()).call(&call).unwrap());
+}
+
+#[track_caller]
+pub(crate) fn assert_nothing_worked(outcome: &ToolOutcome) {
+    let worked = u32::from_le_bytes(outcome.output.as_slice().try_into().unwrap());
+    assert_eq!(worked, 1, "attempts that worked, as bits: {worked:b}");
+}
+
+/// A call whose compiled code was replaced in the cache by what hostile native code would do.
+pub(crate) fn break_out(world: &World) -> ToolCall {
     let call = world.command(&guest());
     let cache = Cache::open(&world.state().join("tools-cache")).unwrap();
     let entry = cache.find(&call.digest).unwrap();
@@ -140,8 +156,5 @@ fn native_code_in_the_warden_finds_no_files_no_network_and_nothing_to_start() {
     let report =
         CompileReport { kind: entry.kind, manifest: entry.manifest, imports: entry.imports };
     cache.put(&call.digest, &code, &report).unwrap();
-
-    let outcome = open(world.state()).call(&call).unwrap();
-    let worked = u32::from_le_bytes(outcome.output.as_slice().try_into().unwrap());
-    assert_eq!(worked, 1, "attempts that worked, as bits: {worked:b}");
+    call
 }

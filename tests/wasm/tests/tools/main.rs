@@ -15,6 +15,7 @@ mod hostile;
 mod jail;
 mod life;
 mod loading;
+mod nested;
 mod repeat;
 
 use std::path::PathBuf;
@@ -72,6 +73,10 @@ impl World {
 }
 
 fn open(home: PathBuf) -> ToolHost {
+    engine(home).tools().unwrap()
+}
+
+fn engine(home: PathBuf) -> Engine {
     let programs = std::env::var_os("RINGWALL_PROGRAMS")
         .map(PathBuf::from)
         .expect("RINGWALL_PROGRAMS must name a directory with the programs; run `make build`");
@@ -79,5 +84,5 @@ fn open(home: PathBuf) -> ToolHost {
         launcher: programs.join("ringwall-launcher"),
         warden: programs.join("ringwall-warden"),
     };
-    Engine::open(EngineConfig { home, programs }).unwrap().tools().unwrap()
+    Engine::open(EngineConfig { home, programs }).unwrap()
 }

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use ringwall_engine::ToolOutcome;
-use ringwall_spec::{Evidence, ToolDigest, ToolMeter, ToolStatus};
+use ringwall_spec::{Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
 use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Tools;
 use super::host::Allowed;
+use super::inside;
 use crate::args::CallArgs;
 use crate::report;
 
@@ -33,12 +34,16 @@ struct Document<'a> {
     /// Standard error, and what the tool logged.
     log: String,
     meter: ToolMeter,
+    /// Of all calls in the same sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox_totals: Option<ToolTotals>,
     evidence: &'a [Evidence],
 }
 
 pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     let input = read_input(&args.input)?;
-    let tools = Tools::open()?;
+    let place = inside::find(&args.inside)?;
+    let tools = Tools::open_with(place.code_for())?;
     let tool = tools.get(&args.tool)?;
     let manifest = tool.manifest();
     let request = tool.request(&input).map_err(|failure| {
@@ -49,11 +54,11 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         limits: limits_for(&manifest.limits, &args.limits.wishes())?,
         seed: args.seed,
     };
-    let outcome = tools.host.call(&tool, request, allowed)?;
+    let (outcome, totals) = place.call(&tools, &tool, &allowed.call_of(&tool, request))?;
     let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
     let exit_code = exit_code(&result, &outcome.status);
     if args.output.json() {
-        print_document(&tool, &outcome, &result, exit_code)?;
+        print_document(&tool, (&outcome, totals), &result, exit_code)?;
     } else {
         pass_on_log(&tool, &outcome);
         match &result {
@@ -118,7 +123,7 @@ fn pass_on_log(tool: &Tool, outcome: &ToolOutcome) {
 
 fn print_document(
     tool: &Tool,
-    outcome: &ToolOutcome,
+    (outcome, sandbox_totals): (&ToolOutcome, Option<ToolTotals>),
     result: &Result<Value, Failure>,
     exit_code: u8,
 ) -> anyhow::Result<()> {
@@ -132,6 +137,7 @@ fn print_document(
         status: &outcome.status,
         log: String::from_utf8_lossy(&outcome.errors).into_owned(),
         meter: outcome.meter,
+        sandbox_totals,
         evidence: &outcome.evidence,
     })?;
     Ok(())

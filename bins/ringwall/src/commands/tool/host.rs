@@ -33,6 +33,14 @@ impl Host {
         request: Request,
         allowed: Allowed,
     ) -> anyhow::Result<ToolOutcome> {
+        Ok(self.0.call(&allowed.call_of(tool, request))?)
+    }
+}
+
+impl Allowed {
+    /// The call of a tool with what is allowed.
+    pub(super) fn call_of(self, tool: &Tool, request: Request) -> ToolCall {
+        let allowed = self;
         let input = match request {
             Request::Component { json } => ToolInput::Component { json },
             Request::Command { args, stdin } => ToolInput::Command { args, stdin },
@@ -42,7 +50,7 @@ impl Host {
             guest: dir.guest,
             access: dir.access,
         });
-        let call = ToolCall {
+        ToolCall {
             digest: tool.digest,
             input,
             program: tool.name().to_owned(),
@@ -51,8 +59,7 @@ impl Host {
             limits: allowed.limits,
             seed: allowed.seed,
             wants_http: !tool.manifest().wants.http.is_empty(),
-        };
-        Ok(self.0.call(&call)?)
+        }
     }
 }
 
