@@ -75,10 +75,12 @@ pub(crate) fn check_name(hello: &Hello, host: &Host) -> Result<(), BadHello> {
 
 /// Where TLS stays closed, the name must be there for all to see.
 pub(crate) fn check_open(hello: &Hello) -> Result<(), BadHello> {
-    match extensions(&handshake_bytes(&hello.bytes)) {
-        Some(kinds) if !kinds.contains(&ENCRYPTED_CLIENT_HELLO) => Ok(()),
-        _ => Err(BadHello::Hidden),
-    }
+    if shows_its_name(&hello.bytes) { Ok(()) } else { Err(BadHello::Hidden) }
+}
+
+fn shows_its_name(records: &[u8]) -> bool {
+    extensions(&handshake_bytes(records))
+        .is_some_and(|kinds| !kinds.contains(&ENCRYPTED_CLIENT_HELLO))
 }
 
 /// The handshake bytes without the borders of records.
@@ -118,4 +120,71 @@ fn skip<'a>(rest: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
     let (taken, after) = body.split_at_checked(length)?;
     *rest = after;
     Some(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn greeting(name: &'static str) -> Vec<u8> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let name = rustls::pki_types::ServerName::try_from(name).unwrap();
+        let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// The same greeting with one more extension, all lengths mended.
+    fn with_extension(bytes: &[u8], kind: u16) -> Vec<u8> {
+        let mut message = handshake_bytes(bytes);
+        let extra = [&kind.to_be_bytes()[..], &[0, 1, 0]].concat();
+        let session = 4 + 2 + 32;
+        let suites = session + 1 + usize::from(message[session]);
+        let length = |at: usize, m: &[u8]| usize::from(u16::from_be_bytes([m[at], m[at + 1]]));
+        let compression = suites + 2 + length(suites, &message);
+        let list = compression + 1 + usize::from(message[compression]);
+        let longer = u16::try_from(length(list, &message) + extra.len()).unwrap();
+        message[list..list + 2].copy_from_slice(&longer.to_be_bytes());
+        message.extend_from_slice(&extra);
+        let size = u32::try_from(message.len() - 4).unwrap().to_be_bytes();
+        message[1..4].copy_from_slice(&size[1..]);
+        let size = u16::try_from(message.len()).unwrap().to_be_bytes();
+        [&bytes[..3], &size[..], &message].concat()
+    }
+
+    #[tokio::test]
+    async fn a_greeting_is_read_in_pieces_and_its_name_checked() {
+        let host = Host::parse("api.example.com").unwrap();
+        let bytes = greeting("api.example.com");
+        let (mut ours, mut theirs) = tokio::io::duplex(7);
+        let sent = bytes.clone();
+        tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut ours, &sent).await });
+        let hello = read_hello(&mut theirs).await.ok().unwrap();
+        assert_eq!(hello.bytes, bytes);
+        assert!(check_name(&hello, &host).is_ok() && check_open(&hello).is_ok());
+        let other = Host::parse("other.example.com").unwrap();
+        assert!(matches!(check_name(&hello, &other), Err(BadHello::WrongName(_))));
+        let nameless = read_hello(&mut greeting("127.0.0.1").as_slice()).await.ok().unwrap();
+        assert!(matches!(check_name(&nameless, &host), Err(BadHello::NoName)));
+    }
+
+    #[test]
+    fn a_hidden_name_is_seen() {
+        let open = greeting("api.example.com");
+        assert!(shows_its_name(&open));
+        assert!(shows_its_name(&with_extension(&open, 0x3a3a)));
+        let hidden = with_extension(&open, ENCRYPTED_CLIENT_HELLO);
+        assert!(!shows_its_name(&hidden));
+        let message = handshake_bytes(&hidden);
+        for cut in 0..message.len() {
+            assert_eq!(extensions(&message[..cut]), None, "{cut}");
+        }
+    }
 }
