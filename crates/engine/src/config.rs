@@ -1,7 +1,7 @@
 //! Where an engine keeps its state and finds its programs.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
@@ -11,6 +11,7 @@ use ringwall_ring::Identity;
 use crate::host;
 use crate::raise::Parked;
 use crate::tools::{ToolHost, ToolHostError};
+use crate::vm::Start;
 
 /// The two programs that an engine starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct Engine {
     pub(crate) waiting: Mutex<Option<Spawner>>,
     /// Launchers that wait for the next ring of the same plan.
     pub(crate) parked: Mutex<Vec<Parked>>,
+    /// Guests to go on from, by what they were made from, with the oldest first.
+    pub(crate) templates: Mutex<Vec<(String, Arc<Start>)>>,
 }
 
 impl EngineConfig {
@@ -128,6 +131,7 @@ impl Engine {
             apparmor: host::sandbox_profile(),
             waiting: Mutex::new(waiting),
             parked: Mutex::new(Vec::new()),
+            templates: Mutex::new(Vec::new()),
         })
     }
 

@@ -17,6 +17,7 @@ mod place;
 mod raise;
 mod record;
 mod relay;
+mod remember;
 mod rights;
 mod sandbox;
 mod settle;

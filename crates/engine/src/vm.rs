@@ -4,7 +4,7 @@ mod door;
 mod template;
 
 pub(crate) use door::Door;
-pub(crate) use template::sweep as sweep_templates;
+pub(crate) use template::{Start, sweep as sweep_templates};
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ringwall_guest::{Flavour, InitramfsError, Kernel, KernelError, Kernels};
+use ringwall_guest::{Flavour, GuestFile, InitramfsError, Kernel, KernelError, Kernels};
 use ringwall_image::{Image, NoProgress, RootImageError};
 use ringwall_linux::launch::encode_steps;
 use ringwall_policy::AdmittedSpec;
@@ -21,7 +21,7 @@ use ringwall_ring::{HostNamespaces, Identity, Ring, RingInput, RingPlan, Workspa
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_ring_vm::{
-    Acceleration, Control, Driver, DriverError, HostKernel, KvmRecord, Machine, Memory,
+    Acceleration, Choice, Control, Driver, DriverError, HostKernel, KvmRecord, Machine, Memory,
     MonitorError, VmRing, check_guest, check_monitor,
 };
 use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
@@ -31,6 +31,7 @@ use ringwall_wire::{
 
 use crate::config::Engine;
 use crate::raise::RaiseError;
+use crate::remember::Remembered;
 use crate::sandbox::Sandbox;
 use crate::{host, workspace_copy};
 
@@ -77,7 +78,7 @@ pub(crate) struct VmPlacement {
     /// What of the workspace is not copied.
     hidden: Vec<PathBuf>,
     /// The template that the guest goes on from.
-    start: Option<Arc<template::Start>>,
+    start: Option<Arc<Start>>,
     /// Memory that we see too, while a template is made.
     shared: Option<Arc<OwnedFd>>,
     /// The machine that its monitor is to be told of, where that takes requests.
@@ -87,7 +88,7 @@ pub(crate) struct VmPlacement {
 impl VmPlacement {
     /// The guest's memory, if that is passed to the monitor.
     pub(crate) fn memory(&self) -> Option<&OwnedFd> {
-        let copied = self.start.as_deref().map(template::Start::memory);
+        let copied = self.start.as_deref().map(Start::memory);
         copied.or(self.shared.as_deref())
     }
 
@@ -110,17 +111,11 @@ impl Engine {
         if spec.limits.memory_bytes < LEAST_MEMORY {
             return Err(VmError::TooLittleMemory);
         }
-        let host = HostKernel::read().map_err(VmError::Host)?;
-        let kept = KvmRecord::read(&self.home);
-        let choice = ringwall_ring_vm::choose(|qemu| kept.as_ref()?.still_holds(&host, qemu))?;
+        let choice = self.choose_monitor()?;
         let (monitor, acceleration) = (choice.monitor, choice.acceleration);
         let control = monitor.driver.control();
         let kernel = Kernels::from_environment()?.best()?;
-        let files: [(&str, &Path, u32); 2] = [
-            ("/init", &self.programs.warden, 0o755),
-            ("/launcher", &self.programs.launcher, 0o755),
-        ];
-        let initramfs = ringwall_guest::initramfs(&kernel, &files)?;
+        let initramfs = self.initramfs(&kernel)?;
         let store = self.images().map_err(RootImageError::from)?;
         let root_image = store.root_image(image, &NoProgress)?.path;
         let for_ring = spec.wall.rings().get(1) == Some(&RingKind::Container);
@@ -146,6 +141,40 @@ impl Engine {
         Ok((VmRing::new(monitor, machine), placement))
     }
 
+    fn choose_monitor(&self) -> Result<Choice, VmError> {
+        let host = HostKernel::read().map_err(VmError::Host)?;
+        let kept = KvmRecord::read(&self.home);
+        let remembered = Remembered::in_home(&self.home);
+        let choice = ringwall_ring_vm::choose_asking(
+            &|program, ask| remembered.answer("version", &[program], || ask().ok_or(())).ok(),
+            |qemu| kept.as_ref()?.still_holds(&host, qemu),
+        )?;
+        Ok(choice)
+    }
+
+    fn initramfs(&self, kernel: &Kernel) -> Result<PathBuf, InitramfsError> {
+        let files: [GuestFile<'_>; 2] = [
+            ("/init", &self.programs.warden, 0o755),
+            ("/launcher", &self.programs.launcher, 0o755),
+        ];
+        let modules = kernel.modules.iter().chain(&kernel.more_modules);
+        let read: Vec<&Path> =
+            files.iter().map(|(_, path, _)| *path).chain(modules.map(PathBuf::as_path)).collect();
+        let remembered = Remembered::in_home(&self.home);
+        let question = format!("initramfs {files:?}");
+        let archive = remembered.answer(&question, &read, || {
+            let made = ringwall_guest::initramfs(kernel, &files)?;
+            Ok::<_, InitramfsError>(made.to_string_lossy().into_owned())
+        })?;
+        match ringwall_guest::known_initramfs(Path::new(&archive)) {
+            Some(archive) => Ok(archive),
+            None => {
+                remembered.forget();
+                ringwall_guest::initramfs(kernel, &files)
+            }
+        }
+    }
+
     /// Takes the guest over, checks it and its monitor, copies the workspace in and raises the rings
     /// inside.
     pub(crate) fn check_vm(
@@ -159,7 +188,7 @@ impl Engine {
         sandbox.take_scratch()?;
         let adoption = adoption(&sandbox.id, &sandbox.spec.limits);
         if let Some(start) = &vm.start {
-            let control = sandbox.control.take().ok_or(VmError::NoControl)?;
+            let control = sandbox.control.as_ref().ok_or(VmError::NoControl)?;
             start.resume(control)?;
         }
         if let Some((driver, machine)) = &vm.asked_for {
@@ -254,13 +283,14 @@ impl Engine {
     }
 }
 
+/// All but the rate of the host's clock, which takes a while to measure and only a boot needs.
 fn command_line(
     kernel: &Kernel,
     acceleration: Acceleration,
     (control, for_ring): (Control, bool),
 ) -> String {
     let mut line = match acceleration {
-        Acceleration::Emulation => kernel.command_line(ringwall_guest::host_tsc_khz()),
+        Acceleration::Emulation => kernel.command_line(None),
         Acceleration::Kvm => kernel.command_line_kvm(),
     };
     let by_vsock = (control == Control::Requests).then_some(guest_paths::BY_VSOCK);
@@ -269,6 +299,15 @@ fn command_line(
         line.push_str(word);
     }
     line
+}
+
+/// For a machine that boots.
+fn tell_clock(machine: &mut Machine) {
+    if machine.acceleration == Acceleration::Emulation
+        && let Some(khz) = ringwall_guest::host_tsc_khz()
+    {
+        machine.command_line.push_str(&format!(" tsc_early_khz={khz}"));
+    }
 }
 
 fn raise_in_guest(client: &Client, plan: &RingPlan, ring: RingKind) -> Result<Client, RaiseError> {

@@ -20,7 +20,10 @@ mod version;
 
 pub use api::{Api, has_ended};
 pub use check::{HostKernel, check_guest, check_monitor};
-pub use choose::{Choice, DRIVERS, DriverError, Found, Standing, Surveyed, WANTED, choose, survey};
+pub use choose::{
+    Choice, DRIVERS, DriverError, Found, KnownVersion, Standing, Surveyed, WANTED, choose,
+    choose_asking, survey,
+};
 pub use cloud_hypervisor::CloudHypervisor;
 pub use driver::{Control, Driver, Request, Wish};
 pub use firecracker::Firecracker;

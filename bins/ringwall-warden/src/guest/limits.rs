@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use ringwall_wire::GuestUsage;
 
@@ -17,10 +18,11 @@ const RESERVED_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct JobGroup {
     join: OwnedFd,
+    most_processes: File,
 }
 
 impl JobGroup {
-    pub(super) fn make(pids: u32) -> io::Result<JobGroup> {
+    pub(super) fn make() -> io::Result<JobGroup> {
         for controller in ["memory", "pids", "cpu", "io", "cpuset"] {
             let enabled =
                 fs::write(format!("{ALL}/cgroup.subtree_control"), format!("+{controller}"));
@@ -30,11 +32,16 @@ impl JobGroup {
             }
         }
         fs::create_dir(JOBS)?;
-        fs::write(format!("{JOBS}/pids.max"), pids.to_string())?;
         let most = available_bytes()?.saturating_sub(RESERVED_BYTES).max(RESERVED_BYTES);
         fs::write(format!("{JOBS}/memory.max"), most.to_string())?;
-        let join = File::options().write(true).open(format!("{JOBS}/cgroup.procs"))?;
-        Ok(JobGroup { join: join.into() })
+        let open = |name: &str| File::options().write(true).open(format!("{JOBS}/{name}"));
+        let most_processes = open("pids.max")?;
+        Ok(JobGroup { join: open("cgroup.procs")?.into(), most_processes })
+    }
+
+    /// How many processes all jobs may have together.
+    pub(super) fn limit(&self, pids: u32) -> io::Result<()> {
+        self.most_processes.write_all_at(pids.to_string().as_bytes(), 0)
     }
 
     /// Whoever writes "0" to it is in.

@@ -5,14 +5,15 @@
 //! and temporary files. Overlays are mounted by the first process of the kernel itself, with
 //! `trusted` attributes: this kernel's tmpfs may have no others.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::Path;
 
 use ringwall_linux::step::{IdMaps, IdRange};
 use ringwall_linux::{guest, mount as trees, process};
+use ringwall_spec::Limits;
 use ringwall_wire::guest_paths as at;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_move, mount_remount};
@@ -31,8 +32,10 @@ const FOR_A_RING: &str = "ringwall.root=ring";
 #[derive(Debug)]
 pub(crate) struct Root {
     scratch: OwnedFd,
-    /// The image is the root of a ring inside, not ours.
-    for_ring: bool,
+    /// Where a guest's names belong, made ahead: what is new in an overlay takes its time. None where
+    /// the image is the root of a ring inside, which has its own names, or has no place for them.
+    hostname: Option<File>,
+    machine_id: Option<File>,
 }
 
 impl Root {
@@ -48,7 +51,10 @@ impl Root {
         mount(DISK, IMAGE, "erofs", read_only, None)
             .map_err(|errno| about("cannot mount the image", errno.into()))?;
         let flags = MountFlags::NODEV | MountFlags::NOSUID;
-        mount("scratch", SCRATCH, "tmpfs", flags, c"mode=0755")?;
+        let Limits { disk_bytes, disk_inodes, .. } = Limits::default();
+        let size = format!("mode=0755,size={disk_bytes},nr_inodes={disk_inodes}");
+        let size = std::ffi::CString::new(size).map_err(io::Error::other)?;
+        mount("scratch", SCRATCH, "tmpfs", flags, size.as_c_str())?;
         for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777), ("root", 0o755), ("work", 0o700)] {
             make_dir(&Path::new(SCRATCH).join(name), mode)?;
         }
@@ -70,25 +76,28 @@ impl Root {
         let scratch =
             rustix::fs::open(SCRATCH, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         guest::switch_root(Path::new(NEW_ROOT))?;
-        Ok(Root { scratch, for_ring })
+        let new = |path| if for_ring { None } else { make_anew(path) };
+        let (hostname, machine_id) = (new("/etc/hostname"), new("/etc/machine-id"));
+        Ok(Root { scratch, hostname, machine_id })
     }
 
     /// Gives the guest its names.
-    pub(super) fn name(&self, hostname: &str, machine_id: &[u8; 16]) -> io::Result<()> {
-        if self.for_ring {
-            return Ok(());
-        }
+    pub(super) fn name(&self, hostname: &str, machine_id: &[u8; 16]) {
         let id: String = machine_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        for (path, text) in [("/etc/hostname", hostname), ("/etc/machine-id", &id)] {
-            // An image may have no /etc, or a link there that leads nowhere.
-            let _ = fs::remove_file(path);
-            let _ = fs::write(path, format!("{text}\n"));
+        for (file, text) in [(&self.hostname, hostname), (&self.machine_id, &id)] {
+            if let Some(file) = file {
+                // Without room for a line nothing else can be written either, which jobs notice.
+                let _ = file.write_all_at(format!("{text}\n").as_bytes(), 0);
+            }
         }
-        Ok(())
     }
 
     /// Sets how much can be written.
     pub(super) fn limit(&self, bytes: u64, inodes: u64) -> io::Result<()> {
+        let usual = Limits::default();
+        if (bytes, inodes) == (usual.disk_bytes, usual.disk_inodes) {
+            return Ok(());
+        }
         let options = std::ffi::CString::new(format!("size={bytes},nr_inodes={inodes}"))
             .map_err(io::Error::other)?;
         let flags = MountFlags::NODEV | MountFlags::NOSUID;
@@ -178,6 +187,12 @@ fn furnish() -> io::Result<()> {
 
 fn inside(path: &str) -> std::path::PathBuf {
     Path::new(NEW_ROOT).join(path.trim_start_matches('/'))
+}
+
+/// An image may have no directory for it, or a link there that leads nowhere.
+fn make_anew(path: &str) -> Option<File> {
+    let _ = fs::remove_file(path);
+    File::create_new(path).ok()
 }
 
 /// A directory with exactly this mode; what is there already is kept.
