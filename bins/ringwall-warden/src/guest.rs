@@ -18,8 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ringwall_linux::guest;
-use ringwall_wire::{Adoption, RemoteError};
+use ringwall_wire::{Adoption, ErrorCode, RemoteError, Taking};
 
+use crate::error::refused;
 use crate::warden::{Ended, Warden};
 pub(crate) use limits::JobGroup;
 use root::Root;
@@ -61,13 +62,7 @@ fn live(port: OwnedFd) -> io::Result<Ended> {
         }
     };
     ringwall_wire::say_ready(&mut channel)?;
-    let adoption = ringwall_wire::wait_adoption(&mut channel)?;
-    if let Err(error) = guest.take(&adoption) {
-        ringwall_wire::say_failed(&mut channel, &error.to_string())?;
-        return Err(error);
-    }
-    ringwall_wire::say_taken(&mut channel, &adoption)?;
-    drop(adoption);
+    guest.wait(&mut channel)?;
     Warden::new(channel.into(), None)?.in_guest(guest).serve()
 }
 
@@ -82,13 +77,47 @@ impl Guest {
         Ok(Guest { root, jobs, random })
     }
 
+    /// Waits to be adopted.
+    fn wait(&self, channel: &mut File) -> io::Result<Taking> {
+        let adoption = ringwall_wire::wait_adoption(channel)?;
+        if let Err(error) = self.take(&adoption) {
+            ringwall_wire::say_failed(channel, &error.to_string())?;
+            return Err(error);
+        }
+        ringwall_wire::say_taken(channel, &adoption)?;
+        Ok(adoption.taking)
+    }
+
+    /// The same in the middle of its life. Processes go on once the guest is who it is to be.
+    pub(crate) fn wait_again(&self, transport: &OwnedFd) -> io::Result<Taking> {
+        let taking = self.wait(&mut File::from(transport.try_clone()?))?;
+        self.jobs.thaw()?;
+        Ok(taking)
+    }
+
+    /// Stops what earlier commands left behind, if there is anything: in a copy none of it may run
+    /// before the copy has random numbers and names of its own.
+    pub(crate) fn freeze(&self) -> Result<bool, RemoteError> {
+        self.jobs.freeze().map_err(|error| {
+            refused(ErrorCode::System, &format!("processes could not be stopped: {error}"))
+        })
+    }
+
     /// Becomes the guest that the engine wants: first the random numbers, then all that might use
     /// them.
     fn take(&self, adoption: &Adoption) -> io::Result<()> {
         guest::reseed(self.random.as_fd(), &[adoption.seed.0, adoption.seed.1].concat())?;
         guest::set_clock(adoption.unix_nanos)?;
+        if adoption.taking == Taking::Again {
+            return Ok(());
+        }
         rustix::system::sethostname(adoption.hostname.as_bytes())?;
-        self.root.name(&adoption.hostname, &adoption.machine_id);
+        if adoption.taking == Taking::Copy {
+            self.root.rename(&adoption.hostname, &adoption.machine_id);
+            root::renew_boot_id()?;
+        } else {
+            self.root.name(&adoption.hostname, &adoption.machine_id);
+        }
         self.root.limit(adoption.disk_bytes, adoption.disk_inodes)?;
         self.jobs.limit(adoption.pids)
     }

@@ -3,6 +3,7 @@
 mod audit;
 mod error;
 mod sandbox;
+mod snapshot;
 mod tool;
 mod values;
 mod vm;
@@ -17,6 +18,7 @@ use clap_complete::Shell;
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
 pub(crate) use error::UsageError;
 pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
+pub(crate) use snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, SnapshotVerb};
 pub(crate) use tool::{AddArgs, CallArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb};
 pub(crate) use values::SandboxPath;
 pub(crate) use vm::{KernelVerb, VmVerb};
@@ -102,6 +104,12 @@ pub(crate) enum Verb {
     Apply(ApplyArgs),
     /// Show or change where a living sandbox may write in its workspace
     Rights(ChangeRightsArgs),
+    /// Keep a living microVM with its memory; it goes on
+    Snapshot(SnapshotArgs),
+    /// Make a sandbox that goes on from a snapshot; prints its id
+    Restore(RestoreArgs),
+    /// Copy a living microVM; prints the ids of the copies
+    Fork(ForkArgs),
     /// Get, list and remove images
     #[command(subcommand)]
     Image(ImageVerb),

@@ -17,6 +17,7 @@ mod ps;
 mod rights;
 mod rm;
 mod run;
+mod snapshot;
 mod stop;
 mod tool;
 mod vm;
@@ -45,6 +46,9 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Diff(args) => diff::run(&args),
         Verb::Apply(args) => apply::run(&args),
         Verb::Rights(args) => rights::run(&args),
+        Verb::Snapshot(args) => snapshot::run(&args),
+        Verb::Restore(args) => snapshot::restore(args),
+        Verb::Fork(args) => snapshot::fork(&args),
         Verb::Image(verb) => image::run(&verb),
         Verb::Vm(verb) => vm::run(&verb),
         Verb::Gc(output) => gc::run(output.json()),

@@ -6,8 +6,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-use ringwall_spec::Command;
-use ringwall_wire::Client;
+use ringwall_spec::{Command, SandboxId, SandboxName};
+use ringwall_wire::{Client, ClientError};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
@@ -52,6 +52,17 @@ impl Engine {
 }
 
 impl Attached {
+    /// Has the sandbox kept with its memory.
+    pub(crate) fn snapshot(
+        &self,
+        (id, name): (&SandboxId, Option<&SandboxName>),
+        for_fork: bool,
+        patience: Duration,
+    ) -> Result<(), ClientError> {
+        let name = name.map(SandboxName::as_str);
+        self.client.snapshot((id.as_str(), name), for_fork, patience)
+    }
+
     /// Runs a command beside what runs there already. At the timeout it is killed with everything
     /// it started; the sandbox lives on.
     pub fn start(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {

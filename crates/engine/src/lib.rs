@@ -14,6 +14,7 @@ mod job;
 mod keep;
 mod limits;
 mod place;
+mod pool;
 mod raise;
 mod record;
 mod relay;
@@ -21,6 +22,7 @@ mod remember;
 mod rights;
 mod sandbox;
 mod settle;
+mod snapshot;
 mod stop;
 mod tools;
 mod vm;
@@ -33,13 +35,16 @@ pub use gc::{GcError, GcReport};
 pub use job::{Brief, Job, Output, RunError, StartError};
 pub use keep::KeepError;
 pub use place::PlaceError;
+pub use pool::{Pool, PoolError};
 pub use raise::RaiseError;
 pub use record::{Record, RecordError, RecordKind, RecordState};
 pub use rights::ChangeRightsError;
 pub use sandbox::{Killer, Sandbox};
 pub use settle::SettleError;
+pub use snapshot::ForkError;
 pub use stop::StopError;
 pub use tools::{
     CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
     ToolOutcome, ToolTotals,
 };
+pub use vm::{Snapshot, SnapshotError};

@@ -14,7 +14,7 @@ use ringwall_spec::{KeptLimit, RingKind, SandboxId, WorkspaceMode, WorkspaceSpec
 use ringwall_workspace::HideRules;
 
 use crate::config::Engine;
-use crate::vm::{VmError, VmPlacement};
+use crate::vm::{Restored, VmError, VmPlacement};
 use crate::{host, limits};
 
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +94,7 @@ impl Engine {
         &self,
         admitted: &AdmittedSpec,
         id: &SandboxId,
+        from: Option<&Restored>,
     ) -> Result<Placement, PlaceError> {
         let spec = admitted.spec();
         let kept = limits::kept(spec, &self.cgroups)?;
@@ -145,7 +146,7 @@ impl Engine {
             RingKind::Vm => {
                 let image = image.as_ref().ok_or(VmError::NoImage)?;
                 let (ring, placed) = self.place_vm(admitted, image, image_user, hidden.clone())?;
-                let (plan, placed) = self.plan_vm(ring, placed, (&input, &kept))?;
+                let (plan, placed) = self.plan_vm(ring, placed, (&input, &kept), from)?;
                 vm = Some(placed);
                 plan
             }

@@ -4,12 +4,16 @@
 use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
+use ringwall_spec::Ending;
 use ringwall_wire::{
     Channel, Client, ClientError, ErrorCode, Handler, InputEvent, Parents, ProcessEvent,
     RemoteError, RemoveWhat, Reply, Request, ServerStream, StartProcess,
 };
+
+use crate::snapshot::Gate;
 
 /// How many processes may be attached at once.
 const MAX_ATTACHED: usize = 64;
@@ -22,11 +26,38 @@ const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Relay {
     client: Client,
+    gate: Arc<Gate>,
+    orders: Sender<Order>,
+}
+
+/// What attached callers want of the keeper itself.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Snapshot { id: String, name: Option<String>, for_fork: bool, done: Sender<Result<(), String>> },
+    End(Ending),
 }
 
 impl Relay {
-    pub(crate) fn new(client: Client) -> Relay {
-        Relay { client }
+    pub(crate) fn new(client: Client, gate: Arc<Gate>, orders: Sender<Order>) -> Relay {
+        Relay { client, gate, orders }
+    }
+
+    /// Has the keeper's own thread do it.
+    fn snapshot(&self, id: &str, name: Option<&str>, for_fork: bool) -> Reply {
+        let (done, outcome) = mpsc::channel();
+        let (id, name) = (id.to_owned(), name.map(str::to_owned));
+        let gone = || "the sandbox is ending".to_owned();
+        let sent = self.orders.send(Order::Snapshot { id, name, for_fork, done });
+        let outcome = match sent {
+            Ok(()) => outcome.recv().unwrap_or_else(|_| Err(gone())),
+            Err(_) => Err(gone()),
+        };
+        match outcome {
+            Ok(()) => Reply::Done,
+            Err(message) => {
+                Reply::Error(RemoteError { code: ErrorCode::System, errno: None, message })
+            }
+        }
     }
 
     /// Serves connections until the process ends.
@@ -152,6 +183,12 @@ impl Write for ToCaller<'_> {
 
 impl Handler for Relay {
     fn handle(&self, request: Request, stream: ServerStream) {
+        if let Request::Snapshot { id, name, for_fork } = &request {
+            stream.reply(&self.snapshot(id, name.as_deref(), *for_fork));
+            return;
+        }
+        // Nothing is asked of a guest while it rests.
+        let _inside = self.gate.enter();
         let reply = match &request {
             Request::Start(start) => self.run(start, &stream),
             // What only the keeper may ask of its warden.
@@ -160,6 +197,8 @@ impl Handler for Relay {
             | Request::PutWorkspace { .. }
             | Request::TakeWorkspace
             | Request::Usage
+            | Request::Checkpoint
+            | Request::Snapshot { .. }
             | Request::Shutdown
             | Request::LoadTool(_)
             | Request::UnloadTool { .. }

@@ -1,9 +1,12 @@
 //! The vm ring: what it is placed with, how its guest is taken over, and the rings inside it.
 
 mod door;
+mod snapshot;
 mod template;
 
 pub(crate) use door::Door;
+pub(crate) use snapshot::{Restored, number_of, sweep as sweep_snapshots};
+pub use snapshot::{Snapshot, SnapshotError};
 pub(crate) use template::{Start, sweep as sweep_templates};
 
 use std::io::{self, Read, Write};
@@ -26,7 +29,8 @@ use ringwall_ring_vm::{
 };
 use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
 use ringwall_wire::{
-    AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, guest_paths,
+    AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, Taking,
+    guest_paths,
 };
 
 use crate::config::Engine;
@@ -64,6 +68,10 @@ pub enum VmError {
     Monitor(#[from] MonitorError),
     #[error("a template of the guest could not be kept")]
     Template(#[source] io::Error),
+    #[error(
+        "the snapshot is of another machine than this host would start now (another QEMU, image or limits); make it anew"
+    )]
+    OtherMachine,
     #[error("the machine has no control socket")]
     NoControl,
     #[error("the boot id of this host could not be read")]
@@ -79,10 +87,14 @@ pub(crate) struct VmPlacement {
     hidden: Vec<PathBuf>,
     /// The template that the guest goes on from.
     start: Option<Arc<Start>>,
-    /// Memory that we see too, while a template is made.
+    /// Memory that we see too, while a template or a snapshot is made.
     shared: Option<Arc<OwnedFd>>,
     /// The machine that its monitor is to be told of, where that takes requests.
     asked_for: Option<(&'static dyn Driver, Machine)>,
+    /// The guest goes on from a snapshot, not from a template.
+    restored: bool,
+    /// What takes the guest's memory for a snapshot.
+    loader: Option<Arc<snapshot::Loader>>,
 }
 
 impl VmPlacement {
@@ -137,6 +149,8 @@ impl Engine {
             start: None,
             shared: None,
             asked_for: (control == Control::Requests).then(|| (monitor.driver, machine.clone())),
+            restored: false,
+            loader: None,
         };
         Ok((VmRing::new(monitor, machine), placement))
     }
@@ -186,16 +200,18 @@ impl Engine {
         let warden = |ring| move |source| RaiseError::Warden { ring, source };
         // What the launcher has to say, if the monitor never ran.
         sandbox.take_scratch()?;
-        let adoption = adoption(&sandbox.id, &sandbox.spec.limits);
+        let taking = if vm.restored { Taking::Copy } else { Taking::First };
+        let adoption = adoption(&sandbox.id, &sandbox.spec.limits, taking);
         if let Some(start) = &vm.start {
-            let control = sandbox.control.as_ref().ok_or(VmError::NoControl)?;
-            start.resume(control)?;
+            let control = sandbox.control.take().ok_or(VmError::NoControl)?;
+            sandbox.monitor = Some(start.resume(control)?);
         }
         if let Some((driver, machine)) = &vm.asked_for {
             sandbox.boot_by_requests(*driver, machine)?;
         }
         let ready = vm.start.is_some();
         take_over(&sandbox.ring.stream, &adoption, ready).map_err(VmError::Adopt)?;
+        sandbox.answered = Some(Instant::now());
         let client = sandbox.connect().map_err(warden(RingKind::Vm))?;
         let facts = client.facts(crate::raise::FACTS_TIMEOUT).map_err(warden(RingKind::Vm))?;
         let of_guest = HostNamespaces(facts.namespaces.clone());
@@ -203,7 +219,9 @@ impl Engine {
         let mut evidence = check_guest(&vm.kernel_release, &host, facts)?;
         evidence.checks.extend(check_monitor(sandbox.ring.launched.pid)?);
         evidence.checks.extend(group);
-        sandbox.copy_workspace_in(&client, vm)?;
+        if !vm.restored {
+            sandbox.copy_workspace_in(&client, vm)?;
+        }
         let mut all = vec![evidence];
         let mut innermost = client.clone();
         if let Some(kind) = sandbox.wall().rings().get(1).copied() {
@@ -325,9 +343,10 @@ fn raise_in_guest(client: &Client, plan: &RingPlan, ring: RingKind) -> Result<Cl
 }
 
 /// Everything that makes a guest this one: new for each, whatever it was started from.
-fn adoption(id: &SandboxId, limits: &Limits) -> Adoption {
+fn adoption(id: &SandboxId, limits: &Limits, taking: Taking) -> Adoption {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Adoption {
+        taking,
         nonce: host::random_bytes::<NONCE_BYTES>(),
         seed: (host::random_bytes(), host::random_bytes()),
         unix_nanos: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),

@@ -114,10 +114,14 @@ impl Ground {
     }
 }
 
-/// The store of images, what guests go on from, and the lock under which records come into being.
+/// The store of images, what guests go on from, what is known of programs, the key of snapshots, and
+/// the lock under which records come into being.
 fn is_expected(path: &Path) -> bool {
     path.starts_with("images")
         || path.starts_with("templates")
+        || path == Path::new("remembered.json")
+        || path == Path::new("snapshots")
+        || path == Path::new("snapshots/.key")
         || path == Path::new("sandboxes")
         || path == Path::new("sandboxes/.creation")
 }

@@ -26,6 +26,11 @@ const IMAGE: &str = "/image";
 const SCRATCH: &str = "/scratch";
 const NEW_ROOT: &str = "/new-root";
 
+const HOSTNAME: &str = "/etc/hostname";
+const MACHINE_ID: &str = "/etc/machine-id";
+/// What a copy shows in place of its kernel's.
+const BOOT_ID: &str = "/dev/.ringwall/boot-id";
+
 /// On the kernel's command line: a container ring comes inside, so the image is not our own root.
 const FOR_A_RING: &str = "ringwall.root=ring";
 
@@ -77,7 +82,7 @@ impl Root {
             rustix::fs::open(SCRATCH, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         guest::switch_root(Path::new(NEW_ROOT))?;
         let new = |path| if for_ring { None } else { make_anew(path) };
-        let (hostname, machine_id) = (new("/etc/hostname"), new("/etc/machine-id"));
+        let (hostname, machine_id) = (new(HOSTNAME), new(MACHINE_ID));
         Ok(Root { scratch, hostname, machine_id })
     }
 
@@ -88,6 +93,19 @@ impl Root {
             if let Some(file) = file {
                 // Without room for a line nothing else can be written either, which jobs notice.
                 let _ = file.write_all_at(format!("{text}\n").as_bytes(), 0);
+            }
+        }
+    }
+
+    /// Gives a copy its own names. The files may be others by now than those that we made.
+    pub(super) fn rename(&self, hostname: &str, machine_id: &[u8; 16]) {
+        let id: String = machine_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        for (made, path, text) in
+            [(&self.hostname, HOSTNAME, hostname), (&self.machine_id, MACHINE_ID, &id)]
+        {
+            if made.is_some() {
+                let _ = fs::remove_file(path);
+                let _ = fs::write(path, format!("{text}\n"));
             }
         }
     }
@@ -124,6 +142,26 @@ impl Root {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.scratch, "workspace", flags, Mode::empty())?)
     }
+}
+
+/// The kernel has one boot id for ever once it was asked for it; a copy shows another in its place.
+pub(super) fn renew_boot_id() -> io::Result<()> {
+    let mut id = [0_u8; 16];
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())?;
+    // Of the kind that is made of random bits.
+    id[6] = (id[6] & 0x0f) | 0x40;
+    id[8] = (id[8] & 0x3f) | 0x80;
+    let mut text: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    for at in [20, 16, 12, 8] {
+        text.insert(at, '-');
+    }
+    let shown = Path::new(BOOT_ID);
+    let is_shown = shown.exists();
+    fs::write(shown, format!("{text}\n"))?;
+    if !is_shown {
+        mount_bind(shown, "/proc/sys/kernel/random/boot_id")?;
+    }
+    Ok(())
 }
 
 /// Shows the workspace where jobs expect it.

@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use ringwall_ring_vm::{Control, Memory, Monitor, VmRing};
 use ringwall_spec::{KeptLimit, SandboxSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
+use super::snapshot::{Loader, Restored, devices};
 use super::{BOOT_PATIENCE, Patient, VmError, VmPlacement, tell_clock};
 use crate::config::Engine;
 use crate::host;
@@ -40,7 +41,7 @@ const LAYOUT: &str = "template 2";
 /// Set to measure a boot: guests then start without a template.
 const COLD: &str = "RINGWALL_VM_COLD";
 /// The state of a machine's devices has some ten KiB.
-const MAX_STATE_BYTES: u64 = 16 << 20;
+pub(super) const MAX_STATE_BYTES: u64 = 16 << 20;
 /// An engine that goes on keeps so many templates in memory.
 const MAX_LOADED: usize = 4;
 /// Copied at once.
@@ -53,7 +54,7 @@ const UNUSED: Duration = Duration::from_secs(14 * 24 * 3600);
 pub(crate) struct Start {
     /// Sealed before a guest runs in it.
     memory: OwnedFd,
-    state: PathBuf,
+    state: File,
     filling: Mutex<Filling>,
 }
 
@@ -70,14 +71,20 @@ impl Start {
         &self.memory
     }
 
-    /// Lets a machine that waits for it go on. Its control socket stays open for later.
-    pub(super) fn resume(&self, control: &UnixStream) -> Result<(), VmError> {
-        let control = control.try_clone().map_err(VmError::Template)?;
+    /// Of memory that is sealed already.
+    pub(super) fn ready(memory: OwnedFd, state: File) -> Start {
+        Start { memory, state, filling: Mutex::new(Filling::Done) }
+    }
+
+    /// Lets a machine that waits for it go on. Its monitor can be asked for more.
+    pub(super) fn resume(&self, control: UnixStream) -> Result<Monitor, VmError> {
         let mut monitor = Monitor::open(control, BOOT_PATIENCE)?;
         self.wait_filled().map_err(VmError::Template)?;
-        // A descriptor of its own: how far one has read is nobody else's business.
-        let state = open_state(&self.state).map_err(VmError::Template)?;
-        Ok(monitor.resume_from(state.as_fd())?)
+        // Opened anew: how far one monitor has read is nobody else's business.
+        let own = format!("/proc/self/fd/{}", self.state.as_raw_fd());
+        let state = File::open(own).map_err(VmError::Template)?;
+        monitor.resume_from(state.as_fd())?;
+        Ok(monitor)
     }
 
     /// Returns when the memory is whole and nobody can change it any more.
@@ -106,7 +113,23 @@ impl Engine {
         ring: VmRing,
         mut placed: VmPlacement,
         (input, kept): (&RingInput<'_>, &[KeptLimit]),
+        from: Option<&Restored>,
     ) -> Result<(RingPlan, VmPlacement), PlaceError> {
+        if ring.monitor.driver.control() == Control::Inherited {
+            let loader = Loader::of(&ring, self.parking, |ring| ring.plan(input).ok());
+            placed.loader = loader.map(Arc::new);
+        }
+        if let Some(from) = from {
+            if from.devices != devices(&ring) {
+                return Err(VmError::OtherMachine.into());
+            }
+            let mut ring = ring;
+            ring.machine.memory = Memory::Copied;
+            placed.start = Some(Arc::clone(&from.start));
+            placed.kernel_release.clone_from(&from.kernel_release);
+            placed.restored = true;
+            return Ok((ring.plan(input)?, placed));
+        }
         if std::env::var_os(COLD).is_none()
             && ring.monitor.driver.control() == Control::Inherited
             && let Some(start) = self.template(&ring, &placed, (input, kept))
@@ -118,6 +141,7 @@ impl Engine {
         }
         let mut ring = ring;
         tell_clock(&mut ring.machine);
+        placed.loader = None;
         Ok((ring.plan(input)?, placed))
     }
 
@@ -132,7 +156,7 @@ impl Engine {
         // One at a time: guests of one engine share the memory of their template.
         let mut loaded = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, start)) = loaded.iter().find(|(of, _)| *of == key)
-            && start.state.exists()
+            && directory.exists()
         {
             return Some(Arc::clone(start));
         }
@@ -202,7 +226,7 @@ impl Engine {
     }
 
     /// Starts a machine that no engine talks to yet.
-    fn start_unadopted(
+    pub(super) fn start_unadopted(
         &self,
         admitted: &AdmittedSpec,
         placement: Placement,
@@ -231,7 +255,7 @@ fn key(ring: &VmRing) -> Option<String> {
     Some(blake3::hash(text.as_bytes()).to_hex().to_string())
 }
 
-fn new_memory(bytes: u64) -> io::Result<OwnedFd> {
+pub(super) fn new_memory(bytes: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("guest", flags)?;
     rustix::fs::ftruncate(&memory, bytes)?;
@@ -256,24 +280,18 @@ fn load(directory: &Path, memory_bytes: u64) -> io::Result<Start> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let memory = new_memory(memory_bytes)?;
-    let state = directory.join("state");
-    open_state(&state)?;
+    let state = File::open(directory.join("state"))?;
+    if state.metadata()?.len() > MAX_STATE_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let to = File::from(memory.try_clone()?);
     let thread = std::thread::Builder::new().name("memory".to_owned());
     let thread = thread.spawn(move || send_data(&kept, &to))?;
     Ok(Start { memory, state, filling: Mutex::new(Filling::UnderWay(thread)) })
 }
 
-fn open_state(path: &Path) -> io::Result<File> {
-    let state = File::open(path)?;
-    if state.metadata()?.len() > MAX_STATE_BYTES {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    Ok(state)
-}
-
 /// Fills memory from a file of the same length, without a copy of ours in between.
-fn send_data(from: &File, to: &File) -> io::Result<()> {
+pub(super) fn send_data(from: &File, to: &File) -> io::Result<()> {
     let length = from.metadata()?.len();
     let mut at = 0;
     while let Some((data, hole)) = next_data(from, at, length)? {
@@ -292,7 +310,7 @@ fn send_data(from: &File, to: &File) -> io::Result<()> {
 }
 
 /// Where the next data of a file begin and end.
-fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
+pub(super) fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     if at >= length {
         return Ok(None);
     }
@@ -305,7 +323,7 @@ fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>
 }
 
 /// Copies what is not a hole, and makes the copy as long as the original.
-fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Result<()> {
+pub(super) fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Result<()> {
     let from = File::from(from.try_clone_to_owned()?);
     let length = from.metadata()?.len();
     to.set_len(length)?;
