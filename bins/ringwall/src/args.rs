@@ -163,10 +163,10 @@ pub(crate) struct ChangeRightsArgs {
     #[arg(value_name = "SANDBOX")]
     pub(crate) sandbox: String,
     /// Everything can be written again
-    #[arg(long, conflicts_with_all = ["writable", "read_only"])]
+    #[arg(long, conflicts_with_all = ["writable", "read_only_in_workspace"])]
     pub(crate) everywhere: bool,
     /// Nothing can be written any more
-    #[arg(long, conflicts_with_all = ["writable", "read_only", "everywhere"])]
+    #[arg(long, conflicts_with_all = ["writable", "read_only_in_workspace", "everywhere"])]
     pub(crate) nowhere: bool,
     #[command(flatten)]
     pub(crate) rights: RightsArgs,

@@ -44,7 +44,7 @@ pub(crate) struct RightsArgs {
     #[arg(long, value_name = "PATH")]
     writable: Vec<PathBuf>,
     /// Nothing can be written here in the workspace
-    #[arg(long, value_name = "PATH")]
+    #[arg(id = "read_only_in_workspace", long = "read-only", value_name = "PATH")]
     read_only: Vec<PathBuf>,
 }
 
