@@ -27,7 +27,7 @@ RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,t
 WHOLE := ringwall-e2e ringwall-escape ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup build programs wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools install clean
+.PHONY: help setup build programs wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,12 @@ bench-tools: ## calls of WASM tools, beside processes, containers and other WASM
 	@$(MAKE) build
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
 	"$(BIN_DIR)/ringwall-bench" tools $(BENCH_ARGS)
+
+bench-vm: ## microVMs cold, from templates, pools and forks, beside QEMU with a stock kernel
+	@scripts/setup.sh bench
+	@$(MAKE) build
+	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
+	"$(BIN_DIR)/ringwall-bench" vm $(BENCH_ARGS)
 
 install: build tools ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"

@@ -1,4 +1,4 @@
-//! `make bench` and `make bench-tools`: how fast and how small Ringwall is, beside others, measured
+//! `make bench`, `make bench-tools` and `make bench-vm`: how fast and how small Ringwall is, beside others, measured
 //! in one run.
 //!
 //! Everything is measured from the start of a program to its end, teardown and evidence included,
@@ -19,6 +19,7 @@ mod results;
 mod stats;
 mod stopwatch;
 mod tools;
+mod vm;
 
 use std::fs;
 use std::io::Write;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let done = match options::parse(std::env::args_os().skip(1)) {
         Ok(Task::Bench(options)) => bench(&options),
         Ok(Task::Tools(options)) => bench_tools(&options),
+        Ok(Task::Vm(options)) => bench_vm(&options),
         Ok(Task::RunCompiled(module)) => tools::run_compiled(&module).map(|()| ExitCode::SUCCESS),
         Ok(Task::Stopwatch(filter)) => stopwatch::serve(filter).map(|()| ExitCode::SUCCESS),
         Ok(Task::Help) => print(HELP).map(|()| ExitCode::SUCCESS),
@@ -75,6 +77,19 @@ fn bench_tools(options: &ToolsOptions) -> Result<ExitCode> {
         all: json!({ "results": findings, "promises": promises }),
         picture: plot::svg(tools::panels(&findings))?,
         text: tools::text(&findings, &promises)?,
+    };
+    report.publish(&options.out)?;
+    Ok(verdict(&promises, options.assert))
+}
+
+fn bench_vm(options: &ToolsOptions) -> Result<ExitCode> {
+    let findings = vm::measure(options, &mut say)?;
+    let promises = vm::promises(&findings);
+    let report = Report {
+        name: "vm",
+        all: json!({ "results": findings, "promises": promises }),
+        picture: plot::svg(vm::panels(&findings))?,
+        text: vm::text(&findings, &promises)?,
     };
     report.publish(&options.out)?;
     Ok(verdict(&promises, options.assert))

@@ -48,6 +48,11 @@ pub(crate) fn private_bytes(pid: u32) -> Result<u64> {
     bytes_of(pid, "Private_")
 }
 
+/// What is shared counts for each by its share.
+pub(crate) fn proportional_bytes(pid: u32) -> Result<u64> {
+    bytes_of(pid, "Pss:")
+}
+
 /// With what is shared, most of all the code of the program.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     bytes_of(pid, "Rss:")

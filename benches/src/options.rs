@@ -16,6 +16,9 @@ usage: ringwall-bench [--rounds N] [--burst N] [--idle N] [--out DIR] [--assert]
 usage: ringwall-bench tools [--quick] [--out DIR] [--assert]
   calls of WASM tools instead: tools.json, tools.txt and tools.svg
   --quick      fewer rounds, for a first look
+
+usage: ringwall-bench vm [--quick] [--out DIR] [--assert]
+  microVMs instead: vm.json, vm.txt and vm.svg
 ";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +42,7 @@ pub(crate) struct ToolsOptions {
 pub(crate) enum Task {
     Bench(Options),
     Tools(ToolsOptions),
+    Vm(ToolsOptions),
     /// A rival: one process that runs one compiled module once.
     RunCompiled(PathBuf),
     /// A child that starts and times programs; the filter it hands to them is in this file.
@@ -52,24 +56,27 @@ const OUT: &str = "benches/out";
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Task> {
     let mut arguments = arguments.into_iter().peekable();
     if arguments.next_if(|first| first == "tools").is_some() {
-        tools(arguments)
+        Ok(tools(arguments)?.map_or(Task::Help, Task::Tools))
+    } else if arguments.next_if(|first| first == "vm").is_some() {
+        Ok(tools(arguments)?.map_or(Task::Help, Task::Vm))
     } else {
         walls(arguments)
     }
 }
 
-fn tools(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
+/// Of the parts that have the same few options. None for help.
+fn tools(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<ToolsOptions>> {
     let mut options = ToolsOptions { quick: false, out: PathBuf::from(OUT), assert: false };
     while let Some(flag) = arguments.next() {
         match flag.to_str() {
             Some("--quick") => options.quick = true,
             Some("--assert") => options.assert = true,
             Some("--out") => options.out = arguments.next().context("--out needs a value")?.into(),
-            Some("--help" | "-h") => return Ok(Task::Help),
-            _ => bail!("unknown option {} of tools; see --help", flag.display()),
+            Some("--help" | "-h") => return Ok(None),
+            _ => bail!("unknown option {} of this part; see --help", flag.display()),
         }
     }
-    Ok(Task::Tools(options))
+    Ok(Some(options))
 }
 
 fn walls(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
@@ -133,6 +140,7 @@ mod tests {
             "x",
             "tools --rounds 5",
             "tools --out",
+            "vm --rounds 5",
         ] {
             assert!(parsed(bad).is_err(), "{bad}");
         }

@@ -10,6 +10,7 @@
 mod boot;
 mod limits;
 mod root;
+mod warm;
 mod workspace;
 
 use std::fs::File;
@@ -17,8 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ringwall_linux::guest;
-use ringwall_wire::{Adoption, RemoteError};
+use ringwall_wire::{Adoption, ErrorCode, RemoteError, Taking};
 
+use crate::error::refused;
 use crate::warden::{Ended, Warden};
 pub(crate) use limits::JobGroup;
 use root::Root;
@@ -29,6 +31,8 @@ pub(crate) use workspace::{TakeWorkspace, Unpacking};
 pub(crate) struct Guest {
     root: Root,
     jobs: JobGroup,
+    /// The kernel's random device.
+    random: File,
 }
 
 /// Whether this process is the first of a guest kernel, not of a pid namespace: that one has an
@@ -50,40 +54,74 @@ pub fn run() -> io::Result<Ended> {
 
 fn live(port: OwnedFd) -> io::Result<Ended> {
     let mut channel = File::from(port);
-    let prepared = Root::prepare();
-    let root = match prepared {
-        Ok(root) => root,
+    let guest = match Guest::prepare() {
+        Ok(guest) => guest,
         Err(error) => {
             ringwall_wire::say_failed(&mut channel, &error.to_string())?;
             return Err(error);
         }
     };
     ringwall_wire::say_ready(&mut channel)?;
-    let adoption = ringwall_wire::wait_adoption(&mut channel)?;
-    let jobs = match take(&root, &adoption) {
-        Ok(jobs) => jobs,
-        Err(error) => {
-            ringwall_wire::say_failed(&mut channel, &error.to_string())?;
-            return Err(error);
-        }
-    };
-    ringwall_wire::say_taken(&mut channel, &adoption)?;
-    drop(adoption);
-    Warden::new(channel.into(), None)?.in_guest(Guest { root, jobs }).serve()
-}
-
-/// Becomes the guest that the engine wants: first the random numbers, then all that might use them.
-fn take(root: &Root, adoption: &Adoption) -> io::Result<JobGroup> {
-    let random = File::options().write(true).open("/dev/urandom")?;
-    guest::reseed(random.as_fd(), &[adoption.seed.0, adoption.seed.1].concat())?;
-    guest::set_clock(adoption.unix_nanos)?;
-    rustix::system::sethostname(adoption.hostname.as_bytes())?;
-    root.name(&adoption.hostname, &adoption.machine_id)?;
-    root.limit(adoption.disk_bytes, adoption.disk_inodes)?;
-    JobGroup::make(adoption.pids)
+    guest.wait(&mut channel)?;
+    Warden::new(channel.into(), None)?.in_guest(guest).serve()
 }
 
 impl Guest {
+    /// Everything that is the same for all guests of a template is done here, before it is one: each
+    /// of them has so much less to do when somebody waits for it.
+    fn prepare() -> io::Result<Guest> {
+        let root = Root::prepare()?;
+        let jobs = JobGroup::make()?;
+        let random = File::options().write(true).open("/dev/urandom")?;
+        warm::up();
+        Ok(Guest { root, jobs, random })
+    }
+
+    /// Waits to be adopted.
+    fn wait(&self, channel: &mut File) -> io::Result<Taking> {
+        let adoption = ringwall_wire::wait_adoption(channel)?;
+        if let Err(error) = self.take(&adoption) {
+            ringwall_wire::say_failed(channel, &error.to_string())?;
+            return Err(error);
+        }
+        ringwall_wire::say_taken(channel, &adoption)?;
+        Ok(adoption.taking)
+    }
+
+    /// The same in the middle of its life. Processes go on once the guest is who it is to be.
+    pub(crate) fn wait_again(&self, transport: &OwnedFd) -> io::Result<Taking> {
+        let taking = self.wait(&mut File::from(transport.try_clone()?))?;
+        self.jobs.thaw()?;
+        Ok(taking)
+    }
+
+    /// Stops what earlier commands left behind, if there is anything: in a copy none of it may run
+    /// before the copy has random numbers and names of its own.
+    pub(crate) fn freeze(&self) -> Result<bool, RemoteError> {
+        self.jobs.freeze().map_err(|error| {
+            refused(ErrorCode::System, &format!("processes could not be stopped: {error}"))
+        })
+    }
+
+    /// Becomes the guest that the engine wants: first the random numbers, then all that might use
+    /// them.
+    fn take(&self, adoption: &Adoption) -> io::Result<()> {
+        guest::reseed(self.random.as_fd(), &[adoption.seed.0, adoption.seed.1].concat())?;
+        guest::set_clock(adoption.unix_nanos)?;
+        if adoption.taking == Taking::Again {
+            return Ok(());
+        }
+        rustix::system::sethostname(adoption.hostname.as_bytes())?;
+        if adoption.taking == Taking::Copy {
+            self.root.rename(&adoption.hostname, &adoption.machine_id);
+            root::renew_boot_id()?;
+        } else {
+            self.root.name(&adoption.hostname, &adoption.machine_id);
+        }
+        self.root.limit(adoption.disk_bytes, adoption.disk_inodes)?;
+        self.jobs.limit(adoption.pids)
+    }
+
     pub(crate) fn put_workspace(&self, owner: (u32, u32)) -> Result<Unpacking, RemoteError> {
         Unpacking::begin(&self.root, owner)
     }

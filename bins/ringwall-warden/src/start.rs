@@ -65,6 +65,11 @@ pub(crate) fn set_nonblocking(fd: &OwnedFd) -> Result<(), Errno> {
     rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)
 }
 
+pub(crate) fn set_blocking(fd: &OwnedFd) -> Result<(), Errno> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK)
+}
+
 fn open_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
 }

@@ -8,7 +8,7 @@ use ringwall_linux::inside;
 use ringwall_linux::signals::SignalWatch;
 use ringwall_spec::DeniedOpen;
 use ringwall_wire::{
-    Connection, ErrorCode, Event, RemoteError, Reply, Request, Side, StartProcess, StreamId,
+    Connection, ErrorCode, Event, RemoteError, Reply, Request, Side, StartProcess, StreamId, Taking,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
@@ -49,6 +49,8 @@ pub struct Warden {
     /// The engine has spoken. Before that our greeting waits: it goes out with the first answer.
     greeted: bool,
     leaving: bool,
+    /// Once the answer is out nothing is said or done until the guest has been adopted again.
+    resting: bool,
     /// The job with which all of this ends.
     only_job: Option<StreamId>,
     /// Set in the first process of a guest kernel.
@@ -87,6 +89,7 @@ impl Warden {
             buffer: vec![0; BUFFER_BYTES],
             greeted: false,
             leaving: false,
+            resting: false,
             only_job: None,
             guest: None,
         })
@@ -119,6 +122,9 @@ impl Warden {
             if self.leaving && self.connection.outgoing().is_empty() {
                 return Ok(Ended::ShutDown);
             }
+            if self.resting && self.connection.outgoing().is_empty() {
+                self.rest()?;
+            }
             for ready in self.wait(busy)? {
                 match ready {
                     Ready::Transport => {
@@ -135,6 +141,21 @@ impl Warden {
                 }
             }
         }
+    }
+
+    /// Waits to be adopted again. This is the moment that a snapshot keeps: whoever goes on from it
+    /// comes out of here, and a copy starts over with the engine.
+    fn rest(&mut self) -> io::Result<()> {
+        self.resting = false;
+        let Some(guest) = &self.guest else { return Ok(()) };
+        start::set_blocking(&self.transport)?;
+        let taking = guest.wait_again(&self.transport)?;
+        start::set_nonblocking(&self.transport)?;
+        if taking == Taking::Copy {
+            self.connection = Connection::new(Side::Warden);
+            self.greeted = false;
+        }
+        Ok(())
     }
 
     // --- waiting and moving ---
@@ -321,6 +342,17 @@ impl Warden {
                 self.guest()?.take_workspace().map(|tree| Answer::Task(Task::Pack(tree)))
             }
             Request::Usage => Ok(Answer::Reply(Reply::Usage(self.guest()?.jobs().usage()))),
+            Request::Checkpoint => {
+                if !self.tasks.is_empty() {
+                    return Err(refused(ErrorCode::Limit, "commands are running"));
+                }
+                let frozen = self.guest()?.freeze()?;
+                self.resting = true;
+                Ok(Answer::Reply(Reply::Resting { frozen }))
+            }
+            Request::Snapshot { .. } => {
+                Err(refused(ErrorCode::Invalid, "a sandbox is kept from outside"))
+            }
             Request::Facts => {
                 let facts = ringwall_facts::gather(self.denied_open);
                 Ok(Answer::Reply(Reply::Facts(Box::new(facts))))

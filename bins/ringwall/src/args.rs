@@ -6,6 +6,7 @@ mod error;
 mod grant;
 mod policy;
 mod sandbox;
+mod snapshot;
 mod tool;
 mod values;
 mod vm;
@@ -23,6 +24,7 @@ pub(crate) use error::UsageError;
 pub(crate) use grant::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
+pub(crate) use snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, SnapshotVerb};
 pub(crate) use tool::{
     AddArgs, CallArgs, InsideArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb,
 };
@@ -112,6 +114,12 @@ pub(crate) enum Verb {
     Rights(ChangeRightsArgs),
     /// Show the phase of a living sandbox, or move it to another
     Phase(PhaseArgs),
+    /// Keep a living microVM with its memory; it goes on
+    Snapshot(SnapshotArgs),
+    /// Make a sandbox that goes on from a snapshot; prints its id
+    Restore(RestoreArgs),
+    /// Copy a living microVM; prints the ids of the copies
+    Fork(ForkArgs),
     /// Get, list and remove images
     #[command(subcommand)]
     Image(ImageVerb),

@@ -21,6 +21,7 @@ mod ps;
 mod rights;
 mod rm;
 mod run;
+mod snapshot;
 mod stop;
 mod tool;
 mod vm;
@@ -51,6 +52,9 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Apply(args) => apply::run(&args),
         Verb::Phase(args) => phase::run(&args),
         Verb::Rights(args) => rights::run(&args),
+        Verb::Snapshot(args) => snapshot::run(&args),
+        Verb::Restore(args) => snapshot::restore(args),
+        Verb::Fork(args) => snapshot::fork(&args),
         Verb::Image(verb) => image::run(&verb),
         Verb::Grant(verb) => grant::run(&verb),
         Verb::Approvals(verb) => approvals::run(&verb),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_spec::{Command, SandboxId, ToolTotals};
+use ringwall_spec::{Command, SandboxId, SandboxName, ToolTotals};
 use ringwall_wire::{
     Answer, CallInside, CallReport, Client, ClientError, ErrorCode, InsideDir, InsideReport,
     RemoteError,
@@ -62,6 +62,17 @@ impl Engine {
 }
 
 impl Attached {
+    /// Has the sandbox kept with its memory.
+    pub(crate) fn snapshot(
+        &self,
+        (id, name): (&SandboxId, Option<&SandboxName>),
+        for_fork: bool,
+        patience: Duration,
+    ) -> Result<(), ClientError> {
+        let name = name.map(SandboxName::as_str);
+        self.client.snapshot((id.as_str(), name), for_fork, patience)
+    }
+
     /// Runs a command beside what runs there already. At the timeout it is killed with everything
     /// it started; the sandbox lives on.
     pub fn start(&self, command: &Command, timeout: Duration) -> Result<Job, StartError> {

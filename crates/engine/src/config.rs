@@ -13,6 +13,7 @@ use crate::host;
 use crate::ledger::Ledger;
 use crate::raise::Parked;
 use crate::tools::{ToolHost, ToolHostError};
+use crate::vm::Start;
 
 /// The two programs that an engine starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Engine {
     pub(crate) waiting: Mutex<Option<Spawner>>,
     /// Launchers that wait for the next ring of the same plan.
     pub(crate) parked: Mutex<Vec<Parked>>,
+    /// Guests to go on from, by what they were made from, with the oldest first.
+    pub(crate) templates: Mutex<Vec<(String, Arc<Start>)>>,
 }
 
 impl EngineConfig {
@@ -132,6 +135,7 @@ impl Engine {
             apparmor: host::sandbox_profile(),
             waiting: Mutex::new(waiting),
             parked: Mutex::new(Vec::new()),
+            templates: Mutex::new(Vec::new()),
         })
     }
 

@@ -24,6 +24,8 @@ pub struct GcReport {
     pub image_leftovers: u64,
     /// Guests kept ready to be copied whose image is gone, or that nobody used for long.
     pub templates: u64,
+    /// Snapshots that were never finished.
+    pub snapshots: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +75,7 @@ impl Engine {
         let leftovers = freed.layers + freed.root_images + freed.blobs + freed.temporary;
         report.image_leftovers = u64::try_from(leftovers).unwrap_or(u64::MAX);
         report.templates = crate::vm::sweep_templates(&self.home);
+        report.snapshots = crate::vm::sweep_snapshots(&self.home);
         Ok(report)
     }
 

@@ -6,11 +6,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use ringwall_linux::signals::SignalWatch;
 use ringwall_policy::{AdmittedSpec, Decided, Denied};
-use ringwall_spec::{Command, Ending, SandboxSpec};
+use ringwall_spec::{Command, Ending, SandboxId, SandboxSpec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +20,11 @@ use crate::job::{Output, StartError};
 use crate::ledger::{self, LedgerError};
 use crate::raise::RaiseError;
 use crate::record::{Record, RecordError, RecordKind};
-use crate::relay::Relay;
+use crate::relay::{Order, Relay};
 use crate::sandbox::Sandbox;
 use crate::settle::SettleError;
+use crate::snapshot::Gate;
+use crate::vm::SnapshotError;
 
 /// The longest task that a keeper reads.
 const MAX_TASK_BYTES: u64 = 4 << 20;
@@ -40,6 +43,8 @@ pub enum KeepError {
     Settle(#[from] SettleError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     #[error("the keeper of the sandbox could not be started")]
     Spawn(#[source] io::Error),
     #[error("the keeper of the sandbox could not work")]
@@ -52,10 +57,23 @@ pub enum KeepError {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Task {
-    spec: SandboxSpec,
+pub(crate) struct Task {
+    pub(crate) spec: SandboxSpec,
+    #[serde(default)]
     decided: Option<Decided>,
     command: Option<StoredCommand>,
+    /// What the sandbox goes on from.
+    restore: Option<Restore>,
+}
+
+/// A snapshot, and where the process that started the keeper holds its memory and devices.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Restore {
+    pub(crate) id: SandboxId,
+    pub(crate) for_fork: bool,
+    pub(crate) parent: u32,
+    pub(crate) memory: i32,
+    pub(crate) state: i32,
 }
 
 /// A command as bytes: arguments need not be UTF-8.
@@ -84,11 +102,21 @@ impl Engine {
         admitted: &AdmittedSpec,
         command: Option<&Command>,
     ) -> Result<Record, KeepError> {
-        let task = Task {
-            spec: admitted.spec().clone(),
-            decided: admitted.decision().cloned(),
-            command: command.map(StoredCommand::from),
-        };
+        let command = command.map(StoredCommand::from);
+        let (spec, decided) = (admitted.spec().clone(), admitted.decision().cloned());
+        self.start_keeper(&Task { spec, decided, command, restore: None })
+    }
+
+    /// The same from a snapshot.
+    pub(crate) fn create_from(
+        &self,
+        spec: SandboxSpec,
+        restore: Restore,
+    ) -> Result<Record, KeepError> {
+        self.start_keeper(&Task { spec, decided: None, command: None, restore: Some(restore) })
+    }
+
+    fn start_keeper(&self, task: &Task) -> Result<Record, KeepError> {
         let own = std::env::current_exe().map_err(KeepError::Spawn)?;
         let programs = self.programs.launcher.parent().unwrap_or(std::path::Path::new("/"));
         let mut keeper = std::process::Command::new(own)
@@ -105,7 +133,7 @@ impl Engine {
             .spawn()
             .map_err(KeepError::Spawn)?;
         if let Some(mut input) = keeper.stdin.take() {
-            let text = serde_json::to_vec(&task).map_err(KeepError::Task)?;
+            let text = serde_json::to_vec(task).map_err(KeepError::Task)?;
             input.write_all(&text).map_err(KeepError::Io)?;
         }
         let mut line = String::new();
@@ -138,37 +166,63 @@ impl Engine {
             SignalWatch::new(&[Signal::TERM, Signal::INT, Signal::HUP]).map_err(KeepError::Io)?;
         // Fails only for the leader of a process group, which then is a session of its own.
         let _ = rustix::process::setsid();
-        let kept = self.raise_kept(input);
+        let (orders, ordered) = mpsc::channel();
+        let gate = Arc::new(Gate::default());
+        let kept = self.raise_kept(input, &gate, &orders);
         let word = match &kept {
             Ok((sandbox, _)) => Word::Ready { id: sandbox.id.to_string() },
             Err(error) => Word::Refused { why: with_causes(error) },
         };
         say(&word).map_err(KeepError::Io)?;
-        let (sandbox, background) = kept?;
-        let (ended, end) = mpsc::channel();
-        let end_by_signal = ended.clone();
+        let (mut sandbox, background) = kept?;
+        let end_by_signal = orders.clone();
         std::thread::spawn(move || {
             if signals.wait().is_ok() {
-                let _ = end_by_signal.send(Ending::Stopped);
+                let _ = end_by_signal.send(Order::End(Ending::Stopped));
             }
         });
         if let Some((job, log)) = background {
+            let gate = gate.clone();
             // How the background command ended is in its log; the sandbox lives on.
-            std::thread::spawn(move || job.wait(&mut LogFile(log)));
+            std::thread::spawn(move || {
+                let _inside = gate.enter();
+                job.wait(&mut LogFile(log))
+            });
         }
-        watch_warden(&sandbox, ended);
-        let ending = match end.recv_timeout(sandbox.limits().timeout) {
-            Ok(ending) => ending,
-            Err(RecvTimeoutError::Timeout) => Ending::Timeout,
-            Err(RecvTimeoutError::Disconnected) => Ending::Stopped,
-        };
+        watch_warden(&sandbox, orders);
+        let ending = self.serve_orders(&mut sandbox, &gate, &ordered);
         sandbox.settle(ending)?;
         Ok(())
+    }
+
+    /// Until somebody ends the sandbox, or its time does.
+    fn serve_orders(
+        &self,
+        sandbox: &mut Sandbox,
+        gate: &Gate,
+        ordered: &Receiver<Order>,
+    ) -> Ending {
+        let until = Instant::now().checked_add(sandbox.limits().timeout);
+        loop {
+            let left =
+                until.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            match ordered.recv_timeout(left) {
+                Ok(Order::End(ending)) => return ending,
+                Ok(Order::Snapshot { id, name, for_fork, done }) => {
+                    let kept = self.snapshot_of(sandbox, gate, (&id, name.as_deref()), for_fork);
+                    let _ = done.send(kept.map_err(|error| with_causes(&error)));
+                }
+                Err(RecvTimeoutError::Timeout) => return Ending::Timeout,
+                Err(RecvTimeoutError::Disconnected) => return Ending::Stopped,
+            }
+        }
     }
 
     fn raise_kept(
         &self,
         input: impl Read,
+        gate: &Arc<Gate>,
+        orders: &Sender<Order>,
     ) -> Result<(Sandbox, Option<(crate::Job, File)>), KeepError> {
         let task: Task =
             serde_json::from_reader(input.take(MAX_TASK_BYTES)).map_err(KeepError::Task)?;
@@ -178,7 +232,9 @@ impl Engine {
         }
         let command = task.command.map(Command::from);
         let words = command.as_ref().map(Command::words).unwrap_or_default();
-        let mut sandbox = self.raise_as(&admitted, RecordKind::Living, &words)?;
+        let from = task.restore.map(|restore| self.take_over_snapshot(&restore)).transpose()?;
+        let kind = (RecordKind::Living, from.as_ref());
+        let mut sandbox = self.raise_as(&admitted, kind, &words)?;
         sandbox.save_defaults()?;
         let raised = sandbox.raised.duration_since(sandbox.begun).as_millis();
         let raised = u64::try_from(raised).unwrap_or(u64::MAX);
@@ -193,7 +249,8 @@ impl Engine {
         };
         let socket = sandbox.listen().map_err(KeepError::Io)?;
         if let Some(client) = sandbox.files() {
-            let relay = Relay::new(client.clone(), sandbox.tools().cloned());
+            let tools = sandbox.tools().cloned();
+            let relay = Relay::new(client.clone(), tools, gate.clone(), orders.clone());
             Relay::serve(socket, Arc::new(relay));
         }
         Ok((sandbox, background))
@@ -212,13 +269,13 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Ends the keeper when the warden is gone, for whatever reason.
-fn watch_warden(sandbox: &Sandbox, ended: Sender<Ending>) {
+fn watch_warden(sandbox: &Sandbox, orders: Sender<Order>) {
     let warden = sandbox.ring.launched.pidfd.clone();
     let memory = sandbox.memory_check();
     std::thread::spawn(move || {
         let _ = crate::sandbox::wait_readable(&warden);
         let ending = if memory.exceeded() { Ending::Oom } else { Ending::Stopped };
-        let _ = ended.send(ending);
+        let _ = orders.send(Order::End(ending));
     });
 }
 

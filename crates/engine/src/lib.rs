@@ -18,12 +18,15 @@ mod limits;
 mod phase;
 mod place;
 mod policy_files;
+mod pool;
 mod raise;
 mod record;
 mod relay;
+mod remember;
 mod rights;
 mod sandbox;
 mod settle;
+mod snapshot;
 mod stop;
 mod tools;
 mod vm;
@@ -40,13 +43,16 @@ pub use ledger::LedgerError;
 pub use phase::PhaseError;
 pub use place::PlaceError;
 pub use policy_files::{CASE_FILE, GUARD_RAIL_FILE, POLICY_FILE, PolicySearch};
+pub use pool::{Pool, PoolError};
 pub use raise::RaiseError;
 pub use record::{Record, RecordError, RecordKind, RecordState};
 pub use rights::ChangeRightsError;
 pub use sandbox::{Killer, Sandbox};
 pub use settle::SettleError;
+pub use snapshot::ForkError;
 pub use stop::StopError;
 pub use tools::{
     CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
     ToolOutcome,
 };
+pub use vm::{Snapshot, SnapshotError};

@@ -14,7 +14,7 @@ use ringwall_spec::{KeptLimit, RingKind, SandboxId, Wall, WorkspaceMode, Workspa
 use ringwall_workspace::HideRules;
 
 use crate::config::Engine;
-use crate::vm::{VmError, VmPlacement};
+use crate::vm::{Restored, VmError, VmPlacement};
 use crate::{host, limits};
 
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +109,7 @@ impl Engine {
         &self,
         admitted: &AdmittedSpec,
         id: &SandboxId,
+        from: Option<&Restored>,
     ) -> Result<Placement, PlaceError> {
         let spec = admitted.spec();
         let kept = limits::kept(spec, &self.cgroups)?;
@@ -163,7 +164,7 @@ impl Engine {
                 let program = self.wasm_warden(&spec.wall)?;
                 let with = (hidden.clone(), program.as_deref());
                 let (ring, placed) = self.place_vm(admitted, image, image_user, with)?;
-                let (plan, placed) = self.plan_vm(ring, placed, (&input, &kept))?;
+                let (plan, placed) = self.plan_vm(ring, placed, (&input, &kept), from)?;
                 vm = Some(placed);
                 plan
             }

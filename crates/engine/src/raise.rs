@@ -26,7 +26,7 @@ use crate::record::{Record, RecordError, RecordKind};
 use crate::rights::ChangeRightsError;
 use crate::sandbox::Sandbox;
 use crate::tools::How;
-use crate::vm::{Door, VmError};
+use crate::vm::{Door, Restored, VmError};
 use crate::{host, limits};
 
 /// A warden that has not told its facts by then never will.
@@ -106,18 +106,18 @@ impl Engine {
         admitted: &AdmittedSpec,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
-        self.raise_as(admitted, RecordKind::Run, command)
+        self.raise_as(admitted, (RecordKind::Run, None), command)
     }
 
     pub(crate) fn raise_as(
         &self,
         admitted: &AdmittedSpec,
-        kind: RecordKind,
+        (kind, from): (RecordKind, Option<&Restored>),
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();
         let id = host::new_id();
-        let placement = self.place(admitted, &id)?;
+        let placement = self.place(admitted, &id, from)?;
         self.raise_placed(admitted, placement, (id, begun), kind, command)
     }
 

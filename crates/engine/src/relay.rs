@@ -6,8 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
+use ringwall_spec::Ending;
 use ringwall_wire::{
     CallInside, CallReport, Channel, Client, ClientError, ErrorCode, Handler, InputEvent,
     InsideReport, MAX_TOOL_INPUT_BYTES, Parents, ProcessEvent, RemoteError, RemoveWhat, Reply,
@@ -15,6 +17,7 @@ use ringwall_wire::{
 };
 
 use crate::keep::with_causes;
+use crate::snapshot::Gate;
 use crate::tools::{DirGrant, ToolCall, ToolError, ToolHost, ToolInput};
 
 /// How many processes may be attached at once.
@@ -30,11 +33,43 @@ pub(crate) struct Relay {
     client: Client,
     /// For the wasm ring inside, where there is one.
     tools: Option<ToolHost>,
+    gate: Arc<Gate>,
+    orders: Sender<Order>,
+}
+
+/// What attached callers want of the keeper itself.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Snapshot { id: String, name: Option<String>, for_fork: bool, done: Sender<Result<(), String>> },
+    End(Ending),
 }
 
 impl Relay {
-    pub(crate) fn new(client: Client, tools: Option<ToolHost>) -> Relay {
-        Relay { client, tools }
+    pub(crate) fn new(
+        client: Client,
+        tools: Option<ToolHost>,
+        gate: Arc<Gate>,
+        orders: Sender<Order>,
+    ) -> Relay {
+        Relay { client, tools, gate, orders }
+    }
+
+    /// Has the keeper's own thread do it.
+    fn snapshot(&self, id: &str, name: Option<&str>, for_fork: bool) -> Reply {
+        let (done, outcome) = mpsc::channel();
+        let (id, name) = (id.to_owned(), name.map(str::to_owned));
+        let gone = || "the sandbox is ending".to_owned();
+        let sent = self.orders.send(Order::Snapshot { id, name, for_fork, done });
+        let outcome = match sent {
+            Ok(()) => outcome.recv().unwrap_or_else(|_| Err(gone())),
+            Err(_) => Err(gone()),
+        };
+        match outcome {
+            Ok(()) => Reply::Done,
+            Err(message) => {
+                Reply::Error(RemoteError { code: ErrorCode::System, errno: None, message })
+            }
+        }
     }
 
     /// Serves connections until the process ends.
@@ -210,6 +245,12 @@ impl Write for ToCaller<'_> {
 
 impl Handler for Relay {
     fn handle(&self, request: Request, stream: ServerStream) {
+        if let Request::Snapshot { id, name, for_fork } = &request {
+            stream.reply(&self.snapshot(id, name.as_deref(), *for_fork));
+            return;
+        }
+        // Nothing is asked of a guest while it rests.
+        let _inside = self.gate.enter();
         let reply = match &request {
             Request::Start(start) => self.run(start, &stream),
             Request::CallInside(call) => Ok(self.call(call, &stream).unwrap_or_else(Reply::Error)),
@@ -219,6 +260,8 @@ impl Handler for Relay {
             | Request::PutWorkspace { .. }
             | Request::TakeWorkspace
             | Request::Usage
+            | Request::Checkpoint
+            | Request::Snapshot { .. }
             | Request::Shutdown
             | Request::LoadTool(_)
             | Request::SendTool(_)

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ringwall_linux::cgroup::Group;
 use ringwall_linux::process;
 use ringwall_ring::{RaiseRingError, RaisedRing, RingPlan};
+use ringwall_ring_vm::Monitor;
 use ringwall_spec::{Evidence, LimitMeans, Limits, SandboxId, SandboxSpec, Wall};
 use ringwall_wire::{Client, ClientError};
 use rustix::event::{PollFd, PollFlags};
@@ -44,11 +45,15 @@ pub struct Sandbox {
     pub(crate) control: Option<UnixStream>,
     /// Where a guest that is reached by vsock comes in.
     pub(crate) door: Option<Door>,
+    /// The same once somebody speaks with it.
+    pub(crate) monitor: Option<Monitor>,
     pub(crate) evidence: Vec<Evidence>,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) killer: Killer,
     pub(crate) begun: Instant,
     pub(crate) raised: Instant,
+    /// When a guest had taken its adoption.
+    pub(crate) answered: Option<Instant>,
     /// CPU time of the whole ring, where the kernel told us at its end.
     pub(crate) reaped_cpu: Option<Duration>,
     /// Where the end is written, if the beginning was.
@@ -108,11 +113,13 @@ impl Sandbox {
             tools: None,
             control: None,
             door: None,
+            monitor: None,
             evidence: Vec::new(),
             watchdog: None,
             killer: Killer { warden, stopped: Arc::default() },
             begun,
             raised: begun,
+            answered: None,
             reaped_cpu: None,
             ledger: None,
             entry: None,
@@ -132,6 +139,17 @@ impl Sandbox {
     /// The checked facts of every ring, outermost first.
     pub fn evidence(&self) -> &[Evidence] {
         &self.evidence
+    }
+
+    /// The process on this host that is the outermost ring: its warden, or a guest's monitor.
+    pub fn host_process(&self) -> u32 {
+        self.ring.launched.pid
+    }
+
+    /// When a guest answered for the first time, counted from the moment it was asked for. Its
+    /// evidence was not checked yet.
+    pub fn answered_after(&self) -> Option<Duration> {
+        self.answered.map(|at| at.duration_since(self.begun))
     }
 
     /// File operations inside, by the warden of the innermost ring in which commands run.

@@ -1,10 +1,13 @@
 //! The vm ring: what it is placed with, how its guest is taken over, and the rings inside it.
 
 mod door;
+mod snapshot;
 mod template;
 
 pub(crate) use door::Door;
-pub(crate) use template::sweep as sweep_templates;
+pub(crate) use snapshot::{Restored, number_of, sweep as sweep_snapshots};
+pub use snapshot::{Snapshot, SnapshotError};
+pub(crate) use template::{Start, sweep as sweep_templates};
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ringwall_guest::{Flavour, InitramfsError, Kernel, KernelError, Kernels};
+use ringwall_guest::{Flavour, GuestFile, InitramfsError, Kernel, KernelError, Kernels};
 use ringwall_image::{Image, NoProgress, RootImageError};
 use ringwall_linux::launch::encode_steps;
 use ringwall_policy::AdmittedSpec;
@@ -21,17 +24,18 @@ use ringwall_ring::{HostNamespaces, Identity, Ring, RingInput, RingPlan, Workspa
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_ring_vm::{
-    Acceleration, Control, Driver, DriverError, HostKernel, KvmRecord, Machine, Memory,
+    Acceleration, Choice, Control, Driver, DriverError, HostKernel, KvmRecord, Machine, Memory,
     MonitorError, VmRing, check_guest, check_monitor,
 };
 use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
 use ringwall_wire::{
-    AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, Tunnel,
+    AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, Taking, Tunnel,
     guest_paths,
 };
 
 use crate::config::Engine;
 use crate::raise::RaiseError;
+use crate::remember::Remembered;
 use crate::sandbox::Sandbox;
 use crate::tools::How;
 use crate::{host, workspace_copy};
@@ -65,6 +69,10 @@ pub enum VmError {
     Monitor(#[from] MonitorError),
     #[error("a template of the guest could not be kept")]
     Template(#[source] io::Error),
+    #[error(
+        "the snapshot is of another machine than this host would start now (another QEMU, image or limits); make it anew"
+    )]
+    OtherMachine,
     #[error("the machine has no control socket")]
     NoControl,
     #[error("the boot id of this host could not be read")]
@@ -79,17 +87,21 @@ pub(crate) struct VmPlacement {
     /// What of the workspace is not copied.
     hidden: Vec<PathBuf>,
     /// The template that the guest goes on from.
-    start: Option<Arc<template::Start>>,
-    /// Memory that we see too, while a template is made.
+    start: Option<Arc<Start>>,
+    /// Memory that we see too, while a template or a snapshot is made.
     shared: Option<Arc<OwnedFd>>,
     /// The machine that its monitor is to be told of, where that takes requests.
     asked_for: Option<(&'static dyn Driver, Machine)>,
+    /// The guest goes on from a snapshot, not from a template.
+    restored: bool,
+    /// What takes the guest's memory for a snapshot.
+    loader: Option<Arc<snapshot::Loader>>,
 }
 
 impl VmPlacement {
     /// The guest's memory, if that is passed to the monitor.
     pub(crate) fn memory(&self) -> Option<&OwnedFd> {
-        let copied = self.start.as_deref().map(template::Start::memory);
+        let copied = self.start.as_deref().map(Start::memory);
         copied.or(self.shared.as_deref())
     }
 
@@ -112,19 +124,11 @@ impl Engine {
         if spec.limits.memory_bytes < LEAST_MEMORY {
             return Err(VmError::TooLittleMemory);
         }
-        let host = HostKernel::read().map_err(VmError::Host)?;
-        let kept = KvmRecord::read(&self.home);
-        let choice = ringwall_ring_vm::choose(|qemu| kept.as_ref()?.still_holds(&host, qemu))?;
+        let choice = self.choose_monitor()?;
         let (monitor, acceleration) = (choice.monitor, choice.acceleration);
         let control = monitor.driver.control();
         let kernel = Kernels::from_environment()?.best()?;
-        let mut files: Vec<(&str, &Path, u32)> = vec![
-            ("/init", &self.programs.warden, 0o755),
-            ("/launcher", &self.programs.launcher, 0o755),
-        ];
-        // Only where it is needed: it is larger than the others together.
-        files.extend(wasm_warden.map(|program| ("/wasm-warden", program, 0o755)));
-        let initramfs = ringwall_guest::initramfs(&kernel, &files)?;
+        let initramfs = self.initramfs(&kernel, wasm_warden)?;
         let store = self.images().map_err(RootImageError::from)?;
         let root_image = store.root_image(image, &NoProgress)?.path;
         let for_ring = spec.wall.rings().get(1) == Some(&RingKind::Container);
@@ -146,8 +150,50 @@ impl Engine {
             start: None,
             shared: None,
             asked_for: (control == Control::Requests).then(|| (monitor.driver, machine.clone())),
+            restored: false,
+            loader: None,
         };
         Ok((VmRing::new(monitor, machine), placement))
+    }
+
+    fn choose_monitor(&self) -> Result<Choice, VmError> {
+        let host = HostKernel::read().map_err(VmError::Host)?;
+        let kept = KvmRecord::read(&self.home);
+        let remembered = Remembered::in_home(&self.home);
+        let choice = ringwall_ring_vm::choose_asking(
+            &|program, ask| remembered.answer("version", &[program], || ask().ok_or(())).ok(),
+            |qemu| kept.as_ref()?.still_holds(&host, qemu),
+        )?;
+        Ok(choice)
+    }
+
+    fn initramfs(
+        &self,
+        kernel: &Kernel,
+        wasm_warden: Option<&Path>,
+    ) -> Result<PathBuf, InitramfsError> {
+        let mut files: Vec<GuestFile<'_>> = vec![
+            ("/init", &self.programs.warden, 0o755),
+            ("/launcher", &self.programs.launcher, 0o755),
+        ];
+        // Only where it is needed: it is larger than the others together.
+        files.extend(wasm_warden.map(|program| ("/wasm-warden", program, 0o755)));
+        let modules = kernel.modules.iter().chain(&kernel.more_modules);
+        let read: Vec<&Path> =
+            files.iter().map(|(_, path, _)| *path).chain(modules.map(PathBuf::as_path)).collect();
+        let remembered = Remembered::in_home(&self.home);
+        let question = format!("initramfs {files:?}");
+        let archive = remembered.answer(&question, &read, || {
+            let made = ringwall_guest::initramfs(kernel, &files)?;
+            Ok::<_, InitramfsError>(made.to_string_lossy().into_owned())
+        })?;
+        match ringwall_guest::known_initramfs(Path::new(&archive)) {
+            Some(archive) => Ok(archive),
+            None => {
+                remembered.forget();
+                ringwall_guest::initramfs(kernel, &files)
+            }
+        }
     }
 
     /// Takes the guest over, checks it and its monitor, copies the workspace in and raises the rings
@@ -161,16 +207,18 @@ impl Engine {
         let warden = |ring| move |source| RaiseError::Warden { ring, source };
         // What the launcher has to say, if the monitor never ran.
         sandbox.take_scratch()?;
-        let adoption = adoption(&sandbox.id, &sandbox.spec.limits);
+        let taking = if vm.restored { Taking::Copy } else { Taking::First };
+        let adoption = adoption(&sandbox.id, &sandbox.spec.limits, taking);
         if let Some(start) = &vm.start {
             let control = sandbox.control.take().ok_or(VmError::NoControl)?;
-            start.resume(control)?;
+            sandbox.monitor = Some(start.resume(control)?);
         }
         if let Some((driver, machine)) = &vm.asked_for {
             sandbox.boot_by_requests(*driver, machine)?;
         }
         let ready = vm.start.is_some();
         take_over(&sandbox.ring.stream, &adoption, ready).map_err(VmError::Adopt)?;
+        sandbox.answered = Some(Instant::now());
         let client = sandbox.connect().map_err(warden(RingKind::Vm))?;
         let facts = client.facts(crate::raise::FACTS_TIMEOUT).map_err(warden(RingKind::Vm))?;
         let of_guest = HostNamespaces(facts.namespaces.clone());
@@ -178,7 +226,9 @@ impl Engine {
         let mut evidence = check_guest(&vm.kernel_release, &host, facts)?;
         evidence.checks.extend(check_monitor(sandbox.ring.launched.pid)?);
         evidence.checks.extend(group);
-        sandbox.copy_workspace_in(&client, vm)?;
+        if !vm.restored {
+            sandbox.copy_workspace_in(&client, vm)?;
+        }
         let mut all = vec![evidence];
         let mut innermost = client.clone();
         let (admitted, hostname) = (sandbox.placement.admitted.clone(), host::name_of(&sandbox.id));
@@ -271,13 +321,14 @@ pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInpu
     }
 }
 
+/// All but the rate of the host's clock, which takes a while to measure and only a boot needs.
 fn command_line(
     kernel: &Kernel,
     acceleration: Acceleration,
     (control, for_ring): (Control, bool),
 ) -> String {
     let mut line = match acceleration {
-        Acceleration::Emulation => kernel.command_line(ringwall_guest::host_tsc_khz()),
+        Acceleration::Emulation => kernel.command_line(None),
         Acceleration::Kvm => kernel.command_line_kvm(),
     };
     let by_vsock = (control == Control::Requests).then_some(guest_paths::BY_VSOCK);
@@ -286,6 +337,15 @@ fn command_line(
         line.push_str(word);
     }
     line
+}
+
+/// For a machine that boots.
+fn tell_clock(machine: &mut Machine) {
+    if machine.acceleration == Acceleration::Emulation
+        && let Some(khz) = ringwall_guest::host_tsc_khz()
+    {
+        machine.command_line.push_str(&format!(" tsc_early_khz={khz}"));
+    }
 }
 
 fn raise_in_guest(client: &Client, plan: &RingPlan, ring: RingKind) -> Result<Client, RaiseError> {
@@ -311,9 +371,10 @@ pub(crate) fn begin_in_guest(
 }
 
 /// Everything that makes a guest this one: new for each, whatever it was started from.
-fn adoption(id: &SandboxId, limits: &Limits) -> Adoption {
+fn adoption(id: &SandboxId, limits: &Limits, taking: Taking) -> Adoption {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Adoption {
+        taking,
         nonce: host::random_bytes::<NONCE_BYTES>(),
         seed: (host::random_bytes(), host::random_bytes()),
         unix_nanos: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),

@@ -14,7 +14,7 @@ mod place;
 mod trust;
 mod tsc;
 
-pub use initramfs::{GuestFile, InitramfsError, initramfs, initramfs_in};
+pub use initramfs::{GuestFile, InitramfsError, initramfs, initramfs_in, known_initramfs};
 pub use kernels::{Flavour, Kernel, KernelError, Kernels};
 pub use trust::Distrust;
 pub use tsc::host_tsc_khz;

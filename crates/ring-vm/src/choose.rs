@@ -58,9 +58,20 @@ pub enum DriverError {
 /// The monitor for new guests, and who runs their instructions. `kvm` says whether KVM runs guests
 /// by what was found out with QEMU; nothing, if that is not known.
 pub fn choose(kvm: impl Fn(&Found) -> Option<KvmVerdict>) -> Result<Choice, DriverError> {
+    choose_asking(&|_, ask| ask(), kvm)
+}
+
+/// Whoever knows what a program would say of its version need not run it.
+pub type KnownVersion<'a> = &'a dyn Fn(&Path, &dyn Fn() -> Option<String>) -> Option<String>;
+
+/// The same, for those who remember versions.
+pub fn choose_asking(
+    known: KnownVersion<'_>,
+    kvm: impl Fn(&Found) -> Option<KvmVerdict>,
+) -> Result<Choice, DriverError> {
     let wanted = std::env::var_os(WANTED).filter(|name| !name.is_empty());
     let wanted = wanted.map(|name| name.to_string_lossy().into_owned());
-    decide(wanted.as_deref(), look, kvm)
+    decide(wanted.as_deref(), |driver| look_asking(driver, known), kvm)
 }
 
 fn decide(
@@ -188,12 +199,24 @@ fn examine(
 }
 
 /// The monitor of a driver, if its program is there; an error, if that must not be used.
-pub(crate) fn look(driver: &'static dyn Driver) -> Result<Option<Found>, DriverError> {
-    on_path(driver.program()).map(|program| judged(driver, &program)).transpose()
+fn look_asking(
+    driver: &'static dyn Driver,
+    known: KnownVersion<'_>,
+) -> Result<Option<Found>, DriverError> {
+    on_path(driver.program()).map(|program| judged(driver, &program, known)).transpose()
 }
 
-fn judged(driver: &'static dyn Driver, program: &Path) -> Result<Found, DriverError> {
-    let version = version::ask(program, VERSION_ARGUMENT)
+/// The same; it is asked for its version.
+pub(crate) fn look(driver: &'static dyn Driver) -> Result<Option<Found>, DriverError> {
+    look_asking(driver, &|_, ask| ask())
+}
+
+fn judged(
+    driver: &'static dyn Driver,
+    program: &Path,
+    known: KnownVersion<'_>,
+) -> Result<Found, DriverError> {
+    let version = known(program, &|| version::ask(program, VERSION_ARGUMENT))
         .ok_or_else(|| DriverError::Version(program.to_owned()))?;
     match version::judge(&version, driver.holes()) {
         Verdict::Good => Ok(Found { driver, program: program.to_owned(), version }),

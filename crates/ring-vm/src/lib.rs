@@ -21,7 +21,8 @@ mod version;
 pub use api::{Api, has_ended};
 pub use check::{HostKernel, check_guest, check_monitor};
 pub use choose::{
-    Choice, DRIVERS, DriverError, Found, Standing, Surveyed, WANTED, choose, is_there, survey,
+    Choice, DRIVERS, DriverError, Found, KnownVersion, Standing, Surveyed, WANTED, choose,
+    choose_asking, is_there, survey,
 };
 pub use cloud_hypervisor::CloudHypervisor;
 pub use driver::{Control, Driver, Request, Wish};

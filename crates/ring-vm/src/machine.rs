@@ -21,6 +21,15 @@ pub enum Memory {
     /// A sealed copy of another guest's memory that was passed: this guest goes on where that one
     /// was, and what it writes is its own.
     Copied,
+    /// Zeros in a file that was passed, for what another monitor hands over.
+    Received,
+}
+
+impl Memory {
+    /// The machine does not boot: it is told what it is.
+    pub fn is_told(self) -> bool {
+        matches!(self, Memory::Copied | Memory::Received)
+    }
 }
 
 /// Everything that a monitor has to know. Paths are the host's.

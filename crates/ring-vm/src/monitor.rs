@@ -104,9 +104,39 @@ impl Monitor {
         self.ask("cont", Value::Null, PATIENCE).map(drop)
     }
 
+    /// Hands the machine over, memory and all, to a monitor that waits for one. It runs meanwhile, and
+    /// both are stopped in the end. Gives for how long it has been.
+    pub fn send_to(&mut self, other: &mut Monitor) -> Result<Duration, MonitorError> {
+        let (from, to) = UnixStream::pair().map_err(MonitorError::Gone)?;
+        other.pass("machine", to.as_fd())?;
+        drop(to);
+        other.ask("migrate-incoming", json!({ "uri": "fd:machine" }), PATIENCE)?;
+        self.with_memory(true)?;
+        // As fast as it goes, and once is enough: what was written meanwhile is little.
+        let fast = json!({ "max-bandwidth": i64::MAX, "downtime-limit": 0 });
+        self.ask("migrate-set-parameters", fast, PATIENCE)?;
+        self.pass("machine", from.as_fd())?;
+        drop(from);
+        self.ask("migrate", json!({ "uri": "fd:machine" }), PATIENCE)?;
+        self.wait_until("query-migrate", &["completed"], &["failed", "cancelled"])?;
+        let told = self.ask("query-migrate", Value::Null, PATIENCE)?;
+        let stopped = told.get("downtime").and_then(Value::as_u64).unwrap_or_default();
+        other.wait_until("query-status", &["paused", "prelaunch", "postmigrate"], &[])?;
+        Ok(Duration::from_millis(stopped))
+    }
+
+    /// Lets a stopped machine go on.
+    pub fn go_on(&mut self) -> Result<(), MonitorError> {
+        self.ask("cont", Value::Null, PATIENCE).map(drop)
+    }
+
     fn without_memory(&mut self) -> Result<(), MonitorError> {
-        let on = json!([{ "capability": "x-ignore-shared", "state": true }]);
-        let arguments = json!({ "capabilities": on });
+        self.with_memory(false)
+    }
+
+    fn with_memory(&mut self, with: bool) -> Result<(), MonitorError> {
+        let left_out = json!([{ "capability": "x-ignore-shared", "state": !with }]);
+        let arguments = json!({ "capabilities": left_out });
         self.ask("migrate-set-capabilities", arguments, PATIENCE).map(drop)
     }
 

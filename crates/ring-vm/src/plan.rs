@@ -81,7 +81,7 @@ impl VmRing {
         shown.extend(cache.exists().then(|| same(cache)));
         shown.push(same(&self.monitor.program));
         shown.push(file(&self.machine.root_image, inside::ROOT_IMAGE));
-        if self.machine.memory != Memory::Copied {
+        if !self.machine.memory.is_told() {
             shown.push(file(&self.machine.kernel, inside::KERNEL));
             shown.push(file(&self.machine.initramfs, inside::INITRAMFS));
         }
@@ -216,7 +216,7 @@ impl VmRing {
         let first = slot::FIRST_CGROUP + input.cgroup_files;
         let passed = match self.machine.memory {
             Memory::Fresh => 1,
-            Memory::Shared | Memory::Copied => 2,
+            Memory::Shared | Memory::Copied | Memory::Received => 2,
         };
         let mut descriptors = vec![slot::STREAM];
         descriptors.extend((first..first + passed).map(Slot::passed));

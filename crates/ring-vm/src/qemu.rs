@@ -83,7 +83,7 @@ impl Driver for Qemu {
         );
         words.options("-drive", disk);
         words.options("-device", "virtio-blk-device,drive=root");
-        if machine.memory != Memory::Copied {
+        if !machine.memory.is_told() {
             words.options("-kernel", inside::KERNEL);
             words.options("-initrd", inside::INITRAMFS);
             words.options("-append", machine.command_line.as_str());
@@ -111,7 +111,7 @@ impl Words {
     fn memory(&mut self, machine: &Machine) {
         let share = match machine.memory {
             Memory::Fresh => return,
-            Memory::Shared => "on",
+            Memory::Shared | Memory::Received => "on",
             Memory::Copied => "off",
         };
         let size = machine.memory_mib();
@@ -120,7 +120,7 @@ impl Words {
             "-object",
             format!("memory-backend-file,id=ram,size={size}M,mem-path={path},share={share}"),
         );
-        if machine.memory == Memory::Copied {
+        if machine.memory.is_told() {
             self.options("-incoming", "defer");
             self.0.push("-S".to_owned());
         }

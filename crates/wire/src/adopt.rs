@@ -22,9 +22,21 @@ const MAX_HOSTNAME: usize = 64;
 
 pub const NONCE_BYTES: usize = 32;
 
+/// Why a guest is taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Taking {
+    /// Nobody has had it before.
+    First,
+    /// It was had before, rested for a moment and goes on as the same: connection and names stay.
+    Again,
+    /// It is a copy of one that somebody had: everything that tells the two apart is new.
+    Copy,
+}
+
 /// What makes a guest this one and no other.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adoption {
+    pub taking: Taking,
     pub nonce: [u8; NONCE_BYTES],
     /// Fresh random bytes of the host, in two halves: serde knows arrays up to 32.
     pub seed: ([u8; 32], [u8; 32]),
@@ -143,6 +155,7 @@ mod tests {
 
     fn adoption() -> Adoption {
         Adoption {
+            taking: Taking::First,
             nonce: [7; 32],
             seed: ([1; 32], [2; 32]),
             unix_nanos: 1,

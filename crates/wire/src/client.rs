@@ -92,6 +92,26 @@ impl Client {
         }
     }
 
+    /// Lets a guest come to rest. It then waits to be adopted again, over the stream itself: nothing
+    /// may be asked of this connection before. Gives whether processes were stopped for it.
+    pub fn checkpoint(&self, timeout: Duration) -> Result<bool, ClientError> {
+        match self.within(timeout).ask(&Request::Checkpoint)? {
+            Reply::Resting { frozen } => Ok(frozen),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    /// Has a keeper keep its sandbox with its memory.
+    pub fn snapshot(
+        &self,
+        (id, name): (&str, Option<&str>),
+        for_fork: bool,
+        timeout: Duration,
+    ) -> Result<(), ClientError> {
+        let (id, name) = (id.to_owned(), name.map(str::to_owned));
+        self.within(timeout).ask(&Request::Snapshot { id, name, for_fork }).map(drop)
+    }
+
     fn tunnel(&self, request: &Request) -> Result<Tunnel, ClientError> {
         let exchange = self.open(request)?;
         match exchange.reply(self.deadline)? {

@@ -23,8 +23,8 @@ mod tool;
 mod tunnel;
 
 pub use adopt::{
-    AdoptError, Adoption, NONCE_BYTES, adopt, say_failed, say_ready, say_taken, wait_adoption,
-    wait_ready,
+    AdoptError, Adoption, NONCE_BYTES, Taking, adopt, say_failed, say_ready, say_taken,
+    wait_adoption, wait_ready,
 };
 pub use client::{Answer, Client, ClientError, Parents, RemoveWhat};
 pub use connection::{Channel, Connection, Event, Side};

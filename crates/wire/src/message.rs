@@ -88,6 +88,16 @@ pub enum Request {
         bytes: u64,
         code_for: CodeFor,
     },
+    /// The first process of a guest only, while no command runs in its care. Replies `Resting`, and
+    /// then waits to be adopted again: no frame may follow before.
+    Checkpoint,
+    /// Keepers only. Keeps the sandbox with its memory as the snapshot `id`; replies `Done`. One
+    /// that is for a fork alone does not show.
+    Snapshot {
+        id: String,
+        name: Option<String>,
+        for_fork: bool,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -145,11 +155,13 @@ pub struct GuestUsage {
     pub cpu_micros: u64,
 }
 
-/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts`, `Usage`, `Called`, `CalledInside`, `Compiled`
-/// and `Error` end it.
+/// Answers on a stream. `Exited`, `Done`, `Stat`, `Facts`, `Usage`, `Called`, `CalledInside`,
+/// `Compiled`, `Resting` and `Error` end it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    Started { pid: u32 },
+    Started {
+        pid: u32,
+    },
     Exited(ExitReport),
     Done,
     Stat(FileStat),
@@ -161,6 +173,10 @@ pub enum Reply {
     Called(Box<CallReport>),
     CalledInside(Box<InsideReport>),
     Compiled(Box<CompileReport>),
+    /// Nothing happens in the guest any more. `frozen` if there were processes to be stopped for it.
+    Resting {
+        frozen: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

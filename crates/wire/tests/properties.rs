@@ -47,6 +47,8 @@ fn requests() -> Vec<Request> {
         Request::PutWorkspace { owner: (7, 8) },
         Request::TakeWorkspace,
         Request::Usage,
+        Request::Checkpoint,
+        Request::Snapshot { id: "a".into(), name: Some("b".into()), for_fork: true },
     ]
 }
 

@@ -114,11 +114,14 @@ impl Ground {
     }
 }
 
-/// The store of images, what guests go on from, the audit log, and the lock under which records
-/// come into being.
+/// The store of images, what guests go on from, the audit log, what is known of programs, the key of
+/// snapshots, and the lock under which records come into being.
 fn is_expected(path: &Path) -> bool {
     let stays = ["images", "templates", "audit", "keys"];
     stays.iter().any(|place| path.starts_with(place))
+        || path == Path::new("remembered.json")
+        || path == Path::new("snapshots")
+        || path == Path::new("snapshots/.key")
         || path == Path::new("sandboxes")
         || path == Path::new("sandboxes/.creation")
 }

@@ -53,7 +53,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
     ("warden", &["spec", "wire", "linux", "facts", "tree"]),
     ("wasm-warden", &["spec", "wire", "linux", "facts", "wasm"]),
     ("wasm-compiler", &["spec", "wire", "linux", "facts", "wasm"]),
-    ("bench", &["spec", "policy", "engine", "wasm"]),
+    ("bench", &["spec", "policy", "engine", "guest", "wire", "wasm"]),
     ("e2e", &["spec", "policy", "wire", "linux", "image", "workspace", "engine"]),
     ("escape", &[]),
     ("wasm-e2e", &["spec", "policy", "wire", "ring-wasm", "engine"]),

@@ -29,6 +29,8 @@ mod ordinary_user;
 #[cfg(test)]
 mod site;
 #[cfg(test)]
+mod snapshots;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tools;

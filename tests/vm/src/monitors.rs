@@ -13,7 +13,7 @@ use ringwall_ring_vm::{
     Acceleration, Api, Control, DRIVERS, Driver, HostKernel, Machine, Memory, Standing, WANTED,
     Wish, survey,
 };
-use ringwall_wire::{Adoption, Client, guest_paths};
+use ringwall_wire::{Adoption, Client, Taking, guest_paths};
 
 use crate::site::Site;
 use crate::support::eventually;
@@ -293,6 +293,7 @@ fn boot_by_vsock(site: &Site, kernel: &Kernel, root: &Path) -> ringwall_spec::Ri
 fn adoption() -> Adoption {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     Adoption {
+        taking: Taking::First,
         nonce: [7; 32],
         seed: ([1; 32], [2; 32]),
         unix_nanos: u64::try_from(now.as_nanos()).expect("before 2554"),

@@ -122,6 +122,11 @@ impl Site {
         Living { site: self, id }
     }
 
+    /// One that was made already.
+    pub(crate) fn living(&self, id: &str) -> Living<'_> {
+        Living { site: self, id: id.to_owned() }
+    }
+
     /// The one monitor that runs on our account.
     #[track_caller]
     pub(crate) fn monitor(&self) -> Process {

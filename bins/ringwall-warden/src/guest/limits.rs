@@ -6,21 +6,27 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use ringwall_wire::GuestUsage;
 
 const ALL: &str = "/sys/fs/cgroup";
 const JOBS: &str = "/sys/fs/cgroup/ringwall-jobs";
+/// A process that does not stop by then waits for something that will not come.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// For the kernel and the warden.
 const RESERVED_BYTES: u64 = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct JobGroup {
     join: OwnedFd,
+    most_processes: File,
 }
 
 impl JobGroup {
-    pub(super) fn make(pids: u32) -> io::Result<JobGroup> {
+    pub(super) fn make() -> io::Result<JobGroup> {
         for controller in ["memory", "pids", "cpu", "io", "cpuset"] {
             let enabled =
                 fs::write(format!("{ALL}/cgroup.subtree_control"), format!("+{controller}"));
@@ -30,11 +36,16 @@ impl JobGroup {
             }
         }
         fs::create_dir(JOBS)?;
-        fs::write(format!("{JOBS}/pids.max"), pids.to_string())?;
         let most = available_bytes()?.saturating_sub(RESERVED_BYTES).max(RESERVED_BYTES);
         fs::write(format!("{JOBS}/memory.max"), most.to_string())?;
-        let join = File::options().write(true).open(format!("{JOBS}/cgroup.procs"))?;
-        Ok(JobGroup { join: join.into() })
+        let open = |name: &str| File::options().write(true).open(format!("{JOBS}/{name}"));
+        let most_processes = open("pids.max")?;
+        Ok(JobGroup { join: open("cgroup.procs")?.into(), most_processes })
+    }
+
+    /// How many processes all jobs may have together.
+    pub(super) fn limit(&self, pids: u32) -> io::Result<()> {
+        self.most_processes.write_all_at(pids.to_string().as_bytes(), 0)
     }
 
     /// Whoever writes "0" to it is in.
@@ -45,6 +56,31 @@ impl JobGroup {
     /// Ends every process in it.
     pub(super) fn kill(&self) -> io::Result<()> {
         fs::write(format!("{JOBS}/cgroup.kill"), "1")
+    }
+
+    /// Stops every process in it. False if there was none.
+    pub(super) fn freeze(&self) -> io::Result<bool> {
+        if !Self::event("populated 1")? {
+            return Ok(false);
+        }
+        fs::write(format!("{JOBS}/cgroup.freeze"), "1")?;
+        let until = Instant::now() + FREEZE_PATIENCE;
+        while !Self::event("frozen 1")? {
+            if Instant::now() >= until {
+                self.thaw()?;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn thaw(&self) -> io::Result<()> {
+        fs::write(format!("{JOBS}/cgroup.freeze"), "0")
+    }
+
+    fn event(line: &str) -> io::Result<bool> {
+        Ok(fs::read_to_string(format!("{JOBS}/cgroup.events"))?.lines().any(|found| found == line))
     }
 
     pub(crate) fn usage(&self) -> GuestUsage {

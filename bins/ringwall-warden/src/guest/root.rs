@@ -5,14 +5,15 @@
 //! and temporary files. Overlays are mounted by the first process of the kernel itself, with
 //! `trusted` attributes: this kernel's tmpfs may have no others.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::Path;
 
 use ringwall_linux::step::{IdMaps, IdRange};
 use ringwall_linux::{guest, mount as trees, process};
+use ringwall_spec::Limits;
 use ringwall_wire::guest_paths as at;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_move, mount_remount};
@@ -25,14 +26,21 @@ const IMAGE: &str = "/image";
 const SCRATCH: &str = "/scratch";
 const NEW_ROOT: &str = "/new-root";
 
+const HOSTNAME: &str = "/etc/hostname";
+const MACHINE_ID: &str = "/etc/machine-id";
+/// What a copy shows in place of its kernel's.
+const BOOT_ID: &str = "/dev/.ringwall/boot-id";
+
 /// On the kernel's command line: a container ring comes inside, so the image is not our own root.
 const FOR_A_RING: &str = "ringwall.root=ring";
 
 #[derive(Debug)]
 pub(crate) struct Root {
     scratch: OwnedFd,
-    /// The image is the root of a ring inside, not ours.
-    for_ring: bool,
+    /// Where a guest's names belong, made ahead: what is new in an overlay takes its time. None where
+    /// the image is the root of a ring inside, which has its own names, or has no place for them.
+    hostname: Option<File>,
+    machine_id: Option<File>,
 }
 
 impl Root {
@@ -48,7 +56,10 @@ impl Root {
         mount(DISK, IMAGE, "erofs", read_only, None)
             .map_err(|errno| about("cannot mount the image", errno.into()))?;
         let flags = MountFlags::NODEV | MountFlags::NOSUID;
-        mount("scratch", SCRATCH, "tmpfs", flags, c"mode=0755")?;
+        let Limits { disk_bytes, disk_inodes, .. } = Limits::default();
+        let size = format!("mode=0755,size={disk_bytes},nr_inodes={disk_inodes}");
+        let size = std::ffi::CString::new(size).map_err(io::Error::other)?;
+        mount("scratch", SCRATCH, "tmpfs", flags, size.as_c_str())?;
         for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777), ("root", 0o755), ("work", 0o700)] {
             make_dir(&Path::new(SCRATCH).join(name), mode)?;
         }
@@ -70,25 +81,41 @@ impl Root {
         let scratch =
             rustix::fs::open(SCRATCH, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         guest::switch_root(Path::new(NEW_ROOT))?;
-        Ok(Root { scratch, for_ring })
+        let new = |path| if for_ring { None } else { make_anew(path) };
+        let (hostname, machine_id) = (new(HOSTNAME), new(MACHINE_ID));
+        Ok(Root { scratch, hostname, machine_id })
     }
 
     /// Gives the guest its names.
-    pub(super) fn name(&self, hostname: &str, machine_id: &[u8; 16]) -> io::Result<()> {
-        if self.for_ring {
-            return Ok(());
-        }
+    pub(super) fn name(&self, hostname: &str, machine_id: &[u8; 16]) {
         let id: String = machine_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        for (path, text) in [("/etc/hostname", hostname), ("/etc/machine-id", &id)] {
-            // An image may have no /etc, or a link there that leads nowhere.
-            let _ = fs::remove_file(path);
-            let _ = fs::write(path, format!("{text}\n"));
+        for (file, text) in [(&self.hostname, hostname), (&self.machine_id, &id)] {
+            if let Some(file) = file {
+                // Without room for a line nothing else can be written either, which jobs notice.
+                let _ = file.write_all_at(format!("{text}\n").as_bytes(), 0);
+            }
         }
-        Ok(())
+    }
+
+    /// Gives a copy its own names. The files may be others by now than those that we made.
+    pub(super) fn rename(&self, hostname: &str, machine_id: &[u8; 16]) {
+        let id: String = machine_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        for (made, path, text) in
+            [(&self.hostname, HOSTNAME, hostname), (&self.machine_id, MACHINE_ID, &id)]
+        {
+            if made.is_some() {
+                let _ = fs::remove_file(path);
+                let _ = fs::write(path, format!("{text}\n"));
+            }
+        }
     }
 
     /// Sets how much can be written.
     pub(super) fn limit(&self, bytes: u64, inodes: u64) -> io::Result<()> {
+        let usual = Limits::default();
+        if (bytes, inodes) == (usual.disk_bytes, usual.disk_inodes) {
+            return Ok(());
+        }
         let options = std::ffi::CString::new(format!("size={bytes},nr_inodes={inodes}"))
             .map_err(io::Error::other)?;
         let flags = MountFlags::NODEV | MountFlags::NOSUID;
@@ -115,6 +142,26 @@ impl Root {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.scratch, "workspace", flags, Mode::empty())?)
     }
+}
+
+/// The kernel has one boot id for ever once it was asked for it; a copy shows another in its place.
+pub(super) fn renew_boot_id() -> io::Result<()> {
+    let mut id = [0_u8; 16];
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())?;
+    // Of the kind that is made of random bits.
+    id[6] = (id[6] & 0x0f) | 0x40;
+    id[8] = (id[8] & 0x3f) | 0x80;
+    let mut text: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    for at in [20, 16, 12, 8] {
+        text.insert(at, '-');
+    }
+    let shown = Path::new(BOOT_ID);
+    let is_shown = shown.exists();
+    fs::write(shown, format!("{text}\n"))?;
+    if !is_shown {
+        mount_bind(shown, "/proc/sys/kernel/random/boot_id")?;
+    }
+    Ok(())
 }
 
 /// Shows the workspace where jobs expect it.
@@ -180,6 +227,12 @@ fn furnish() -> io::Result<()> {
 
 fn inside(path: &str) -> std::path::PathBuf {
     Path::new(NEW_ROOT).join(path.trim_start_matches('/'))
+}
+
+/// An image may have no directory for it, or a link there that leads nowhere.
+fn make_anew(path: &str) -> Option<File> {
+    let _ = fs::remove_file(path);
+    File::create_new(path).ok()
 }
 
 /// A directory with exactly this mode; what is there already is kept.

@@ -21,11 +21,12 @@ pub(super) fn run(json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     report::text(format!(
-        "removed {} sandboxes, {} control groups, {} leftovers of images, {} guest templates, {} compiled tools\n",
+        "removed {} sandboxes, {} control groups, {} leftovers of images, {} guest templates, {} unfinished snapshots, {} compiled tools\n",
         left_behind.sandboxes,
         left_behind.cgroups,
         left_behind.image_leftovers,
         left_behind.templates,
+        left_behind.snapshots,
         removed.compiled_tools
     ))?;
     Ok(())

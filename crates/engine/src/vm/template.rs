@@ -6,19 +6,23 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use ringwall_linux::launch::Parking;
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{Ring, RingInput, RingPlan};
 use ringwall_ring_vm::{Control, Memory, Monitor, VmRing};
 use ringwall_spec::{KeptLimit, SandboxSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
-use super::{BOOT_PATIENCE, Patient, VmError, VmPlacement};
+use super::snapshot::{Loader, Restored, devices};
+use super::{BOOT_PATIENCE, Patient, VmError, VmPlacement, tell_clock};
 use crate::config::Engine;
 use crate::host;
 use crate::place::{PlaceError, Placement};
@@ -33,13 +37,13 @@ const MAKING: &str = ".making-";
 /// After this nobody is at work on it any more.
 const UNFINISHED: Duration = Duration::from_secs(3600);
 /// Part of every key: templates of another layout are not found.
-const LAYOUT: &str = "template 1";
+const LAYOUT: &str = "template 2";
 /// Set to measure a boot: guests then start without a template.
 const COLD: &str = "RINGWALL_VM_COLD";
-/// The rate of the host's counter, as a guest is told.
-const MEASURED: &str = "tsc_early_khz=";
 /// The state of a machine's devices has some ten KiB.
-const MAX_STATE_BYTES: u64 = 16 << 20;
+pub(super) const MAX_STATE_BYTES: u64 = 16 << 20;
+/// An engine that goes on keeps so many templates in memory.
+const MAX_LOADED: usize = 4;
 /// Copied at once.
 const PIECE: usize = 1 << 20;
 /// Templates that nobody used for this long are of an older image or monitor.
@@ -48,9 +52,18 @@ const UNUSED: Duration = Duration::from_secs(14 * 24 * 3600);
 /// What a guest starts from.
 #[derive(Debug)]
 pub(crate) struct Start {
-    /// Sealed.
+    /// Sealed before a guest runs in it.
     memory: OwnedFd,
     state: File,
+    filling: Mutex<Filling>,
+}
+
+/// Memory is filled while the monitor starts, which takes as long.
+#[derive(Debug)]
+enum Filling {
+    UnderWay(JoinHandle<io::Result<()>>),
+    Done,
+    Failed,
 }
 
 impl Start {
@@ -58,9 +71,37 @@ impl Start {
         &self.memory
     }
 
-    /// Lets a machine that waits for it go on.
-    pub(super) fn resume(&self, control: UnixStream) -> Result<(), VmError> {
-        Ok(Monitor::open(control, BOOT_PATIENCE)?.resume_from(self.state.as_fd())?)
+    /// Of memory that is sealed already.
+    pub(super) fn ready(memory: OwnedFd, state: File) -> Start {
+        Start { memory, state, filling: Mutex::new(Filling::Done) }
+    }
+
+    /// Lets a machine that waits for it go on. Its monitor can be asked for more.
+    pub(super) fn resume(&self, control: UnixStream) -> Result<Monitor, VmError> {
+        let mut monitor = Monitor::open(control, BOOT_PATIENCE)?;
+        self.wait_filled().map_err(VmError::Template)?;
+        // Opened anew: how far one monitor has read is nobody else's business.
+        let own = format!("/proc/self/fd/{}", self.state.as_raw_fd());
+        let state = File::open(own).map_err(VmError::Template)?;
+        monitor.resume_from(state.as_fd())?;
+        Ok(monitor)
+    }
+
+    /// Returns when the memory is whole and nobody can change it any more.
+    fn wait_filled(&self) -> io::Result<()> {
+        let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *filling, Filling::Failed) {
+            Filling::UnderWay(thread) => {
+                thread.join().map_err(|_| io::Error::other("memory could not be filled"))??;
+                let seals =
+                    SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+                rustix::fs::fcntl_add_seals(&self.memory, seals)?;
+            }
+            Filling::Done => {}
+            Filling::Failed => return Err(io::Error::other("memory could not be filled")),
+        }
+        *filling = Filling::Done;
+        Ok(())
     }
 }
 
@@ -72,16 +113,35 @@ impl Engine {
         ring: VmRing,
         mut placed: VmPlacement,
         (input, kept): (&RingInput<'_>, &[KeptLimit]),
+        from: Option<&Restored>,
     ) -> Result<(RingPlan, VmPlacement), PlaceError> {
+        if ring.monitor.driver.control() == Control::Inherited {
+            let loader = Loader::of(&ring, self.parking, |ring| ring.plan(input).ok());
+            placed.loader = loader.map(Arc::new);
+        }
+        if let Some(from) = from {
+            if from.devices != devices(&ring) {
+                return Err(VmError::OtherMachine.into());
+            }
+            let mut ring = ring;
+            ring.machine.memory = Memory::Copied;
+            placed.start = Some(Arc::clone(&from.start));
+            placed.kernel_release.clone_from(&from.kernel_release);
+            placed.restored = true;
+            return Ok((ring.plan(input)?, placed));
+        }
         if std::env::var_os(COLD).is_none()
             && ring.monitor.driver.control() == Control::Inherited
             && let Some(start) = self.template(&ring, &placed, (input, kept))
         {
             let mut ring = ring;
             ring.machine.memory = Memory::Copied;
-            placed.start = Some(start.into());
+            placed.start = Some(start);
             return Ok((ring.plan(input)?, placed));
         }
+        let mut ring = ring;
+        tell_clock(&mut ring.machine);
+        placed.loader = None;
         Ok((ring.plan(input)?, placed))
     }
 
@@ -90,12 +150,28 @@ impl Engine {
         ring: &VmRing,
         placed: &VmPlacement,
         with: (&RingInput<'_>, &[KeptLimit]),
-    ) -> Option<Start> {
-        let directory = self.home.join(TEMPLATES).join(key(ring)?);
+    ) -> Option<Arc<Start>> {
+        let key = key(ring)?;
+        let directory = self.home.join(TEMPLATES).join(&key);
+        // One at a time: guests of one engine share the memory of their template.
+        let mut loaded = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, start)) = loaded.iter().find(|(of, _)| *of == key)
+            && directory.exists()
+        {
+            return Some(Arc::clone(start));
+        }
         if !directory.exists() {
             self.make_template(ring, placed, with, &directory).ok()?;
         }
-        load(&directory, ring.machine.memory_bytes).ok()
+        let start = Arc::new(load(&directory, ring.machine.memory_bytes).ok()?);
+        if self.parking == Parking::ForMore {
+            loaded.retain(|(of, _)| *of != key);
+            if loaded.len() >= MAX_LOADED {
+                loaded.remove(0);
+            }
+            loaded.push((key, Arc::clone(&start)));
+        }
+        Some(start)
     }
 
     /// Boots a guest, lets it wait for its adoption, and keeps it as it is then.
@@ -108,6 +184,7 @@ impl Engine {
     ) -> Result<(), RaiseError> {
         let mut ring = ring.clone();
         ring.machine.memory = Memory::Shared;
+        tell_clock(&mut ring.machine);
         let plan = ring.plan(input).map_err(PlaceError::from)?;
         let memory = new_memory(ring.machine.memory_bytes).map_err(VmError::Template)?;
         let vm = VmPlacement { shared: Some(memory.into()), ..placed.clone() };
@@ -149,7 +226,7 @@ impl Engine {
     }
 
     /// Starts a machine that no engine talks to yet.
-    fn start_unadopted(
+    pub(super) fn start_unadopted(
         &self,
         admitted: &AdmittedSpec,
         placement: Placement,
@@ -168,9 +245,6 @@ fn key(ring: &VmRing) -> Option<String> {
     let mut ring = ring.clone();
     let machine = &mut ring.machine;
     machine.memory = Memory::Shared;
-    // Measured anew each time, and a little different.
-    let words = machine.command_line.split(' ').filter(|word| !word.starts_with(MEASURED));
-    machine.command_line = words.collect::<Vec<_>>().join(" ");
     let mut text = format!("{LAYOUT}\n{}\n", ring.monitor.version);
     for path in [&ring.monitor.program, &ring.machine.kernel] {
         let metadata = fs::metadata(path).ok()?;
@@ -181,7 +255,7 @@ fn key(ring: &VmRing) -> Option<String> {
     Some(blake3::hash(text.as_bytes()).to_hex().to_string())
 }
 
-fn new_memory(bytes: u64) -> io::Result<OwnedFd> {
+pub(super) fn new_memory(bytes: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("guest", flags)?;
     rustix::fs::ftruncate(&memory, bytes)?;
@@ -205,32 +279,57 @@ fn load(directory: &Path, memory_bytes: u64) -> io::Result<Start> {
     if kept.metadata()?.len() != memory_bytes {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let memory = File::from(new_memory(memory_bytes)?);
-    copy_data(kept.as_fd(), &memory)?;
-    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-    rustix::fs::fcntl_add_seals(&memory, seals)?;
+    let memory = new_memory(memory_bytes)?;
     let state = File::open(directory.join("state"))?;
     if state.metadata()?.len() > MAX_STATE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    Ok(Start { memory: memory.into(), state })
+    let to = File::from(memory.try_clone()?);
+    let thread = std::thread::Builder::new().name("memory".to_owned());
+    let thread = thread.spawn(move || send_data(&kept, &to))?;
+    Ok(Start { memory, state, filling: Mutex::new(Filling::UnderWay(thread)) })
+}
+
+/// Fills memory from a file of the same length, without a copy of ours in between.
+pub(super) fn send_data(from: &File, to: &File) -> io::Result<()> {
+    let length = from.metadata()?.len();
+    let mut at = 0;
+    while let Some((data, hole)) = next_data(from, at, length)? {
+        rustix::fs::seek(to, SeekFrom::Start(data))?;
+        at = data;
+        while at < hole {
+            let most = usize::try_from(hole - at).unwrap_or(usize::MAX);
+            match rustix::fs::sendfile(to, from, Some(&mut at), most) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the next data of a file begin and end.
+pub(super) fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
+    if at >= length {
+        return Ok(None);
+    }
+    match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(data) => Ok(Some((data, rustix::fs::seek(file, SeekFrom::Hole(data))?))),
+        // Only a hole is left.
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Copies what is not a hole, and makes the copy as long as the original.
-fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Result<()> {
+pub(super) fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Result<()> {
     let from = File::from(from.try_clone_to_owned()?);
     let length = from.metadata()?.len();
     to.set_len(length)?;
     let mut piece = vec![0; PIECE];
     let mut at = 0;
-    while at < length {
-        let data = match rustix::fs::seek(&from, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            // Only a hole is left.
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(errno) => return Err(errno.into()),
-        };
-        let hole = rustix::fs::seek(&from, SeekFrom::Hole(data))?;
+    while let Some((data, hole)) = next_data(&from, at, length)? {
         at = data;
         while at < hole {
             let most = usize::try_from(hole - at).unwrap_or(PIECE).min(PIECE);
@@ -331,6 +430,11 @@ mod tests {
         kept.write_all_at(b"secret of nobody", 4096).unwrap();
         fs::write(home.path().join("state"), "devices").unwrap();
         let start = load(home.path(), 1 << 20).unwrap();
+        start.wait_filled().unwrap();
+        start.wait_filled().unwrap();
+        let mut kept = [0; 16];
+        File::from(start.memory().try_clone().unwrap()).read_exact_at(&mut kept, 4096).unwrap();
+        assert_eq!(&kept, b"secret of nobody");
         let memory = File::from(start.memory().try_clone().unwrap());
         assert!(memory.write_all_at(b"x", 0).is_err());
         assert!(memory.set_len(0).is_err());

@@ -86,7 +86,7 @@ fn a_version_with_a_hole_is_refused_with_the_reason_and_the_remedy() {
     assert_eq!(standing(Some("1.15.0"), &KvmVerdict::Usable), hole);
     assert_eq!(standing(Some("1.15.0"), &KvmVerdict::Absent), hole, "the hole is told first");
     assert_eq!(standing(Some("1.16.1"), &KvmVerdict::Usable), Standing::Usable);
-    let silent = judged(&Firecracker, Path::new("/proc/self/status"));
+    let silent = judged(&Firecracker, Path::new("/proc/self/status"), &|_, ask| ask());
     assert!(matches!(silent, Err(DriverError::Version(_))), "{silent:?}");
 }
 

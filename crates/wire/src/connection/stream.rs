@@ -17,6 +17,7 @@ enum Shape {
     Stat,
     Facts,
     Usage,
+    Rest,
     Raise,
     Call,
     CallInside,
@@ -67,6 +68,7 @@ impl Stream {
             Request::Stat { .. } => Shape::Stat,
             Request::Facts => Shape::Facts,
             Request::Usage => Shape::Usage,
+            Request::Checkpoint => Shape::Rest,
             Request::Raise(_) | Request::RaisePlanned(_) => Shape::Raise,
             Request::CallTool(_) => Shape::Call,
             Request::CallInside(_) => Shape::CallInside,
@@ -77,6 +79,7 @@ impl Stream {
             | Request::LoadTool(_)
             | Request::UnloadTool { .. }
             | Request::ProbeTool { .. }
+            | Request::Snapshot { .. }
             | Request::Shutdown => Shape::Plain,
         };
         let ended = |side| !shape.ever_carries_data_from(side);
@@ -195,6 +198,7 @@ impl Stream {
             | (Shape::Stat, _, Reply::Stat(_))
             | (Shape::Facts, _, Reply::Facts(_))
             | (Shape::Usage, _, Reply::Usage(_))
+            | (Shape::Rest, _, Reply::Resting { .. })
             | (Shape::Call, _, Reply::Called(_))
             | (Shape::CallInside, _, Reply::CalledInside(_))
             | (Shape::Compile, _, Reply::Compiled(_))
@@ -223,7 +227,12 @@ impl Shape {
             Shape::ReadFile => side == Side::Warden,
             Shape::WriteFile => side == Side::Engine,
             Shape::Raise | Shape::Call | Shape::CallInside | Shape::Compile => true,
-            Shape::List | Shape::Stat | Shape::Facts | Shape::Usage | Shape::Plain => false,
+            Shape::List
+            | Shape::Stat
+            | Shape::Facts
+            | Shape::Usage
+            | Shape::Rest
+            | Shape::Plain => false,
         }
     }
 }

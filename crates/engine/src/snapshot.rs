@@ -1,0 +1,240 @@
+//! Snapshots as people ask for them: of a living sandbox, and new sandboxes from one.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringwall_spec::{SandboxId, SandboxName, SandboxSpec};
+use ringwall_wire::ClientError;
+
+use crate::attach::AttachError;
+use crate::config::Engine;
+use crate::host;
+use crate::keep::{KeepError, Restore};
+use crate::record::Record;
+use crate::sandbox::Sandbox;
+use crate::vm::{Restored, Snapshot, SnapshotError, number_of};
+
+/// Memory is copied to disk, which may be slow.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a snapshot waits for files that are being copied in or out.
+const REST_PATIENCE: Duration = Duration::from_secs(2);
+/// More copies at once are an accident.
+const MOST_COPIES: u32 = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    /// The keeper's own words.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the keeper of the sandbox did not answer")]
+    Keeper(#[source] ClientError),
+    #[error("{0} copies at once; ask for 1 to {MOST_COPIES}")]
+    Count(u32),
+}
+
+impl Engine {
+    /// Keeps a living sandbox with its memory. It goes on.
+    pub fn snapshot(
+        &self,
+        record: &Record,
+        name: Option<&SandboxName>,
+    ) -> Result<Snapshot, ForkError> {
+        let id = self.order_snapshot(record, name, false)?;
+        Ok(self.find_snapshot(id.as_str())?)
+    }
+
+    /// A new living sandbox that goes on from a snapshot.
+    pub fn restore(
+        &self,
+        snapshot: &Snapshot,
+        name: Option<SandboxName>,
+    ) -> Result<Record, ForkError> {
+        let mut made = self.copies(snapshot, false, vec![name])?;
+        made.pop().ok_or(ForkError::Count(0))
+    }
+
+    /// Copies of a living sandbox, which goes on. They share its memory until they write to it.
+    pub fn fork(&self, record: &Record, count: u32) -> Result<Vec<Record>, ForkError> {
+        if count == 0 || count > MOST_COPIES {
+            return Err(ForkError::Count(count));
+        }
+        let id = self.order_snapshot(record, None, true)?;
+        let snapshot = self.read_fork(&id);
+        let made = snapshot
+            .map_err(ForkError::from)
+            .and_then(|snapshot| self.copies(&snapshot, true, vec![None; count as usize]));
+        // The copies hold what they need.
+        let _ = self.forget_snapshot(&id, true);
+        made
+    }
+
+    fn order_snapshot(
+        &self,
+        record: &Record,
+        name: Option<&SandboxName>,
+        for_fork: bool,
+    ) -> Result<SandboxId, ForkError> {
+        let id = host::new_id();
+        let attached = self.attach(record)?;
+        match attached.snapshot((&id, name), for_fork, PATIENCE) {
+            Ok(()) => Ok(id),
+            Err(ClientError::Remote(error)) => Err(ForkError::Refused(error.message)),
+            Err(error) => Err(ForkError::Keeper(error)),
+        }
+    }
+
+    /// As many as there are names; all of them or none.
+    fn copies(
+        &self,
+        snapshot: &Snapshot,
+        for_fork: bool,
+        names: Vec<Option<SandboxName>>,
+    ) -> Result<Vec<Record>, ForkError> {
+        // Held until every keeper has taken them over.
+        let (memory, state) = self.open_snapshot(snapshot, for_fork)?;
+        let make = |name| {
+            let restore = Restore {
+                id: snapshot.id.clone(),
+                for_fork,
+                parent: std::process::id(),
+                memory: number_of(&memory),
+                state: number_of(&state),
+            };
+            self.create_from(SandboxSpec { name, ..snapshot.spec.clone() }, restore)
+        };
+        // At once: each waits for a monitor most of its time.
+        let made: Vec<Result<Record, KeepError>> = std::thread::scope(|scope| {
+            let started: Vec<_> =
+                names.into_iter().map(|name| scope.spawn(|| make(name))).collect();
+            let gone = || Err(KeepError::Refused("a copy could not be made".to_owned()));
+            started.into_iter().map(|copy| copy.join().unwrap_or_else(|_| gone())).collect()
+        });
+        if made.iter().any(Result::is_err) {
+            for record in made.iter().flatten() {
+                let _ = self.stop(record, Duration::ZERO);
+                let _ = self.find(record.id.as_str()).map(|ended| self.remove(&ended));
+            }
+        }
+        Ok(made.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    /// The body of an order, in the keeper.
+    pub(crate) fn snapshot_of(
+        &self,
+        sandbox: &mut Sandbox,
+        gate: &Gate,
+        (id, name): (&str, Option<&str>),
+        for_fork: bool,
+    ) -> Result<(), SnapshotError> {
+        let wrong = |text: &str| SnapshotError::NotFound(text.to_owned());
+        let id: SandboxId = id.parse().map_err(|_| wrong(id))?;
+        let name: Option<SandboxName> =
+            name.map(|name| name.parse().map_err(|_| wrong(name))).transpose()?;
+        let _closed = gate.close(REST_PATIENCE).ok_or(SnapshotError::Busy)?;
+        self.keep_snapshot(sandbox, (&id, name.as_ref()), for_fork)
+    }
+
+    /// In the keeper of a copy: what it goes on from.
+    pub(crate) fn take_over_snapshot(&self, restore: &Restore) -> Result<Restored, SnapshotError> {
+        let snapshot = match restore.for_fork {
+            true => self.read_fork(&restore.id)?,
+            false => self.find_snapshot(restore.id.as_str())?,
+        };
+        self.take_restored(&snapshot, (restore.parent, restore.memory, restore.state))
+    }
+}
+
+/// Lets requests through to a guest, or none.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    inside: usize,
+    closed: bool,
+}
+
+/// Somebody is inside.
+#[derive(Debug)]
+pub(crate) struct Inside<'a>(&'a Gate);
+
+/// Nobody is inside, and nobody comes in.
+#[derive(Debug)]
+pub(crate) struct Closed<'a>(&'a Gate);
+
+impl Gate {
+    /// Waits while the gate is closed.
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        let mut state = self.lock();
+        while state.closed {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.inside += 1;
+        Inside(self)
+    }
+
+    /// None if not all have left by then; the gate is open again.
+    pub(crate) fn close(&self, patience: Duration) -> Option<Closed<'_>> {
+        let until = Instant::now() + patience;
+        let mut state = self.lock();
+        state.closed = true;
+        while state.inside > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.closed = false;
+                self.changed.notify_all();
+                return None;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Some(Closed(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.lock().inside -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.lock().closed = false;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_closes_only_when_everybody_has_left() {
+        let gate = Gate::default();
+        let inside = gate.enter();
+        assert!(gate.close(Duration::from_millis(5)).is_none());
+        drop(gate.enter());
+        drop(inside);
+        let closed = gate.close(Duration::ZERO).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| drop(gate.enter()));
+            assert!(!waiting.is_finished());
+            drop(closed);
+        });
+    }
+}
