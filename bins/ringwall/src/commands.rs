@@ -30,6 +30,8 @@ use std::process::ExitCode;
 
 use ringwall_engine::{Engine, EngineConfig};
 
+pub(crate) use approvals::Approving;
+
 use crate::args::Verb;
 use crate::exit::AlreadyReported;
 use crate::report;

@@ -3,7 +3,9 @@
 mod args;
 mod commands;
 mod exit;
+mod granted;
 mod job;
+mod ledger;
 mod report;
 mod spec;
 mod terminal;

@@ -1,15 +1,16 @@
 //! From flags to the sandbox that is asked for: paths are made absolute and checked here.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use ringwall_engine::{Asked, Engine, PolicySearch};
+use ringwall_engine::{Asked, Engine, PolicySearch, deciding};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec};
 use ringwall_workspace::check_workspace;
 
 use crate::args::SandboxArgs;
-use crate::report;
+use crate::{granted, report};
 
 /// Has the policy decide about the sandbox that the flags ask for. `default` are the limits that
 /// count where neither flag nor policy says otherwise.
@@ -17,6 +18,7 @@ pub(crate) fn admit(
     engine: &Engine,
     args: &SandboxArgs,
     default: Limits,
+    words: &[String],
 ) -> anyhow::Result<AdmittedSpec> {
     let spec = sandbox_spec(args, default)?;
     let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
@@ -28,9 +30,19 @@ pub(crate) fn admit(
         written_by_sandbox,
         ..PolicySearch::from_environment(from)
     };
-    let asked =
-        Asked { spec, wall: args.named_wall(), task: args.policy.task(), work: args.policy.work() };
-    Ok(engine.admit(asked, &|default| args.limits(default), &search)?)
+    let asked = Asked {
+        spec,
+        wall: args.named_wall(),
+        task: args.policy.task(),
+        work: args.policy.work(),
+        notes: BTreeMap::new(),
+    };
+    let limits = |default| args.limits(default);
+    if let Some(file) = &args.policy.grant {
+        let (asked, limits) = ((asked, &search), (&limits as _, words));
+        return deciding(|| granted::admit(engine, file, asked, limits));
+    }
+    Ok(engine.admit(asked, &limits, &search)?)
 }
 
 fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {

@@ -3,6 +3,7 @@
 //! Invariant: with a policy there is one way to an `AdmittedSpec`, through the router. Without one, a
 //! person's own order for a wall is taken as it is, and nothing that needs a decision is done.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ringwall_audit::{AdmissionDenied, Event, Ids, Inputs, Text};
@@ -27,6 +28,8 @@ pub struct Asked {
     pub wall: Option<Wall>,
     pub task: Task,
     pub work: Work,
+    /// To be written down with the decision.
+    pub notes: BTreeMap<String, String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +146,8 @@ impl Engine {
             })
             .filter(|rights| *rights != WriteRights::everywhere());
         }
-        let decided = decided(&record, &plan.egress);
+        let mut decided = decided(&record, &plan.egress);
+        decided.inputs.extend(asked.notes);
         Ok(ringwall_policy::admit(spec)?.decided(decided))
     }
 

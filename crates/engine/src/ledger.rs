@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ringwall_audit::{
     AppendError, AuditLog, AuditPaths, CallEnded, CallKind, CallResult, CallStarted, Event,
-    EvidenceChecked, Ids, Inputs, OpenError, Record, SandboxPlaced, SandboxRaised, Text,
+    EvidenceChecked, Id, Ids, Inputs, OpenError, Record, SandboxPlaced, SandboxRaised, Text,
 };
 use ringwall_policy::{AdmittedSpec, Decided};
 use ringwall_spec::{Command, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec};
@@ -79,9 +79,12 @@ pub(crate) fn placed(id: &SandboxId, admitted: &AdmittedSpec) -> Record {
         limits: limits(&spec.limits),
         mounts,
         egress: texts(&decided.egress),
-        policy: decided.policy.map(Text::new),
+        policy: decided.policy.as_ref().map(Text::new),
     };
-    (ids(id), Event::SandboxPlaced(placed))
+    let mut ids = ids(id);
+    let noted = |name: &str| decided.inputs.get(name).map(Id::new);
+    (ids.task, ids.grant) = (noted("task"), noted("grant"));
+    (ids, Event::SandboxPlaced(placed))
 }
 
 fn limits(limits: &Limits) -> Inputs {

@@ -61,6 +61,9 @@ pub(crate) struct PolicyArgs {
     /// A policy beside those that are found: it can only narrow them
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// A file with the token of the grant under which this is asked for
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grant: Option<PathBuf>,
 }
 
 impl PolicyArgs {

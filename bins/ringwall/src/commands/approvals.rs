@@ -11,24 +11,27 @@ use ringwall_approval::{
     Answer, ApprovalId, Approvals, Approver, Decided, ElevationRule, Verdict, default_place,
     load_key, make_key,
 };
+use ringwall_audit::{ApprovalApproved, Event, Id, Ids, Text};
 use ringwall_engine::{EngineConfig, PolicySearch};
 use ringwall_grant::SecretKey;
 
 use crate::args::{ApprovalsVerb, DecisionArgs, KeyArgs};
-use crate::report;
+use crate::{granted, ledger, report};
 
 /// Who may approve which elevation.
 #[derive(Debug, Default)]
-struct Approving {
-    approvers: Vec<Approver>,
-    rules: Vec<ElevationRule>,
+pub(crate) struct Approving {
+    pub(crate) approvers: Vec<Approver>,
+    pub(crate) rules: Vec<ElevationRule>,
 }
 
 pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
     match verb {
         ApprovalsVerb::Ls { all, output } => {
             let now = SystemTime::now();
-            show::list(&open()?.list(now)?, now, *all, output.json())
+            let approvals = open()?;
+            granted::record_returned(&approvals)?;
+            show::list(&approvals.list(now)?, now, *all, output.json())
         }
         ApprovalsVerb::Show { id, output } => {
             show::one(&open()?.get(id, SystemTime::now())?, output.json())
@@ -41,26 +44,52 @@ pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
     }
 }
 
-/// The approvers and elevations of the policy in force. Without any, nobody may approve.
-fn approving() -> anyhow::Result<Approving> {
-    let stack = PolicySearch::from_environment(std::env::current_dir().ok()).load()?;
-    let mut approving = Approving::default();
-    let terms = stack.elevation_names().into_iter().filter_map(|name| stack.elevation(&name));
-    for terms in terms {
-        let (rule, people) =
-            ElevationRule::from_terms(&terms.name, &terms.approvers, terms.max, terms.single_use)?;
-        approving.rules.push(rule);
-        approving.approvers.extend(people);
+impl Approving {
+    /// The approvers and elevations of the policy in force. Without any, nobody may approve.
+    pub(crate) fn of_policy() -> anyhow::Result<Approving> {
+        let stack = PolicySearch::from_environment(std::env::current_dir().ok()).load()?;
+        let mut approving = Approving::default();
+        let terms = stack.elevation_names().into_iter().filter_map(|name| stack.elevation(&name));
+        for terms in terms {
+            let (rule, people) = ElevationRule::from_terms(
+                &terms.name,
+                &terms.approvers,
+                terms.max,
+                terms.single_use,
+            )?;
+            approving.rules.push(rule);
+            approving.approvers.extend(people);
+        }
+        Ok(approving)
     }
-    Ok(approving)
 }
 
 fn decide(args: &DecisionArgs, verdict: Verdict) -> anyhow::Result<()> {
     let home = EngineConfig::from_environment()?.home;
     let key = load_key(&place(&args.key)?, &home)?;
     let approvals = open()?;
-    let decided = answer(&approvals, &args.id, verdict, &args.reason, &key, &approving()?)?;
+    let decided =
+        answer(&approvals, &args.id, verdict, &args.reason, &key, &Approving::of_policy()?)?;
+    record(&decided)?;
     show::decided(&decided, args.output.json())
+}
+
+/// Writes the answer into the audit log.
+fn record(decided: &Decided) -> anyhow::Result<()> {
+    let Decided { asked, decision } = decided;
+    let (by, reason) = (Text::new(&decision.approver), Text::new(&decision.reason));
+    let event = match decision.approved {
+        true => Event::ApprovalApproved(ApprovalApproved {
+            by,
+            reason,
+            request: Text::new(&decision.action_hash),
+            until_unix_ms: Some(decision.until_unix.saturating_mul(1000)),
+            single_use: decision.once,
+        }),
+        false => Event::ApprovalDenied { by, reason },
+    };
+    let ids = Ids::default().task(Id::new(&asked.action.task));
+    ledger::record(ids.approval(Id::new(asked.id.to_string())), event)
 }
 
 /// The person's answer, under the rule that policy has for what was asked.

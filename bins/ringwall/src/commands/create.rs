@@ -13,9 +13,6 @@ use crate::spec::{admit, warn_of_flags};
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
-    let engine = open_engine()?;
-    let default = Limits { timeout: LIFETIME, ..Limits::default() };
-    let admitted = admit(&engine, &args.sandbox, default)?;
     let command = (!args.command.is_empty()).then_some(Command {
         argv: args.command,
         env: args.env,
@@ -23,6 +20,10 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
         terminal: None,
         stdin: false,
     });
+    let engine = open_engine()?;
+    let default = Limits { timeout: LIFETIME, ..Limits::default() };
+    let words = command.as_ref().map(Command::words).unwrap_or_default();
+    let admitted = admit(&engine, &args.sandbox, default, &words)?;
     let record = engine.create(&admitted, command.as_ref())?;
     warn_of_flags(&args.sandbox);
     if args.output.json() {

@@ -7,12 +7,14 @@ use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
+use ringwall_audit::{Event, GrantMinted, Id, Text};
 use ringwall_engine::EngineConfig;
 use ringwall_grant::{Authority, AuthorityError, GrantId, MAX_TOKEN_BYTES, Record, Token};
 use serde::Serialize;
 
+use super::phase::user;
 use crate::args::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
-use crate::report;
+use crate::{ledger, report};
 
 pub(super) fn run(verb: &GrantVerb) -> anyhow::Result<()> {
     match verb {
@@ -34,6 +36,13 @@ pub(super) fn run(verb: &GrantVerb) -> anyhow::Result<()> {
 fn make(args: &GrantNewArgs) -> anyhow::Result<()> {
     let authority = Authority::open(&EngineConfig::from_environment()?.home)?;
     let minted = authority.mint(&args.rights(), args.lifetime)?;
+    let record = &minted.record;
+    let event = GrantMinted {
+        holder: Text::new(&record.holder),
+        summary: Text::default(),
+        expires_unix_ms: Some(record.expires_unix.saturating_mul(1000)),
+    };
+    ledger::record(ledger::grant_ids(&record.id, &record.task), Event::GrantMinted(event))?;
     hand_out(minted.token, &minted.record, &args.form)
 }
 
@@ -66,6 +75,12 @@ fn narrow(args: &GrantNarrowArgs) -> anyhow::Result<()> {
         record.holder = standing.holder;
         record.expires_unix = standing.expires_unix;
         known.record_narrowed(&record)?;
+        let event = Event::GrantNarrowed {
+            parent: Id::new(parent_id.to_string()),
+            summary: Text::default(),
+            expires_unix_ms: Some(record.expires_unix.saturating_mul(1000)),
+        };
+        ledger::record(ledger::grant_ids(&record.id, &record.task), event)?;
     }
     hand_out(token, &record, &args.form)
 }
@@ -94,6 +109,12 @@ fn revoke(ids: &[String]) -> anyhow::Result<()> {
     let records = authority.records()?;
     let ids = ids.iter().map(|id| find(id, &records)).collect::<anyhow::Result<Vec<_>>>()?;
     let new = authority.revoke(&ids)?;
+    for id in &ids {
+        let known = records.iter().find(|record| record.id == *id);
+        let task = known.map(|record| record.task.as_str()).unwrap_or_default();
+        let event = Event::GrantRevoked { by: Text::new(user()), reason: Text::default() };
+        ledger::record(ledger::grant_ids(id, task), event)?;
+    }
     let before = ids.len() as u64 - new;
     if before > 0 {
         report::note(&format!("{before} of them had been revoked before"));

@@ -30,7 +30,7 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
-    let admitted = admit(&engine, &sandbox, Limits::default())?;
+    let admitted = admit(&engine, &sandbox, Limits::default(), &command.words())?;
     let limits = admitted.spec().limits.clone();
     let raised = engine.raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);

@@ -1,0 +1,16 @@
+//! What a person did with grants and approvals, written into the audit log. These wait for the disk.
+
+use ringwall_audit::{AuditLog, AuditPaths, Event, Id, Ids};
+use ringwall_engine::EngineConfig;
+
+pub(crate) fn record(ids: Ids, event: Event) -> anyhow::Result<()> {
+    let home = EngineConfig::from_environment()?.home;
+    AuditLog::open(AuditPaths::in_home(&home))?.append(ids, event)?;
+    Ok(())
+}
+
+/// Of a grant, with its task where that is known.
+pub(crate) fn grant_ids(grant: &impl ToString, task: &str) -> Ids {
+    let ids = Ids::default().grant(Id::new(grant.to_string()));
+    if task.is_empty() { ids } else { ids.task(Id::new(task)) }
+}
