@@ -28,6 +28,7 @@ mod sandbox;
 mod settle;
 mod snapshot;
 mod stop;
+mod tool_policy;
 mod tools;
 mod vm;
 mod watchdog;
@@ -51,6 +52,7 @@ pub use sandbox::{Killer, Sandbox};
 pub use settle::SettleError;
 pub use snapshot::ForkError;
 pub use stop::StopError;
+pub use tool_policy::{ToolDenied, ToolEntry};
 pub use tools::{
     CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
     ToolOutcome,

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
+use crate::support::tool::{Does, component, manifest};
 use crate::support::{User, World, busybox_layout, is_root};
 
 const SHIPPED: &str = include_str!("../../../crates/rules/src/default.toml");
@@ -175,6 +176,29 @@ fn a_task_moves_through_its_phases_and_writes_where_each_lets_it() {
     let changes: Vec<_> = changes.map(|record| record["event"]["to"].as_str().unwrap()).collect();
     assert_eq!(changes, ["implement", "check"]);
     assert_eq!(records.last().unwrap()["event"]["kind"], "workspace-applied");
+}
+
+#[test]
+fn a_tool_is_called_if_policy_approves_it_behind_a_wall_that_is_strong_enough() {
+    let wasm = component(&manifest("yes"), &Does::Returns(r#"{"ok": true}"#));
+    let call = |policy: &str| {
+        let world = World::new();
+        world.write("yes.wasm", &wasm);
+        set_policy(&world, policy, 0o644);
+        let called = world.ringwall(["tool", "call", "./yes.wasm"]);
+        (world, called)
+    };
+    call(SHIPPED).1.is_refused().says(&["yes", "tiers.medium"]);
+    let approved = "\n[[tool]]\nnames = [\"yes\"]\nkind = \"compute\"\napproved = true\n";
+    let (world, called) = call(&format!("{SHIPPED}{approved}"));
+    called.exits(0).prints("{\"ok\":true}\n");
+    let records = log(&world);
+    let of_call: Vec<&Value> =
+        records.iter().filter(|record| record["event"]["call"] == "tool").collect();
+    assert_eq!(of_call.len(), 2, "{records:?}");
+    assert_eq!(of_call[1]["event"]["result"], "succeeded");
+    let high = format!("{}{approved}", with_profile("high"));
+    call(&high).1.is_refused().says(&["wasm", "profiles.high"]);
 }
 
 #[test]

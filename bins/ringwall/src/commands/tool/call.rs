@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use ringwall_engine::ToolOutcome;
-use ringwall_spec::{Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
+use ringwall_engine::{PolicySearch, ToolOutcome};
+use ringwall_spec::{DirAccess, Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
 use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
 use serde::Serialize;
 use serde_json::Value;
@@ -54,7 +54,18 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         limits: limits_for(&manifest.limits, &args.limits.wishes())?,
         seed: args.seed,
     };
-    let (outcome, totals) = place.call(&tools, &tool, &allowed.call_of(&tool, request))?;
+    let call = allowed.call_of(&tool, request);
+    let writes = call.dirs.iter().any(|dir| dir.access == DirAccess::Write);
+    let search = PolicySearch::from_environment(std::env::current_dir().ok());
+    let engine = &tools.engine;
+    let entry = engine.begin_tool((tool.name(), writes), place.wall_and_sandbox(), &search)?;
+    let called = place.call(&tools, &tool, &call);
+    let (status, meter) = match &called {
+        Ok((outcome, _)) => (Some(&outcome.status), outcome.meter),
+        Err(_) => (None, ToolMeter::default()),
+    };
+    engine.end_tool(entry, status, meter)?;
+    let (outcome, totals) = called?;
     let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
     let exit_code = exit_code(&result, &outcome.status);
     if args.output.json() {

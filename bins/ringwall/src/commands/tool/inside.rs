@@ -4,7 +4,8 @@ use anyhow::bail;
 use ringwall_engine::{Record, ToolCall, ToolOutcome};
 use ringwall_policy::{AdmittedSpec, admit};
 use ringwall_spec::{
-    CodeFor, Ending, RingKind, SandboxSpec, ToolTotals, Wall, WorkspaceMode, WorkspaceSpec,
+    CodeFor, Ending, RingKind, SandboxId, SandboxSpec, ToolTotals, Wall, WorkspaceMode,
+    WorkspaceSpec,
 };
 use ringwall_tool::Tool;
 use ringwall_workspace::check_workspace;
@@ -15,7 +16,7 @@ use crate::commands::open_engine;
 use crate::report;
 
 pub(super) enum Place {
-    Alone,
+    Alone(Wall),
     Living(Box<Record>),
     Fresh(Box<AdmittedSpec>),
 }
@@ -27,10 +28,10 @@ pub(super) fn find(args: &InsideArgs) -> anyhow::Result<Place> {
         return Ok(Place::Living(Box::new(record)));
     }
     let Some(wall) = &args.wall else {
-        return Ok(Place::Alone);
+        return Ok(Place::Alone(Wall::single(RingKind::Wasm)));
     };
     if wall.rings() == [RingKind::Wasm] && args.image.is_none() && args.workspace.is_none() {
-        return Ok(Place::Alone);
+        return Ok(Place::Alone(Wall::single(RingKind::Wasm)));
     }
     refuse_without_tools(wall)?;
     let workspace = match &args.workspace {
@@ -57,11 +58,20 @@ fn refuse_without_tools(wall: &Wall) -> anyhow::Result<()> {
 impl Place {
     pub(super) fn code_for(&self) -> CodeFor {
         let outermost = match self {
-            Place::Alone => return CodeFor::ThisProcessor,
+            Place::Alone(_) => return CodeFor::ThisProcessor,
             Place::Living(record) => record.wall.outermost(),
             Place::Fresh(admitted) => admitted.spec().wall.outermost(),
         };
         if outermost == RingKind::Vm { CodeFor::AnyProcessor } else { CodeFor::ThisProcessor }
+    }
+
+    /// What is round a call, and whose it is.
+    pub(super) fn wall_and_sandbox(&self) -> (&Wall, Option<&SandboxId>) {
+        match self {
+            Place::Alone(wall) => (wall, None),
+            Place::Living(record) => (&record.wall, Some(&record.id)),
+            Place::Fresh(admitted) => (&admitted.spec().wall, None),
+        }
     }
 
     /// Calls the tool there. Gives what all calls in the sandbox used, if there is one.
@@ -72,7 +82,7 @@ impl Place {
         call: &ToolCall,
     ) -> anyhow::Result<(ToolOutcome, Option<ToolTotals>)> {
         match self {
-            Place::Alone => Ok((tools.host.0.call(call)?, None)),
+            Place::Alone(_) => Ok((tools.host.0.call(call)?, None)),
             Place::Living(record) => {
                 let (outcome, totals) = tools.engine.attach(record)?.call_tool(call)?;
                 Ok((outcome, Some(totals)))
