@@ -79,17 +79,19 @@ fn the_last_records_are_shown_one_a_line() {
 fn new_records_are_followed() {
     let home = Home::new();
     let mut tail = home.command(&["tail", "-f", "-n", "0"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let (told, lines) = std::sync::mpsc::channel();
+    let output = BufReader::new(tail.stdout.take().unwrap());
+    std::thread::spawn(move || {
+        output.lines().map_while(Result::ok).try_for_each(|it| told.send(it))
+    });
     let log = home.log();
-    // It may not have looked yet at where the log ends.
-    let found = loop {
-        log.append(Ids::default(), Event::GrantRevoked { by: "me".into(), reason: "x".into() })
-            .unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        if let Some(line) = lines.next() {
-            break line.unwrap();
-        }
-    };
+    // It may not have looked yet at where the log ends: then the next one is seen.
+    let found = (0..100).find_map(|_| {
+        let event = Event::GrantRevoked { by: "me".into(), reason: "x".into() };
+        log.append(Ids::default(), event).unwrap();
+        lines.recv_timeout(std::time::Duration::from_millis(300)).ok()
+    });
+    let found = found.expect("a line");
     assert!(found.contains("grant revoked by me"), "{found}");
     tail.kill().unwrap();
     tail.wait().unwrap();
