@@ -214,7 +214,8 @@ fn every_built_in_tool_gives_in_its_warden_what_its_examples_say() {
 /// What root owns is nothing to an ordinary user; run by one, it is what the tests do anyway.
 fn become_ordinary(command: &mut Command) {
     if rustix::process::geteuid().is_root() {
-        command.uid(OWNER).gid(OWNER);
+        // Root's own home would be asked for a policy, which this user cannot read.
+        command.uid(OWNER).gid(OWNER).env("HOME", "/nonexistent");
     }
 }
 
