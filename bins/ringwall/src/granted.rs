@@ -1,6 +1,7 @@
 //! Sandboxes that are asked for with a grant: what its holder may have, and what a person must allow.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use ringwall_audit::{ApprovalAsked, Event, Id, Ids, Returned, Text};
 use ringwall_engine::{AdmitError, Asked, Engine, EngineConfig, PolicySearch};
 use ringwall_grant::{Ask, Authority, MAX_TOKEN_BYTES, Request, Standing, Token, Verifier};
 use ringwall_policy::AdmittedSpec;
-use ringwall_rules::Refusal;
+use ringwall_rules::{Refusal, Stack};
 use ringwall_spec::{Limits, SandboxSpec};
 
 use crate::commands::Approving;
@@ -33,12 +34,13 @@ pub(crate) fn admit(
     (mut asked, search): (Asked, &PolicySearch),
     (limits, words): (&(dyn Fn(Limits) -> Limits + Sync), &[String]),
 ) -> anyhow::Result<AdmittedSpec> {
-    let granted = Granted::open(file)?;
-    granted.record_returned()?;
+    let policy = search.load()?;
+    let granted = Granted::open(file, &policy)?;
+    record_returned(&granted.approvals)?;
     asked.notes.insert("task".to_owned(), granted.standing.task.clone());
     let own = granted.standing.ids.last().map(ToString::to_string).unwrap_or_default();
     asked.notes.insert("grant".to_owned(), own);
-    let refusal = match engine.admit(asked.clone(), limits, search) {
+    let refusal = match engine.admit_by(&policy, asked.clone(), limits) {
         Ok(admitted) => {
             let request = granted.request(&admitted);
             granted.verifier.check(&granted.token, &request)?;
@@ -47,9 +49,11 @@ pub(crate) fn admit(
         Err(AdmitError::Refused { refusal }) => refusal,
         Err(error) => return Err(error.into()),
     };
-    let Some(elevation) = elevation_for(&refusal) else { bail!(AdmitError::Refused { refusal }) };
+    let Some(elevation) = refusal.elevations().first().cloned() else {
+        bail!(AdmitError::Refused { refusal })
+    };
     asked.task.elevated.insert(elevation.clone());
-    let lifted = engine.admit(asked.clone(), limits, search)?;
+    let lifted = engine.admit_by(&policy, asked.clone(), limits)?;
     let action = granted.action(&lifted, words);
     let used = granted.use_or_ask(&lifted, &action, (&elevation, &refusal))?;
     // Whoever goes ahead by an elevation stops when it ends.
@@ -60,21 +64,11 @@ pub(crate) fn admit(
         let asked = limits(default);
         Limits { timeout: asked.timeout.min(left), ..asked }
     };
-    Ok(engine.admit(asked, &capped, search)?)
-}
-
-/// The first elevation that would change the answer.
-fn elevation_for(refusal: &Refusal) -> Option<String> {
-    match refusal {
-        Refusal::NoWall { elevations, .. } | Refusal::WallDenied { elevations, .. } => {
-            elevations.first().cloned()
-        }
-        _ => None,
-    }
+    Ok(engine.admit_by(&policy, asked, &capped)?)
 }
 
 impl Granted {
-    fn open(file: &Path) -> anyhow::Result<Granted> {
+    fn open(file: &Path, policy: &Stack) -> anyhow::Result<Granted> {
         let home = EngineConfig::from_environment()?.home;
         let token = read_token(file)?;
         let verifier = Authority::open_existing(&home)?.verifier();
@@ -87,7 +81,7 @@ impl Granted {
             verifier,
             standing: inspected.standing,
             approvals: Approvals::open(&home)?,
-            approving: Approving::of_policy()?,
+            approving: Approving::of(policy)?,
         })
     }
 
@@ -146,11 +140,6 @@ impl Granted {
             id = asked.id
         )
     }
-
-    /// Elevations that have ended since somebody looked.
-    fn record_returned(&self) -> anyhow::Result<()> {
-        record_returned(&self.approvals)
-    }
 }
 
 /// Writes down that old rights are back.
@@ -183,11 +172,15 @@ fn parameters(spec: &SandboxSpec, words: &[String]) -> BTreeMap<String, String> 
 }
 
 fn read_token(file: &Path) -> anyhow::Result<Token> {
-    use std::io::Read;
     let wrong = || format!("{} must hold the token of a grant", file.display());
+    let text = std::fs::File::open(file).and_then(token_text).with_context(wrong)?;
+    text.parse().with_context(wrong)
+}
+
+/// Reads what may be a token, and no more than one can have.
+pub(crate) fn token_text(source: impl Read) -> io::Result<String> {
     let mut text = String::new();
-    let most = 2 * MAX_TOKEN_BYTES as u64;
-    let file = std::fs::File::open(file).with_context(wrong)?;
-    file.take(most).read_to_string(&mut text).with_context(wrong)?;
-    text.trim().parse().with_context(wrong)
+    // Twice the bytes: a token's text is longer than the token.
+    source.take(2 * MAX_TOKEN_BYTES as u64).read_to_string(&mut text)?;
+    Ok(text)
 }

@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ringwall_audit::{AdmissionDenied, Event, Ids, Inputs, Text};
+use ringwall_audit::Ids;
 use ringwall_guest::Kernels;
 use ringwall_policy::{AdmittedSpec, Decided, Denied};
 use ringwall_rules::{
-    Anchors, DecisionRecord, Egress, HostFacts, LoadError, Missing, PathRights, PlaceRequest,
-    Refusal, Stack, Task, Work,
+    Anchors, DecisionRecord, Egress, FilePath, HostFacts, LoadError, Missing, PathRights,
+    PlaceRequest, Refusal, Stack, Task, Work,
 };
 use ringwall_spec::{Limits, RingKind, SandboxSpec, Wall, WriteRights};
 
 use crate::config::Engine;
-use crate::ledger::LedgerError;
+use crate::ledger::{self, LedgerError};
 use crate::policy_files::PolicySearch;
 
 /// What somebody wants to run.
@@ -40,7 +40,7 @@ pub enum AdmitError {
         "there is no policy to route this by; `ringwall policy init` makes one, or say --wall instead"
     )]
     NothingToRouteBy,
-    #[error("{refusal}{}", hint(.refusal))]
+    #[error("{refusal}{}", hint(.refusal.elevations()))]
     Refused { refusal: Box<Refusal> },
     #[error(
         "tier {tier} may not read the workspace {workspace:?}, by {rule}; leave --workspace out, or name another tier"
@@ -52,11 +52,8 @@ pub enum AdmitError {
     Ledger(#[from] LedgerError),
 }
 
-fn hint(refusal: &Refusal) -> String {
-    let elevations = match refusal {
-        Refusal::NoWall { elevations, .. } | Refusal::WallDenied { elevations, .. } => elevations,
-        _ => return String::new(),
-    };
+/// What a refusal says of elevations that would help.
+pub(crate) fn hint(elevations: &[String]) -> String {
     match elevations.first() {
         Some(first) => format!("; the elevation {first:?} would allow it"),
         None => String::new(),
@@ -95,7 +92,7 @@ impl Engine {
                 false => Ok(ringwall_policy::admit(asked.spec)?),
             };
         }
-        deciding(|| self.admit_by(&search.load()?, asked, limits))
+        deciding(|| self.admit_by(&PolicySearch::stack(layers)?, asked, limits))
     }
 
     /// The same by a policy that has been read.
@@ -126,16 +123,14 @@ impl Engine {
         };
         let mut spec = asked.spec;
         spec.wall = plan.wall.clone();
-        let of_image = [RingKind::Container, RingKind::Vm];
-        if asked.wall.is_none() && !spec.wall.rings().iter().any(|it| of_image.contains(it)) {
+        if asked.wall.is_none() && spec.wall.image_ring().is_none() {
             // It was offered for whichever wall would be chosen.
             spec.image = None;
         }
         spec.limits = plan.limits.clone();
         if let Some(workspace) = &spec.workspace {
             let anchors = anchors(&workspace.path);
-            if let Some(refused) = self.unreadable(&plan.paths, &workspace.path, &anchors, &record)
-            {
+            if let Some(refused) = unreadable(&plan.paths, &workspace.path, &anchors, &record) {
                 self.record(vec![denied(&record, &refused.to_string())])?;
                 return Err(refused);
             }
@@ -151,24 +146,6 @@ impl Engine {
         Ok(ringwall_policy::admit(spec)?.decided(decided))
     }
 
-    fn unreadable(
-        &self,
-        paths: &[PathRights],
-        workspace: &Path,
-        anchors: &Anchors,
-        record: &DecisionRecord,
-    ) -> Option<AdmitError> {
-        let path = ringwall_rules::FilePath::new("./", anchors)
-            .or_else(|_| ringwall_rules::FilePath::new(&workspace.display().to_string(), anchors));
-        let readable = path.is_ok_and(|path| paths.iter().all(|rights| rights.may_read(&path)));
-        let tier = record.subjects.iter().map(|subject| subject.tier).max()?;
-        (!readable).then(|| AdmitError::Unreadable {
-            tier: tier.to_string(),
-            workspace: workspace.to_owned(),
-            rule: format!("tiers.{tier}.read"),
-        })
-    }
-
     /// Which rings can be had here, without trying them out.
     pub fn host_facts(&self, with_image: bool) -> HostFacts {
         let missing = |feature: &str, fix: &str| {
@@ -181,13 +158,10 @@ impl Engine {
             RingKind::Container | RingKind::Vm => {
                 missing("an image for it", "add --image REF (see `ringwall image ls`)")
             }
-            RingKind::Wasm => {
-                let warden = self.programs.warden.with_file_name("ringwall-wasm-warden");
-                match warden.is_file() {
-                    true => None,
-                    false => missing("the program ringwall-wasm-warden", "install all of Ringwall"),
-                }
-            }
+            RingKind::Wasm => match self.wasm_warden_program() {
+                Ok(_) => None,
+                Err(_) => missing("the program ringwall-wasm-warden", "install all of Ringwall"),
+            },
         })
     }
 
@@ -211,24 +185,33 @@ pub(crate) fn anchors(workspace: &Path) -> Anchors {
     Anchors { home, workspace: Some(workspace.display().to_string()) }
 }
 
+/// Why a workspace cannot be had, if it cannot.
+fn unreadable(
+    paths: &[PathRights],
+    workspace: &Path,
+    anchors: &Anchors,
+    record: &DecisionRecord,
+) -> Option<AdmitError> {
+    let path = FilePath::new(".", anchors);
+    let readable = path.is_ok_and(|path| paths.iter().all(|rights| rights.may_read(&path)));
+    let tier = record.subjects.iter().map(|subject| subject.tier).max()?;
+    (!readable).then(|| AdmitError::Unreadable {
+        tier: tier.to_string(),
+        workspace: workspace.to_owned(),
+        rule: format!("tiers.{tier}.read"),
+    })
+}
+
 fn denied(record: &DecisionRecord, why: &str) -> ringwall_audit::Record {
-    let rules: Vec<String> = record.rules.iter().map(ToString::to_string).collect();
-    let denied = AdmissionDenied {
-        action: Text::new("run"),
-        resource: Text::new(record.kind.to_string()),
-        rule: Text::new(rules.join(", ")),
-        reason: Text::new(why),
-        fix: None,
-    };
-    (Ids::default(), Event::AdmissionDenied(denied))
+    ledger::denied(Ids::default(), ("run", record.kind.name()), &record.rules, why, None)
 }
 
 /// What the audit log says of the decision: enough to make it again.
 fn decided(record: &DecisionRecord, egress: &Egress) -> Decided {
     let task = &record.request.task;
-    let mut inputs = Inputs::default();
+    let mut inputs = BTreeMap::new();
     let mut put = |name: &str, value: String| {
-        inputs.insert(Text::new(name), Text::new(value));
+        inputs.insert(name.to_owned(), value);
     };
     put("kind", record.kind.to_string());
     put("phase", record.phase.clone());
@@ -245,10 +228,7 @@ fn decided(record: &DecisionRecord, egress: &Egress) -> Decided {
     let layers: Vec<String> =
         record.layers.iter().map(|layer| format!("{} {}", layer.digest, layer.path)).collect();
     Decided {
-        inputs: inputs
-            .iter()
-            .map(|(k, v)| (k.as_str().to_owned(), v.as_str().to_owned()))
-            .collect(),
+        inputs,
         rules: record.rules.iter().map(ToString::to_string).collect(),
         policy: Some(layers.join(", ")),
         phase: Some(record.phase.clone()).filter(|phase| !phase.is_empty()),

@@ -7,10 +7,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ringwall_audit::{
-    AppendError, AuditLog, AuditPaths, CallEnded, CallKind, CallResult, CallStarted, Event,
-    EvidenceChecked, Id, Ids, Inputs, OpenError, Record, SandboxPlaced, SandboxRaised, Text,
+    AdmissionDenied, AppendError, AuditLog, AuditPaths, CallEnded, CallKind, CallResult,
+    CallStarted, Event, EvidenceChecked, Id, Ids, Inputs, OpenError, Record, SandboxPlaced,
+    SandboxRaised, Text,
 };
 use ringwall_policy::{AdmittedSpec, Decided};
+use ringwall_rules::RuleRef;
 use ringwall_spec::{Command, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec};
 
 use crate::config::Engine;
@@ -134,53 +136,80 @@ pub(crate) fn ended(outcome: &Outcome) -> Record {
     )
 }
 
+/// Of something that policy refused.
+pub(crate) fn denied(
+    ids: Ids,
+    (action, resource): (&str, &str),
+    rules: &[RuleRef],
+    why: &str,
+    fix: Option<String>,
+) -> Record {
+    let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    let denied = AdmissionDenied {
+        action: Text::new(action),
+        resource: Text::new(resource),
+        rule: Text::new(rules.join(", ")),
+        reason: Text::new(why),
+        fix: fix.map(Text::new),
+    };
+    (ids, Event::AdmissionDenied(denied))
+}
+
 fn digest(bytes: &[u8]) -> Text {
     Text::new(format!("blake3:{}", blake3::hash(bytes).to_hex()))
 }
 
 /// A call that has begun and not ended.
 #[derive(Debug, Clone)]
-pub(crate) struct CallEntry {
+pub struct CallEntry {
     ids: Ids,
+    call: CallKind,
     what: Text,
 }
 
 impl CallEntry {
     /// With the record of its beginning.
     pub(crate) fn begin(sandbox: &SandboxId, words: &[String]) -> (CallEntry, Record) {
-        let ids = ids(sandbox).call(&crate::host::new_id());
-        let what = Text::new(words.join(" "));
         let parameters = serde_json::to_vec(words).unwrap_or_default();
-        let started = CallStarted {
-            call: CallKind::Exec,
-            what: what.clone(),
-            parameters: Some(digest(&parameters)),
-        };
+        let what = (CallKind::Exec, Text::new(words.join(" ")));
+        CallEntry::begin_as(ids(sandbox), what, Some(digest(&parameters)))
+    }
+
+    /// The same for any kind of call.
+    pub(crate) fn begin_as(
+        ids: Ids,
+        (call, what): (CallKind, Text),
+        parameters: Option<Text>,
+    ) -> (CallEntry, Record) {
+        let ids = ids.call(&crate::host::new_id());
+        let started = CallStarted { call, what: what.clone(), parameters };
         let record = (ids.clone(), Event::CallStarted(started));
-        (CallEntry { ids, what }, record)
+        (CallEntry { ids, call, what }, record)
     }
 
     pub(crate) fn end(self, ending: Ending, outcome: Option<&Outcome>) -> Record {
-        let ended = CallEnded {
-            call: CallKind::Exec,
-            what: self.what,
-            result: match ending.exit_code() {
-                0 => CallResult::Succeeded,
-                _ => CallResult::Failed,
-            },
+        self.ended(CallEnded {
+            result: succeeded(ending.exit_code() == 0),
             ending: Some(ending),
-            summary: Text::default(),
             usage: outcome.map(|outcome| outcome.usage),
             changes: outcome.and_then(|outcome| outcome.changes),
-        };
-        (self.ids, Event::CallEnded(ended))
+            ..CallEnded::default()
+        })
     }
 
     pub(crate) fn lost(self, why: &str) -> Record {
-        let summary = Text::new(why);
-        let ended = CallEnded { what: self.what, summary, ..CallEnded::default() };
+        self.ended(CallEnded { summary: Text::new(why), ..CallEnded::default() })
+    }
+
+    /// `how` without what it was.
+    pub(crate) fn ended(self, how: CallEnded) -> Record {
+        let ended = CallEnded { call: self.call, what: self.what, ..how };
         (self.ids, Event::CallEnded(ended))
     }
+}
+
+pub(crate) fn succeeded(well: bool) -> CallResult {
+    if well { CallResult::Succeeded } else { CallResult::Failed }
 }
 
 impl Engine {

@@ -40,7 +40,7 @@ pub use config::{Engine, EngineConfig, OpenError, Programs};
 pub use gc::{GcError, GcReport};
 pub use job::{Brief, Job, Output, RunError, StartError};
 pub use keep::KeepError;
-pub use ledger::LedgerError;
+pub use ledger::{CallEntry, LedgerError};
 pub use phase::PhaseError;
 pub use place::PlaceError;
 pub use policy_files::{CASE_FILE, GUARD_RAIL_FILE, POLICY_FILE, PolicySearch};
@@ -52,7 +52,7 @@ pub use sandbox::{Killer, Sandbox};
 pub use settle::SettleError;
 pub use snapshot::ForkError;
 pub use stop::StopError;
-pub use tool_policy::{ToolDenied, ToolEntry};
+pub use tool_policy::ToolDenied;
 pub use tools::{
     CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
     ToolOutcome,

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use ringwall_audit::{AdmissionDenied, Event, Text, WorkspaceApplied};
+use ringwall_audit::{Event, Text, WorkspaceApplied};
 use ringwall_rules::{Action, Decision, FilePath, LoadError, Stack, Task};
 use ringwall_spec::{ChangeSummary, WriteRights};
 
-use crate::admit::{anchors, deciding, workspace_rights};
+use crate::admit::{anchors, deciding, hint, workspace_rights};
 use crate::config::Engine;
 use crate::ledger::{self, LedgerError};
 use crate::policy_files::PolicySearch;
@@ -23,13 +23,6 @@ pub enum PhaseError {
     Rights(#[from] ChangeRightsError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-}
-
-fn hint(elevations: &[String]) -> String {
-    match elevations.first() {
-        Some(first) => format!("; the elevation {first:?} would allow it"),
-        None => String::new(),
-    }
 }
 
 impl Engine {
@@ -75,14 +68,15 @@ impl Engine {
         paths: impl Iterator<Item = &'a Path> + Send,
         search: &PolicySearch,
     ) -> Result<(), PhaseError> {
-        if search.read()?.is_empty() {
+        let layers = search.read()?;
+        if layers.is_empty() {
             return Ok(());
         }
         let Some(workspace) = &record.workspace else { return Ok(()) };
         let anchors = anchors(&workspace.path);
         let tasks = tasks_of(record);
         deciding(|| {
-            let stack = search.load()?;
+            let stack = PolicySearch::stack(layers)?;
             let apply = any(&stack, &tasks, &Action::Apply);
             self.allow(record, &apply, "writing changes back")?;
             for path in paths {
@@ -119,15 +113,10 @@ impl Engine {
         if decision.allowed {
             return Ok(());
         }
-        let rules: Vec<String> = decision.rules.iter().map(ToString::to_string).collect();
-        let denied = AdmissionDenied {
-            action: Text::new(what),
-            resource: Text::new(record.id.as_str()),
-            rule: Text::new(rules.join(", ")),
-            reason: Text::new(&decision.why),
-            fix: decision.elevations.first().map(|name| Text::new(format!("elevation {name}"))),
-        };
-        self.record(vec![(ledger::ids(&record.id), Event::AdmissionDenied(denied))])?;
+        let fix = decision.elevations.first().map(|name| format!("elevation {name}"));
+        let asked = (what, record.id.as_str());
+        let (ids, rules, why) = (ledger::ids(&record.id), &decision.rules, &decision.why);
+        self.record(vec![ledger::denied(ids, asked, rules, why, fix)])?;
         Err(PhaseError::Refused {
             what: what.to_owned(),
             why: decision.why.clone(),

@@ -181,8 +181,12 @@ impl Engine {
         if !wall.has_tools_inside() {
             return Ok(None);
         }
+        self.wasm_warden_program().map(Some)
+    }
+
+    pub(crate) fn wasm_warden_program(&self) -> Result<PathBuf, PlaceError> {
         let program = self.programs.warden.with_file_name("ringwall-wasm-warden");
-        if program.is_file() { Ok(Some(program)) } else { Err(PlaceError::NoWasmWarden(program)) }
+        if program.is_file() { Ok(program) } else { Err(PlaceError::NoWasmWarden(program)) }
     }
 }
 

@@ -70,7 +70,11 @@ impl PolicySearch {
 
     /// The policy in force here. A workspace's file alone stands on the built-in policy.
     pub fn load(&self) -> Result<Stack, LoadError> {
-        let mut layers = self.read()?;
+        PolicySearch::stack(self.read()?)
+    }
+
+    /// The same from files that were read already.
+    pub(crate) fn stack(mut layers: Vec<LayerText>) -> Result<Stack, LoadError> {
         if !layers.is_empty() && layers.iter().all(|layer| layer.origin == OriginKind::Workspace) {
             layers.push(Stack::built_in());
         }

@@ -194,6 +194,12 @@ fn wrong(path: &Path, source: io::Error) -> RecordError {
     RecordError::Io { path: path.display().to_string(), source }
 }
 
+/// In place: a new file would not carry the lock.
+pub(crate) fn rewrite(file: &File, text: &[u8]) -> io::Result<()> {
+    file.write_all_at(text, 0)?;
+    file.set_len(u64::try_from(text.len()).unwrap_or(u64::MAX))
+}
+
 /// A record whose sandbox is ours.
 #[derive(Debug)]
 pub(crate) struct HeldRecord {
@@ -203,15 +209,11 @@ pub(crate) struct HeldRecord {
 }
 
 impl HeldRecord {
-    /// Writes the record anew, in place: a new file would not carry the lock.
+    /// Writes the record anew.
     pub(crate) fn save(&self) -> Result<(), RecordError> {
         let dir = &self.record.dir;
         let text = serde_json::to_vec(&self.record).map_err(|error| wrong(dir, error.into()))?;
-        let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        self.file
-            .write_all_at(&text, 0)
-            .and_then(|()| self.file.set_len(length))
-            .map_err(|error| wrong(dir, error))
+        rewrite(&self.file, &text).map_err(|error| wrong(dir, error))
     }
 
     /// Makes the directory for what the sandbox leaves.

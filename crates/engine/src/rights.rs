@@ -4,7 +4,7 @@
 //! changes the rights holds that file's lock.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
-use crate::record::{Record, RecordState};
+use crate::record::{Record, RecordState, rewrite};
 use crate::sandbox::Sandbox;
 
 /// Each lays mounts over those that are there.
@@ -128,12 +128,8 @@ impl History {
         }
     }
 
-    /// In place: another file would not carry the lock.
-    fn write(&self, file: &mut File) -> io::Result<()> {
-        let text = serde_json::to_vec(self)?;
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(&text)
+    fn write(&self, file: &File) -> io::Result<()> {
+        rewrite(file, &serde_json::to_vec(self)?)
     }
 }
 
@@ -187,7 +183,7 @@ impl Engine {
             Err(ChangeRightsError::Launch { .. }) => history.now = WriteRights::nowhere(),
             Err(_) => {}
         }
-        history.write(&mut file).map_err(wrong)?;
+        history.write(&file).map_err(wrong)?;
         changed
     }
 
@@ -200,7 +196,7 @@ impl Engine {
         held.make_dir().map_err(wrong)?;
         let ever = vec![rights.clone()];
         let history = History { now: rights.clone(), ever, changes: 1, phases: Vec::new() };
-        history.write(&mut open_locked(&held.record).map_err(wrong)?).map_err(wrong)?;
+        history.write(&open_locked(&held.record).map_err(wrong)?).map_err(wrong)?;
         self.adjust(&held.record, RingHandle::of(sandbox).as_ref(), rights)
     }
 

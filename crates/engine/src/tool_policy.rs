@@ -1,15 +1,12 @@
 //! Whether a tool may be called, and where; and the record of its call.
 
-use ringwall_audit::{
-    CallEnded, CallKind, CallResult, CallStarted, Event, Id, Ids, Record as AuditRecord, Text,
-};
-use ringwall_rules::{Action, LoadError, PlaceRequest, Refusal, Task, Work};
+use ringwall_audit::{CallEnded, CallKind, Id, Ids, Text};
+use ringwall_rules::{Action, LoadError, PlaceRequest, Refusal, Stack, Task, Work};
 use ringwall_spec::{SandboxId, ToolMeter, ToolStatus, Usage, Wall};
 
 use crate::admit::deciding;
 use crate::config::Engine;
-use crate::host;
-use crate::ledger::LedgerError;
+use crate::ledger::{CallEntry, LedgerError, succeeded};
 use crate::policy_files::PolicySearch;
 
 #[derive(Debug, thiserror::Error)]
@@ -24,13 +21,6 @@ pub enum ToolDenied {
     Ledger(#[from] LedgerError),
 }
 
-/// A call of a tool on its way: its end is to be written down as well.
-#[derive(Debug)]
-pub struct ToolEntry {
-    ids: Ids,
-    tool: Text,
-}
-
 impl Engine {
     /// Asks the policy, if there is one, and writes down that the call begins. `writes` tells
     /// whether the call was given a directory to write to.
@@ -39,19 +29,15 @@ impl Engine {
         (tool, writes): (&str, bool),
         (wall, sandbox): (&Wall, Option<&SandboxId>),
         search: &PolicySearch,
-    ) -> Result<ToolEntry, ToolDenied> {
-        if !search.read()?.is_empty() {
-            deciding(|| self.allow_tool(tool, writes, wall, search))?;
+    ) -> Result<CallEntry, ToolDenied> {
+        let layers = search.read()?;
+        if !layers.is_empty() {
+            deciding(|| self.allow_tool(tool, writes, wall, &PolicySearch::stack(layers)?))?;
         }
-        let mut ids = Ids::default().call(&host::new_id());
-        ids.sandbox = sandbox.map(Id::from);
-        let entry = ToolEntry { ids, tool: Text::new(format!("{tool} behind {wall}")) };
-        let started = CallStarted {
-            call: CallKind::Tool,
-            what: entry.tool.clone(),
-            ..CallStarted::default()
-        };
-        self.record(vec![(entry.ids.clone(), Event::CallStarted(started))])?;
+        let ids = Ids { sandbox: sandbox.map(Id::from), ..Ids::default() };
+        let what = (CallKind::Tool, Text::new(format!("{tool} behind {wall}")));
+        let (entry, started) = CallEntry::begin_as(ids, what, None);
+        self.record(vec![started])?;
         Ok(entry)
     }
 
@@ -60,9 +46,8 @@ impl Engine {
         tool: &str,
         writes: bool,
         wall: &Wall,
-        search: &PolicySearch,
+        stack: &Stack,
     ) -> Result<(), ToolDenied> {
-        let stack = search.load()?;
         let task = Task::default();
         let action = Action::Call { tool: tool.to_owned(), kind: None, read_only: !writes };
         let decision = stack.decide(&task, &action);
@@ -89,16 +74,12 @@ impl Engine {
     /// Writes down how a call ended.
     pub fn end_tool(
         &self,
-        entry: ToolEntry,
+        entry: CallEntry,
         status: Option<&ToolStatus>,
         meter: ToolMeter,
     ) -> Result<(), LedgerError> {
-        let succeeded = status.is_some_and(ToolStatus::is_success);
         let ended = CallEnded {
-            call: CallKind::Tool,
-            what: entry.tool,
-            result: if succeeded { CallResult::Succeeded } else { CallResult::Failed },
-            ending: None,
+            result: succeeded(status.is_some_and(ToolStatus::is_success)),
             summary: Text::new(status.map_or("the call failed".to_owned(), |it| format!("{it:?}"))),
             usage: Some(Usage {
                 wall_ms: meter.wall_us / 1000,
@@ -106,9 +87,8 @@ impl Engine {
                 output_bytes: meter.bytes_out,
                 ..Usage::default()
             }),
-            changes: None,
+            ..CallEnded::default()
         };
-        let record: AuditRecord = (entry.ids, Event::CallEnded(ended));
-        self.record(vec![record])
+        self.record(vec![entry.ended(ended)])
     }
 }

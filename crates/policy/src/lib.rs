@@ -97,9 +97,8 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
         }
     }
     let rings = spec.wall.rings();
-    let with_image = rings.iter().find(|ring| [RingKind::Container, RingKind::Vm].contains(ring));
-    match (with_image, &spec.image) {
-        (Some(ring), None) => return Err(Denied::ImageMissing(*ring)),
+    match (spec.wall.image_ring(), &spec.image) {
+        (Some(ring), None) => return Err(Denied::ImageMissing(ring)),
         (None, Some(_)) => return Err(Denied::ImageUnused(spec.wall.to_string())),
         _ => {}
     }

@@ -87,6 +87,18 @@ pub enum Refusal {
     UnknownPhase { phase: String, known: Vec<String> },
 }
 
+impl Refusal {
+    /// Those that would change the answer.
+    pub fn elevations(&self) -> &[String] {
+        match self {
+            Refusal::NoWall { elevations, .. } | Refusal::WallDenied { elevations, .. } => {
+                elevations
+            }
+            _ => &[],
+        }
+    }
+}
+
 /// Everything that went into a placement, and what came out. It can be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionRecord {

@@ -66,6 +66,12 @@ impl Wall {
         &self.0
     }
 
+    /// The first ring that is made from an image.
+    pub fn image_ring(&self) -> Option<RingKind> {
+        let of_image = [RingKind::Container, RingKind::Vm];
+        self.0.iter().copied().find(|ring| of_image.contains(ring))
+    }
+
     pub fn outermost(&self) -> RingKind {
         self.0.first().copied().unwrap_or(RingKind::Process)
     }

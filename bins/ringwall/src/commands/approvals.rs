@@ -14,6 +14,7 @@ use ringwall_approval::{
 use ringwall_audit::{ApprovalApproved, Event, Id, Ids, Text};
 use ringwall_engine::{EngineConfig, PolicySearch};
 use ringwall_grant::SecretKey;
+use ringwall_rules::Stack;
 
 use crate::args::{ApprovalsVerb, DecisionArgs, KeyArgs};
 use crate::{granted, ledger, report};
@@ -45,9 +46,8 @@ pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
 }
 
 impl Approving {
-    /// The approvers and elevations of the policy in force. Without any, nobody may approve.
-    pub(crate) fn of_policy() -> anyhow::Result<Approving> {
-        let stack = PolicySearch::from_environment(std::env::current_dir().ok()).load()?;
+    /// The approvers and elevations of a policy. Without any, nobody may approve.
+    pub(crate) fn of(stack: &Stack) -> anyhow::Result<Approving> {
         let mut approving = Approving::default();
         let terms = stack.elevation_names().into_iter().filter_map(|name| stack.elevation(&name));
         for terms in terms {
@@ -68,8 +68,9 @@ fn decide(args: &DecisionArgs, verdict: Verdict) -> anyhow::Result<()> {
     let home = EngineConfig::from_environment()?.home;
     let key = load_key(&place(&args.key)?, &home)?;
     let approvals = open()?;
-    let decided =
-        answer(&approvals, &args.id, verdict, &args.reason, &key, &Approving::of_policy()?)?;
+    let policy = PolicySearch::from_environment(std::env::current_dir().ok()).load()?;
+    let approving = Approving::of(&policy)?;
+    let decided = answer(&approvals, &args.id, verdict, &args.reason, &key, &approving)?;
     record(&decided)?;
     show::decided(&decided, args.output.json())
 }

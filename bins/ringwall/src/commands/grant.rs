@@ -3,18 +3,17 @@
 
 mod show;
 
-use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use ringwall_audit::{Event, GrantMinted, Id, Text};
 use ringwall_engine::EngineConfig;
-use ringwall_grant::{Authority, AuthorityError, GrantId, MAX_TOKEN_BYTES, Record, Token};
+use ringwall_grant::{Authority, AuthorityError, GrantId, Record, Token};
 use serde::Serialize;
 
 use super::phase::user;
 use crate::args::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
-use crate::{ledger, report};
+use crate::{granted, ledger, report};
 
 pub(super) fn run(verb: &GrantVerb) -> anyhow::Result<()> {
     match verb {
@@ -148,14 +147,8 @@ fn existing() -> Result<Authority, anyhow::Error> {
 }
 
 fn token_from_input() -> anyhow::Result<Token> {
-    let mut text = String::new();
-    // Twice the bytes: a token's text is longer than the token.
-    let most = 2 * MAX_TOKEN_BYTES as u64;
-    std::io::stdin()
-        .take(most)
-        .read_to_string(&mut text)
-        .context("standard input must be a grant's token")?;
-    Ok(text.parse()?)
+    let text = granted::token_text(std::io::stdin());
+    Ok(text.context("standard input must be a grant's token")?.parse()?)
 }
 
 fn now() -> u64 {
