@@ -5,20 +5,25 @@
 //!
 //! It may go further than the disk does: of records that the kernel has and the disk perhaps not, it
 //! says so, and which boot of the machine that was.
+//!
+//! One page, written in place by whoever holds the log's lock: another name for each new one would make
+//! the file system write at once. Only a machine that goes down can leave half of it, and its sum tells.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::files::{self, FileError};
-use crate::hash::{from_hex, hex};
+use crate::hash::{from_hex, hex, sha256};
 use crate::merkle::Edge;
 use crate::position::Position;
 
-const MAGIC: &str = "ringwall audit state 2";
-const MOST_BYTES: u64 = 8 << 10;
+const MAGIC: &str = "ringwall audit state 3";
+/// Room for the edge of more records than any log will have.
+const PAGE: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -27,7 +32,7 @@ pub enum StateError {
     #[error("{path} cannot be read")]
     Read { path: String, source: io::Error },
     #[error(
-        "{0} is damaged; check the log with `ringwall audit verify`, then remove this file: it is made anew from the log"
+        "{0} is damaged, and the log is missing; where it cannot be brought back, remove this file: a new log begins"
     )]
     Damaged(String),
 }
@@ -40,34 +45,60 @@ pub(crate) struct Kept {
     pub(crate) unsynced: Option<String>,
 }
 
-/// The state that was kept; `None` where there is none, or an empty file that a crash left.
-pub(crate) fn read(path: &Path) -> Result<Option<Kept>, StateError> {
+/// What the file has.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    State(Kept),
+    Missing,
+    /// Not what any writer wrote whole. It is no more worth than a missing one.
+    Damaged,
+}
+
+/// Reads the state. The caller holds the lock of the log.
+pub(crate) fn read(path: &Path) -> Result<Found, StateError> {
     let Some(file) = files::existing(path, OFlags::RDONLY)? else {
-        return Ok(None);
+        return Ok(Found::Missing);
     };
-    let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text).map_err(|source| match source.kind() {
-        io::ErrorKind::InvalidData => StateError::Damaged(path.display().to_string()),
-        _ => StateError::Read { path: path.display().to_string(), source },
-    })?;
-    if text.is_empty() {
-        return Ok(None);
+    let failed = |source| StateError::Read { path: path.display().to_string(), source };
+    let mut page = [0; PAGE];
+    let mut length = 0;
+    while let Some(rest) = page.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, length as u64).map_err(failed)? {
+            0 => break,
+            count => length += count,
+        }
     }
-    // Written again it must be the same: there is one way to write a state.
-    match parse(&text).filter(|kept| encode(kept) == text) {
-        Some(kept) => Ok(Some(kept)),
-        None => Err(StateError::Damaged(path.display().to_string())),
+    match length {
+        0 => Ok(Found::Missing),
+        PAGE => Ok(decode(&page).map_or(Found::Damaged, Found::State)),
+        _ => Ok(Found::Damaged),
     }
 }
 
 /// Replaces the state. The caller holds the lock of the log.
 pub(crate) fn write(path: &Path, kept: &Kept) -> io::Result<()> {
-    let new = path.with_extension("state-new");
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::open(&new, flags, Mode::from_raw_mode(0o600))?;
-    File::from(file).write_all(encode(kept).as_bytes())?;
-    std::fs::rename(&new, path)
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?;
+    let page = page(kept).ok_or_else(|| io::Error::other("the audit log is too long"))?;
+    File::from(file).write_all_at(&page, 0)
+}
+
+/// The text, newlines to the end of the page, and before its last one the sum of all that.
+fn page(kept: &Kept) -> Option<[u8; PAGE]> {
+    let mut page = [b'\n'; PAGE];
+    let text = encode(kept);
+    page.get_mut(..SUM_AT)?.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+    let sum = hex(&sha256(&[page.get(..SUM_AT)?]));
+    page.get_mut(SUM_AT..PAGE - 1)?.copy_from_slice(sum.as_bytes());
+    Some(page)
+}
+
+const SUM_AT: usize = PAGE - 1 - 64;
+
+fn decode(read: &[u8; PAGE]) -> Option<Kept> {
+    let text = std::str::from_utf8(read.get(..SUM_AT)?).ok()?;
+    // Written again it must be the same: there is one way to write a state.
+    parse(text).filter(|kept| page(kept).as_ref() == Some(read))
 }
 
 fn encode(kept: &Kept) -> String {
@@ -110,25 +141,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_is_read_as_it_was_written_and_no_bit_of_it_can_become_something_unreadable() {
+    fn a_state_is_read_as_it_was_written_and_with_any_bit_changed_it_is_damaged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.state");
-        assert!(read(&path).unwrap().is_none());
+        assert_eq!(read(&path).unwrap(), Found::Missing);
         let mut position = Position { hash: [5; 32], last: 100, end: 900, ..Position::default() };
         (0..5).for_each(|leaf| position.edge.push([leaf; 32]));
         for unsynced in [None, Some("0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22".to_owned())] {
             let kept = Kept { position: position.clone(), unsynced };
             write(&path, &kept).unwrap();
-            assert_eq!(read(&path).unwrap(), Some(kept));
+            assert_eq!(read(&path).unwrap(), Found::State(kept));
         }
-        let kept = read(&path).unwrap();
         let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), PAGE);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
             std::fs::write(&path, &changed).unwrap();
-            // Whatever it says now, it is not what it was.
-            assert!(read(&path).map_or(true, |found| found != kept), "byte {at}");
+            assert_eq!(read(&path).unwrap(), Found::Damaged, "byte {at}");
         }
+        std::fs::write(&path, &bytes[..PAGE - 1]).unwrap();
+        assert_eq!(read(&path).unwrap(), Found::Damaged);
+    }
+
+    #[test]
+    fn the_state_of_the_longest_log_has_room() {
+        let mut position = Position { last: u64::MAX, end: u64::MAX, ..Position::default() };
+        // Every bit set: as many nodes as there can be for a size.
+        position.edge = Edge::new((1 << 50) - 1, vec![[7; 32]; 50]).unwrap();
+        let boot = "0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22".to_owned();
+        assert!(page(&Kept { position, unsynced: Some(boot) }).is_some());
     }
 }

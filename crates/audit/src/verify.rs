@@ -15,7 +15,7 @@ use crate::line::{self, FIRST_HASH, Line, MOST_LINE_BYTES, RecordLine};
 use crate::merkle::{Edge, leaf_hash};
 use crate::note::{Checkpoint, NoteError, VerifierKey};
 use crate::position::Position;
-use crate::state;
+use crate::state::{self, Found};
 
 mod findings;
 
@@ -84,9 +84,9 @@ pub fn verify(what: &Verify) -> Result<Report, VerifyError> {
         (file.metadata().map_err(failed)?.len(), kept)
     };
     let (kept, bad_state) = match kept {
-        Some(Ok(kept)) => (kept.map(|kept| kept.position), false),
-        Some(Err(_)) => (None, true),
-        None => (None, false),
+        Some(Ok(Found::State(kept))) => (Some(kept.position), false),
+        Some(Ok(Found::Damaged) | Err(_)) => (None, true),
+        Some(Ok(Found::Missing)) | None => (None, false),
     };
     let read = |thorough| {
         let mut pass = Pass::new(&what.key, thorough);

@@ -16,7 +16,7 @@ use crate::line::{self, Body, MOST_LINE_BYTES};
 use crate::merkle::leaf_hash;
 use crate::note::Signer;
 use crate::position::{Broken, Position};
-use crate::state::{self, Kept, StateError};
+use crate::state::{self, Found, Kept, StateError};
 
 /// Unacknowledged bytes that are kept for people to look at; more than one group can have.
 const MOST_TORN_BYTES: u64 = 64 << 20;
@@ -84,6 +84,8 @@ impl From<io::Error> for AppendError {
     }
 }
 
+const WENT_DOWN: &str = "the machine went down before its disk had the last records";
+
 /// What outlives what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Durability {
@@ -114,18 +116,12 @@ impl Writer {
     pub(crate) fn open(paths: AuditPaths) -> Result<Writer, OpenError> {
         files::directory(&paths.keys)?;
         let directory = files::directory(&paths.directory)?;
-        let kept = state::read(&paths.state())?;
-        let mut file = files::existing(&paths.log(), flags())?;
-        if file.is_none() && kept.is_none() {
-            drop(files::fresh(&paths.log(), 0o600)?);
-            directory.sync_all().map_err(AppendError::from)?;
-            file = files::existing(&paths.log(), flags())?;
-        }
-        let Some(file) = file else {
-            let known = kept.map_or(0, |kept| kept.position.end);
-            return Err(Broken::Cut { found: 0, known }.into());
+        let file = match files::existing(&paths.log(), flags())? {
+            Some(file) => file,
+            None => begin(&paths, &directory)?,
         };
-        let begun = kept.is_some() || file.metadata().map_err(AppendError::from)?.len() > 0;
+        let empty = file.metadata().map_err(AppendError::from)?.len() == 0;
+        let begun = !empty || paths.state().exists();
         let signer = keys::signer(&paths, !begun)?;
         let mut writer = Writer {
             paths,
@@ -149,15 +145,18 @@ impl Writer {
         let file = self.file.try_clone().map_err(AppendError::from)?;
         let locked = Locked::new(&file).map_err(AppendError::from)?.ok_or(AppendError::Busy)?;
         self.check_place()?;
-        // Read again: it may have been written since.
-        let kept = state::read(&self.paths.state())?;
-        let went_down = kept.as_ref().is_some_and(|kept| self.may_be_lost(kept));
-        let mut from_state = kept.is_some();
-        if let Some(Kept { position, .. }) = kept {
+        let found = state::read(&self.paths.state())?;
+        let mut unknown = match &found {
+            Found::State(kept) if self.may_be_lost(kept) => Some(WENT_DOWN),
+            Found::State(_) => None,
+            Found::Missing => Some("the writer's state was missing; the whole log was read"),
+            Found::Damaged => Some("the writer's state was damaged; the whole log was read"),
+        };
+        if let Found::State(Kept { position, .. }) = found {
             match self.check_state(&position) {
-                Ok(()) => self.position = position,
+                Ok(()) => (self.position, unknown) = (position, None),
                 // The disk did not get all: what it has is read from its beginning.
-                Err(_) if went_down => from_state = false,
+                Err(_) if unknown.is_some() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -169,11 +168,7 @@ impl Writer {
                 version: env!("CARGO_PKG_VERSION").into(),
             };
             self.write(vec![(Ids::default(), event)], Durability::Disk)?;
-        } else if !from_state {
-            let reason = match went_down {
-                true => "the machine went down before its disk had the last records",
-                false => "the writer's state was missing; the whole log was read and is whole",
-            };
+        } else if let Some(reason) = unknown {
             let reason = reason.into();
             let event = LogRecovered { reason, bytes: 0, sha256: None, moved_to: None };
             self.write(vec![(Ids::default(), Event::LogRecovered(event))], Durability::Disk)?;
@@ -369,6 +364,27 @@ impl Writer {
         state::write(&self.paths.state(), &kept)?;
         Ok(receipts)
     }
+}
+
+/// A log where there is none, unless there has been one.
+fn begin(paths: &AuditPaths, directory: &File) -> Result<File, OpenError> {
+    let found = state::read(&paths.state())?;
+    // Somebody else may have been quicker, with the state too.
+    if let Some(file) = files::existing(&paths.log(), flags())? {
+        return Ok(file);
+    }
+    match found {
+        Found::Missing => {}
+        Found::State(Kept { position, .. }) => {
+            return Err(Broken::Cut { found: 0, known: position.end }.into());
+        }
+        Found::Damaged => {
+            return Err(StateError::Damaged(paths.state().display().to_string()).into());
+        }
+    }
+    drop(files::fresh(&paths.log(), 0o600)?);
+    directory.sync_all().map_err(AppendError::from)?;
+    files::existing(&paths.log(), flags())?.ok_or(OpenError::Append(AppendError::Replaced))
 }
 
 fn boot_id() -> io::Result<String> {

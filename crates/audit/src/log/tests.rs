@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 use crate::event::samples::{ids, one_of_each};
+use crate::state::{self, Found, Kept, StateError};
 use crate::verify::{Report, Verify, verify};
 use crate::{Broken, Filter, LogReader, Text};
 
@@ -295,16 +296,33 @@ fn a_state_that_lags_is_brought_up_to_date_and_one_that_lies_is_refused() {
     with_records(&paths, 3);
     fs::write(paths.state(), &old).unwrap();
     assert_eq!(AuditLog::open(paths.clone()).unwrap().append(ids(), event("a")).unwrap().seq, 6);
+    // Whole, but of another log.
+    let (_elsewhere, others) = home();
+    with_records(&others, 6);
     let good = fs::read(paths.state()).unwrap();
-    for at in 0..good.len() {
-        let mut changed = good.clone();
-        changed[at] ^= 1;
-        fs::write(paths.state(), &changed).unwrap();
-        assert!(AuditLog::open(paths.clone()).is_err(), "byte {at}");
-        assert!(!check(&paths).is_whole(), "byte {at}");
-    }
+    fs::copy(others.state(), paths.state()).unwrap();
+    assert!(AuditLog::open(paths.clone()).is_err());
+    assert!(!check(&paths).is_whole());
     fs::write(paths.state(), &good).unwrap();
     assert_whole(&paths, 7);
+}
+
+#[test]
+fn a_state_that_was_half_written_is_noticed_and_made_anew() {
+    let (_home, paths) = home();
+    with_records(&paths, 3);
+    let mut state = fs::read(paths.state()).unwrap();
+    state[100] ^= 1;
+    fs::write(paths.state(), &state).unwrap();
+    assert!(!check(&paths).is_whole());
+    drop(AuditLog::open(paths.clone()).unwrap());
+    assert_eq!(kinds(&paths).last(), Some(&"log-recovered"));
+    assert_whole(&paths, 5);
+    // But a log that is gone as well is not begun anew.
+    fs::write(paths.state(), &state).unwrap();
+    fs::remove_file(paths.log()).unwrap();
+    let refused = AuditLog::open(paths.clone()).unwrap_err();
+    assert!(matches!(refused, OpenError::State(StateError::Damaged(_))), "{refused}");
 }
 
 #[test]
@@ -414,18 +432,18 @@ fn notes_outlive_their_process_and_a_log_that_lost_some_with_the_machine_goes_on
     let refused = AuditLog::open(paths.clone()).unwrap_err();
     assert!(matches!(refused, OpenError::Broken(Broken::Cut { .. })), "{refused}");
     // Another boot: the disk may never have had it.
-    let state = fs::read_to_string(paths.state()).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    assert!(state.contains(boot.trim()));
-    fs::write(paths.state(), state.replace(boot.trim(), "0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22"))
-        .unwrap();
+    let Ok(Found::State(mut kept)) = state::read(&paths.state()) else { panic!("no state") };
+    assert_eq!(kept.unsynced.as_deref(), Some(boot.trim()));
+    kept.unsynced = Some("0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22".to_owned());
+    state::write(&paths.state(), &kept).unwrap();
     let log = AuditLog::open(paths.clone()).unwrap();
     log.append(ids(), event("after")).unwrap();
     assert_eq!(kinds(&paths).last_chunk().unwrap(), &["log-recovered", "grant-revoked"]);
     assert_whole(&paths, 5);
     // What the disk is known to have cannot be lost like that.
-    let state = fs::read_to_string(paths.state()).unwrap();
-    assert!(state.ends_with("unsynced -\n"), "{state}");
+    let state = state::read(&paths.state());
+    assert!(matches!(state, Ok(Found::State(Kept { unsynced: None, .. }))), "{state:?}");
     fs::write(paths.log(), &whole[..synced]).unwrap();
     assert!(AuditLog::open(paths).is_err());
 }
