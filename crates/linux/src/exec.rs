@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::confine;
+use crate::{confine, process};
 
 /// The first descriptor that a started program gets beyond the standard three.
 const FIRST: RawFd = 3;
@@ -80,8 +80,11 @@ fn execve(words: &[CString]) -> io::Error {
     let arguments: Vec<_> =
         words.iter().map(|word| word.as_ptr()).chain(std::iter::once(std::ptr::null())).collect();
     let environment = [std::ptr::null::<libc::c_char>()];
+    process::done_allocating(true);
     // SAFETY: all words are valid C strings that outlive the call, and both lists end with a null
     // pointer.
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
-    io::Error::last_os_error()
+    let error = io::Error::last_os_error();
+    process::done_allocating(false);
+    error
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -47,17 +48,40 @@ pub fn clone_into(flags: u64) -> io::Result<Cloned> {
     }
 }
 
+/// What a child does with the memory that it shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// It makes system calls and nothing else.
+    CallsOnly,
+    /// It allocates. Killed while it does, it leaves the allocator locked for ever: then nothing is
+    /// left to its parent but to end too. It must use [`crate::exec::exec_with`].
+    Allocates,
+}
+
+/// Whether the child that shares our memory has made its last use of the allocator.
+static DONE_ALLOCATING: AtomicBool = AtomicBool::new(false);
+
+/// `true` directly before an exec, `false` if it failed.
+pub(crate) fn done_allocating(done: bool) {
+    DONE_ALLOCATING.store(done, Ordering::SeqCst);
+}
+
 /// Runs `body` in a child that shares our memory, in the namespaces of `flags`, while we stand
 /// still until it executes a program or ends: no page is copied.
 ///
 /// The child must not return into what it shares; when `body` returns, the child ends.
-pub fn clone_sharing(flags: u64, mut body: impl FnMut()) -> io::Result<(Pid, OwnedFd)> {
+pub fn clone_sharing(
+    flags: u64,
+    sharing: Sharing,
+    mut body: impl FnMut(),
+) -> io::Result<(Pid, OwnedFd)> {
     /// As a ring's steps need it, in a debug build; touched lazily.
     const STACK_BYTES: usize = 256 * 1024;
 
     extern "C" fn enter<F: FnMut()>(body: *mut c_void) -> c_int {
         // SAFETY: the parent passed a valid closure and is stopped until we are gone.
         unsafe { (*body.cast::<F>())() };
+        done_allocating(true);
         1
     }
     fn entry<F: FnMut()>(_: &F) -> extern "C" fn(*mut c_void) -> c_int {
@@ -67,12 +91,16 @@ pub fn clone_sharing(flags: u64, mut body: impl FnMut()) -> io::Result<(Pid, Own
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end.cast::<c_void>();
     let mut pidfd: RawFd = -1;
-    let sharing = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-    let flags = sharing | c_int::try_from(flags).map_err(io::Error::other)?;
+    let ours = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let flags = ours | c_int::try_from(flags).map_err(io::Error::other)?;
     let (entry, argument) = (entry(&body), (&raw mut body).cast::<c_void>());
+    done_allocating(false);
     // SAFETY: the closure and the stack outlive the child's use of them, as CLONE_VFORK stops us
     // until it has executed or ended; `pidfd` outlives the call.
     let pid = unsafe { libc::clone(entry, top, flags, argument, &raw mut pidfd) };
+    if pid > 0 && sharing == Sharing::Allocates && !DONE_ALLOCATING.load(Ordering::SeqCst) {
+        exit_now(1);
+    }
     let pid = Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the kernel just stored a new descriptor there, owned by nobody else.
     Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
@@ -241,4 +269,40 @@ pub fn default_child_exits() {
 fn set_child_disposition(handler: libc::sighandler_t) {
     // SAFETY: SIG_IGN and SIG_DFL are valid dispositions for SIGCHLD and run no code of ours.
     unsafe { libc::signal(libc::SIGCHLD, handler) };
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{WaitOptions, waitpid};
+
+    use super::*;
+
+    /// The exit code of a process whose child, with which it shares its memory, does `body`.
+    fn code_of_the_parent_of(sharing: Sharing, body: fn()) -> i32 {
+        match clone_into(0).unwrap() {
+            Cloned::Child => {
+                let cloned = clone_sharing(0, sharing, body);
+                exit_now(if cloned.is_ok() { 7 } else { 8 })
+            }
+            Cloned::Parent { pid, .. } => {
+                let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
+                status.exit_status().unwrap()
+            }
+        }
+    }
+
+    fn killed() {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    }
+
+    #[test]
+    fn a_child_that_is_killed_with_the_allocator_in_its_hands_takes_its_parent_along() {
+        assert_eq!(code_of_the_parent_of(Sharing::Allocates, killed), 1);
+        assert_eq!(code_of_the_parent_of(Sharing::CallsOnly, killed), 7);
+    }
+
+    #[test]
+    fn a_child_that_ends_by_itself_leaves_its_parent_in_peace() {
+        assert_eq!(code_of_the_parent_of(Sharing::Allocates, || {}), 7);
+    }
 }

@@ -14,7 +14,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
-use crate::process;
+use crate::process::{self, Sharing};
 
 /// Linux has signals 1 to 64.
 const LAST_SIGNAL: c_int = 64;
@@ -71,7 +71,7 @@ pub fn spawn(
     let mut failure = None;
     // A handler of ours must not run in a child that shares our memory. The child unblocks.
     let blocked = block_signals();
-    let cloned = process::clone_sharing(0, || failure = Some(child.run()));
+    let cloned = process::clone_sharing(0, Sharing::CallsOnly, || failure = Some(child.run()));
     restore_signals(&blocked);
 
     let (pid, _) = cloned.map_err(|error| {

@@ -18,7 +18,7 @@ use super::protocol::{Answer, Order, Parking};
 use crate::apply::{Machine, StepFailure};
 use crate::exec;
 use crate::fdpass::{self, MAX_MESSAGE};
-use crate::process::{self, Cloned};
+use crate::process::{self, Cloned, Sharing};
 use crate::step::{Slot, Step};
 
 /// Serves orders that come in on standard input until the engine closes its end.
@@ -106,7 +106,7 @@ impl Launcher {
         let numbers: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let mut descriptors = Some(descriptors);
         let (machine, parent) = (&mut self.machine, &self.parent);
-        let cloned = process::clone_sharing(ring_namespaces() | flags, || {
+        let cloned = process::clone_sharing(ring_namespaces() | flags, Sharing::Allocates, || {
             let applied = begin_child(machine, parent, ahead);
             finish_child(machine, applied, last, descriptors.take().unwrap_or_default());
         });
