@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_image::Image;
 use ringwall_linux::cgroup::Group;
-use ringwall_spec::{Command, Ending, RingKind};
+use ringwall_spec::{Command, Ending, Limits, RingKind};
 use ringwall_wire::{
     Client, ClientError, ErrorCode, ExitHow, ExitReport, ProcessEvent, ProcessInput, ProcessLimits,
     RemoteProcess, StartProcess,
@@ -338,8 +338,11 @@ impl Sandbox {
             Some(_) => Reach::Guest { killer, memory },
             None => Reach::Sandbox { killer, memory },
         };
-        let limits = self.limits();
-        Job::start(client, command, &self.defaults(), limits.timeout, limits.output_bytes, reach)
+        let Limits { timeout, output_bytes, .. } = *self.limits();
+        let job = Job::start(client, command, &self.defaults(), timeout, output_bytes, reach)?;
+        // While the job begins, so that nobody waits for it.
+        self.record_evidence()?;
+        Ok(job)
     }
 
     fn innermost(&self) -> Result<&Client, StartError> {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
 use crate::job::{Output, StartError};
-use crate::ledger::{self, LedgerError};
+use crate::ledger::LedgerError;
 use crate::raise::RaiseError;
 use crate::record::{Record, RecordError, RecordKind};
 use crate::relay::{Order, Relay};
@@ -236,10 +236,7 @@ impl Engine {
         let kind = (RecordKind::Living, from.as_ref());
         let mut sandbox = self.raise_as(&admitted, kind, &words)?;
         sandbox.save_defaults()?;
-        let raised = sandbox.raised.duration_since(sandbox.begun).as_millis();
-        let raised = u64::try_from(raised).unwrap_or(u64::MAX);
-        let (id, spec) = (&sandbox.id, &sandbox.spec);
-        self.ledger.record(ledger::raised(id, spec, &sandbox.evidence, raised))?;
+        sandbox.record_evidence()?;
         let background = match command {
             None => None,
             Some(command) => {

@@ -18,10 +18,11 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
 use crate::attach::listen;
-use crate::ledger::{self, CallEntry, Ledger};
+use crate::ledger::{self, CallEntry, Ledger, LedgerError};
 use crate::place::Placement;
 use crate::record::{HeldRecord, RecordError};
 use crate::rights::RingHandle;
+use crate::settle::millis;
 use crate::tools::ToolHost;
 use crate::vm::Door;
 use crate::watchdog::Watchdog;
@@ -58,6 +59,8 @@ pub struct Sandbox {
     pub(crate) reaped_cpu: Option<Duration>,
     /// Where the end is written, if the beginning was.
     pub(crate) ledger: Option<Arc<Ledger>>,
+    /// Whether the log has the evidence.
+    pub(crate) told: AtomicBool,
     /// The call that the sandbox was raised for.
     pub(crate) entry: Option<CallEntry>,
     /// Why the wall did not come up.
@@ -122,6 +125,7 @@ impl Sandbox {
             answered: None,
             reaped_cpu: None,
             ledger: None,
+            told: AtomicBool::new(false),
             entry: None,
             unraised: None,
             torn_down: false,
@@ -248,6 +252,22 @@ impl Sandbox {
         let held = self.held()?;
         held.make_dir()?;
         listen(&held.record.socket_path())
+    }
+
+    /// Writes down what the wardens showed, once.
+    pub(crate) fn record_evidence(&self) -> Result<(), LedgerError> {
+        match &self.ledger {
+            Some(ledger) => ledger.record(self.unwritten_evidence(&self.evidence)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn unwritten_evidence(&self, all: &[Evidence]) -> Vec<ringwall_audit::Record> {
+        if self.told.swap(true, Ordering::SeqCst) {
+            return Vec::new();
+        }
+        let raise_ms = millis(self.raised.duration_since(self.begun));
+        ledger::raised(&self.id, &self.spec, all, raise_ms)
     }
 
     /// Of a sandbox that nobody settled.

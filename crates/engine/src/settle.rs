@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ringwall_spec::{ChangeSummary, Ending, Evidence, Limits, Outcome, Usage, WorkspaceMode};
+use ringwall_spec::{ChangeSummary, Ending, Limits, Outcome, Usage, WorkspaceMode};
 use ringwall_wire::ClientError;
 use ringwall_workspace::{Bounds, Changes};
 use rustix::fs::{Mode, OFlags};
@@ -101,18 +101,10 @@ impl Sandbox {
         let Some(ledger) = self.ledger.take() else {
             return Ok(());
         };
-        let mut records = self.unwritten_evidence(outcome.usage.raise_ms, &outcome.evidence);
+        let mut records = self.unwritten_evidence(&outcome.evidence);
         records.extend(self.entry.take().map(|call| call.end(outcome.ending, Some(outcome))));
         records.push(ledger::ended(outcome));
         Ok(ledger.record(records)?)
-    }
-
-    /// A sandbox that lives on has told already.
-    fn unwritten_evidence(&self, raise_ms: u64, all: &[Evidence]) -> Vec<ringwall_audit::Record> {
-        match self.record.as_ref().map(|held| held.record.kind) {
-            Some(RecordKind::Living) => Vec::new(),
-            _ => ledger::raised(&self.id, &self.spec, all, raise_ms),
-        }
     }
 
     fn usage(&self, wall_ms: u64) -> Usage {
@@ -198,7 +190,7 @@ fn millis_since(instant: Instant) -> u64 {
     millis(instant.elapsed())
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
