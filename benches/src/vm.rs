@@ -65,7 +65,12 @@ pub(crate) fn measure(options: &ToolsOptions, say: &mut dyn FnMut(&str)) -> Resu
     for round in 0..effort.rounds {
         say(&format!("round {} of {}", round + 1, effort.rounds));
         match rival.boot() {
-            Ok(time) => rival_times.push(time),
+            Ok((time, 0)) => rival_times.push(time),
+            Ok((time, hung)) => {
+                rival_times.push(time);
+                let told = anyhow::anyhow!("{hung} boots before this one hung: no clock was found");
+                unavailable.push(Unavailable::new(rival::RIVAL, &told));
+            }
             Err(error) => unavailable.push(Unavailable::new(rival::RIVAL, &error)),
         }
         for (name, kernels, times) in &mut ours {
