@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use cedar_policy::{
-    Authorizer, Context, Decision as CedarDecision, Entities, Entity, EntityUid, Request,
-    RestrictedExpression,
+    Authorizer, Context, Decision as CedarDecision, Entities, Entity, EntityUid, PolicySet,
+    Request, RestrictedExpression,
 };
 use ringwall_spec::Wall;
 use serde::{Deserialize, Serialize};
 
-use crate::layer::{Layer, RuleRef};
+use crate::layer::{ActSet, Layer, RuleRef};
 use crate::lower::Act;
 use crate::pattern::{FilePath, canonical_host, is_canonical_url_path};
 use crate::stack::Stack;
@@ -99,6 +99,7 @@ pub struct Decision {
 }
 
 /// One layer's answer.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) allowed: bool,
     pub(crate) rules: Vec<RuleRef>,
@@ -127,13 +128,17 @@ impl Action {
         }
     }
 
-    /// What the enforcement point must have put into its one form before it asks.
-    fn malformed(&self) -> Option<String> {
-        let host = match self {
+    fn host(&self) -> Option<&str> {
+        match self {
             Action::Connect { host, .. } | Action::UseSecret { host, .. } => Some(host),
             _ => None,
-        };
-        if let Some(host) = host.filter(|host| canonical_host(host).as_ref() != Some(host)) {
+        }
+    }
+
+    /// What the enforcement point must have put into its one form before it asks.
+    fn malformed(&self) -> Option<String> {
+        let other = |host: &&str| canonical_host(host).as_deref() != Some(host);
+        if let Some(host) = self.host().filter(other) {
             return Some(format!("{host:?} is no host in its one form"));
         }
         match self {
@@ -203,15 +208,25 @@ pub(crate) fn ask(
     action: &Action,
 ) -> Verdict {
     let no = |why: String| Verdict { allowed: false, rules: Vec::new(), why };
-    let act = action.act();
-    let set = match layer.set(act) {
-        Ok(set) => set,
-        Err(error) => return no(error.to_string()),
-    };
+    let asked = layer.set(action.act()).and_then(|set| Ok((set, set.about(action.host())?)));
+    match asked {
+        Ok((set, policies)) => judge(layer, (set, &policies), (subject, phase, task), action),
+        Err(error) => no(error.to_string()),
+    }
+}
+
+/// Asks these policies of a set.
+fn judge(
+    layer: &Layer,
+    (set, policies): (&ActSet, &PolicySet),
+    (subject, phase, task): (Subject, &str, &Task),
+    action: &Action,
+) -> Verdict {
+    let no = |why: String| Verdict { allowed: false, rules: Vec::new(), why };
     let Some((request, entities)) = request(layer, subject, phase, task, action) else {
         return no("the request could not be put to Cedar".to_owned());
     };
-    let response = Authorizer::new().is_authorized(&request, &set.policies, &entities);
+    let response = Authorizer::new().is_authorized(&request, policies, &entities);
     let find = |id: &cedar_policy::PolicyId| {
         let id: &str = id.as_ref();
         set.rules.get(id).cloned()
@@ -346,4 +361,79 @@ fn entity_id(kind: &str) -> Option<EntityUid> {
 fn uid(kind: &str, id: &str) -> Option<EntityUid> {
     let name: cedar_policy::EntityTypeName = kind.parse().ok()?;
     Some(EntityUid::from_type_name_and_id(name, cedar_policy::EntityId::new(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::{FileFacts, LayerText, OriginKind};
+    use proptest::prelude::*;
+
+    const PATTERNS: [&str; 9] =
+        ["*", "*.com", "a.com", "*.a.com", "b.a.com", "*.b.a.com", "c.b.a.com", "aa.com", "::1"];
+    const HOSTS: [&str; 9] = [
+        "com",
+        "a.com",
+        "b.a.com",
+        "c.b.a.com",
+        "d.c.b.a.com",
+        "aa.com",
+        "x.aa.com",
+        "::1",
+        "::ffff:1.2.3.4",
+    ];
+    const RULES: [&str; 6] = [
+        "",
+        "methods = [\"GET\"]\n",
+        "port = 8443\n",
+        "paths = [\"/v1/\"]\n",
+        "passthrough = true\n",
+        "secret = \"key\"\n",
+    ];
+
+    fn layer(rules: &[(bool, usize, usize)], base: bool) -> Layer {
+        let mut network = String::new();
+        for (allow, host, rest) in rules {
+            // A denial has fewer words.
+            let (list, rest) = if *allow { ("allow", *rest) } else { ("deny", rest % 4) };
+            let (host, rest) = (PATTERNS[*host], RULES[rest]);
+            let host = if rest.contains("secret") { "b.a.com" } else { host };
+            network.push_str(&format!("[[network.{list}]]\nhost = {host:?}\n{rest}"));
+        }
+        let text = crate::DEFAULT_POLICY
+            .replacen("version = 1", "version = 1\nsecrets = [\"key\"]", 1)
+            .replacen("presets = [\"none\"]", &network, 1);
+        let (origin, path) = (OriginKind::User, "user".to_owned());
+        let facts = FileFacts::default();
+        Layer::load(LayerText { origin, path, text, guard_rails: None, facts }, base).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn policies_of_other_hosts_change_no_answer(
+            rules in prop::collection::vec((any::<bool>(), 0..PATTERNS.len(), 0..RULES.len()), 0..12),
+            (host, base) in (0..HOSTS.len(), any::<bool>()),
+            (tier, stage, port, tainted) in (0..3_usize, 0..4_usize, any::<bool>(), any::<bool>()),
+        ) {
+            let layer = layer(&rules, base);
+            let subject = Subject { profile: Profile::Medium, tier: Tier::ALL[tier] };
+            let task = Task { tainted, ..Task::default() };
+            let (host, port) = (HOSTS[host].to_owned(), if port { 443 } else { 8443 });
+            let request = |method: &str, path: &str| Stage::Request {
+                method: method.to_owned(),
+                path: path.to_owned(),
+            };
+            let stages =
+                [Stage::Dial, Stage::Tunnel, request("GET", "/v1/x"), request("POST", "/v2")];
+            let secret =
+                Action::UseSecret { name: "key".to_owned(), host: host.clone(), port };
+            let connect = Action::Connect { host, port, stage: stages[stage].clone() };
+            for action in [secret, connect] {
+                let set = layer.set(action.act()).unwrap();
+                let who = (subject, "", &task);
+                let by_all = judge(&layer, (set, &set.policies), who, &action);
+                prop_assert_eq!(ask(&layer, subject, "", &task, &action), by_all);
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! One policy file as loaded: where it came from, what it says, and its policies per action.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -74,7 +75,9 @@ pub enum LoadError {
     ForeignOwner { path: String },
     #[error("others may write the policy {path} or its directory; `chmod go-w` both")]
     WritableByOthers { path: String },
-    #[error("the policy {path} lies in a directory that the sandbox can write to; move it")]
+    #[error(
+        "the policy {path} lies in a directory that the sandbox can write to; move it, or use --workspace in place of --workspace-rw"
+    )]
     WritableBySandbox { path: String },
     #[error(transparent)]
     Wrong(#[from] Fault),
@@ -118,6 +121,16 @@ pub(crate) struct Layer {
 pub(crate) struct ActSet {
     pub(crate) policies: PolicySet,
     pub(crate) rules: HashMap<String, RuleRef>,
+    /// Where some of them are of one host only.
+    by_host: Option<ByHost>,
+}
+
+/// Policies by the host that they are about, so that Cedar need not look at a thousand others.
+#[derive(Debug)]
+struct ByHost {
+    of_any: PolicySet,
+    /// By host pattern: `api.example.com` or `*.example.com`.
+    of: HashMap<String, Vec<Policy>>,
 }
 
 impl Layer {
@@ -176,7 +189,8 @@ impl Layer {
             .map(|(id, rule)| (id.clone(), self.rule_ref(&rule.name, rule.offset, rule.permits)));
         let of_rails =
             self.guard_rails.iter().map(|(policy, rule)| (policy.id().to_string(), rule.clone()));
-        Ok(ActSet { rules: of_rules.chain(of_rails).collect(), policies })
+        let by_host = ByHost::new(&rules, &policies)?;
+        Ok(ActSet { rules: of_rules.chain(of_rails).collect(), policies, by_host })
     }
 
     pub(crate) fn guard_rail_texts(&self) -> Vec<Option<String>> {
@@ -205,10 +219,58 @@ impl Layer {
     }
 }
 
-/// A workspace's file can only narrow and is read once before the run, so anybody may write it. The
+impl ActSet {
+    /// The policies that can count for a request about this host. Those that are left out would be
+    /// evaluated to false.
+    pub(crate) fn about(&self, host: Option<&str>) -> Result<Cow<'_, PolicySet>, LowerError> {
+        let (Some(by_host), Some(host)) = (&self.by_host, host) else {
+            return Ok(Cow::Borrowed(&self.policies));
+        };
+        let above = host.match_indices('.').map(|(at, _)| format!("*{}", &host[at..]));
+        let patterns = std::iter::once(host.to_owned()).chain(above);
+        let mut found =
+            patterns.filter_map(|pattern| by_host.of.get(&pattern)).flatten().peekable();
+        if found.peek().is_none() {
+            return Ok(Cow::Borrowed(&by_host.of_any));
+        }
+        let mut set = by_host.of_any.clone();
+        for policy in found {
+            set.add(policy.clone()).map_err(LowerError::of)?;
+        }
+        Ok(Cow::Owned(set))
+    }
+}
+
+impl ByHost {
+    fn new(rules: &[(String, Rule)], all: &PolicySet) -> Result<Option<ByHost>, LowerError> {
+        let hosts: HashMap<&str, &str> = rules
+            .iter()
+            .filter_map(|(id, rule)| Some((id.as_str(), rule.host.as_ref()?.as_str())))
+            .collect();
+        if hosts.is_empty() {
+            return Ok(None);
+        }
+        let mut by_host = ByHost { of_any: PolicySet::new(), of: HashMap::new() };
+        for policy in all.policies() {
+            let id: &str = policy.id().as_ref();
+            match hosts.get(id) {
+                Some(host) => {
+                    by_host.of.entry((*host).to_owned()).or_default().push(policy.clone());
+                }
+                None => by_host.of_any.add(policy.clone()).map_err(LowerError::of)?,
+            }
+        }
+        Ok(Some(by_host))
+    }
+}
+
+/// A workspace's file can only narrow, so anybody may write it but the sandbox that it narrows. The
 /// others say what is allowed.
 fn trust(origin: OriginKind, path: &str, facts: FileFacts) -> Result<(), LoadError> {
     let path = || path.to_owned();
+    if facts.writable_by_sandbox {
+        return Err(LoadError::WritableBySandbox { path: path() });
+    }
     if matches!(origin, OriginKind::Workspace | OriginKind::BuiltIn) {
         return Ok(());
     }
@@ -217,9 +279,6 @@ fn trust(origin: OriginKind, path: &str, facts: FileFacts) -> Result<(), LoadErr
     }
     if facts.writable_by_others {
         return Err(LoadError::WritableByOthers { path: path() });
-    }
-    if facts.writable_by_sandbox {
-        return Err(LoadError::WritableBySandbox { path: path() });
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ use cedar_policy::{Policy, PolicySet};
 use serde::{Deserialize, Serialize};
 
 use crate::file::PolicyFile;
+use crate::pattern::HostPattern;
 use crate::values::Grant;
 use expr::{E, all, any, elevated};
 
@@ -89,21 +90,31 @@ pub(crate) struct Rule {
     pub(crate) permits: bool,
     pub(crate) when: E,
     pub(crate) unless: Option<E>,
+    /// It says nothing of hosts that this does not match: there `when` is false.
+    pub(crate) host: Option<HostPattern>,
 }
 
 impl Rule {
+    fn new(name: String, offset: Option<usize>, permits: bool, when: E) -> Rule {
+        Rule { name, offset, permits, when, unless: None, host: None }
+    }
+
     fn permit(name: impl Into<String>, offset: usize, when: E) -> Rule {
-        Rule { name: name.into(), offset: Some(offset), permits: true, when, unless: None }
+        Rule::new(name.into(), Some(offset), true, when)
     }
 
     fn forbid(name: impl Into<String>, offset: usize, when: E) -> Rule {
-        Rule { name: name.into(), offset: Some(offset), permits: false, when, unless: None }
+        Rule::new(name.into(), Some(offset), false, when)
     }
 
     /// A layer says nothing here, so the layer above decides.
     fn inherited(name: &str, when: E) -> Rule {
-        let name = format!("{name} (not restricted here)");
-        Rule { name, offset: None, permits: true, when, unless: None }
+        Rule::new(format!("{name} (not restricted here)"), None, true, when)
+    }
+
+    /// The same, of no other hosts than these. `when` must say so, too.
+    fn of_host(self, host: &HostPattern) -> Rule {
+        Rule { host: (!host.is_everything()).then(|| host.clone()), ..self }
     }
 
     fn unless(self, lifted: Vec<E>) -> Rule {
@@ -196,11 +207,11 @@ pub(crate) fn policy_set(
 ) -> Result<PolicySet, LowerError> {
     let mut set = PolicySet::new();
     for (id, rule) in rules {
-        let policy = rule.policy(id, act).map_err(|error| LowerError(error.to_string()))?;
-        set.add(policy).map_err(|error| LowerError(error.to_string()))?;
+        let policy = rule.policy(id, act).map_err(LowerError::of)?;
+        set.add(policy).map_err(LowerError::of)?;
     }
     for policy in guard_rails {
-        set.add(policy.clone()).map_err(|error| LowerError(error.to_string()))?;
+        set.add(policy.clone()).map_err(LowerError::of)?;
     }
     Ok(set)
 }
@@ -208,3 +219,9 @@ pub(crate) fn policy_set(
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the policy could not be lowered to Cedar: {0}")]
 pub struct LowerError(pub(crate) String);
+
+impl LowerError {
+    pub(crate) fn of(error: impl std::fmt::Display) -> LowerError {
+        LowerError(error.to_string())
+    }
+}

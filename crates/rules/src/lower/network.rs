@@ -35,7 +35,8 @@ impl Source<'_> {
             self.file.network.iter().flat_map(|network| &network.value.deny).enumerate()
         {
             let when = denied(&deny.value);
-            rules.push(Rule::forbid(format!("network.deny[{index}]"), deny.offset, when));
+            let rule = Rule::forbid(format!("network.deny[{index}]"), deny.offset, when);
+            rules.push(rule.of_host(&deny.value.host));
         }
         rules.extend(self.by_elevation(|grant| match grant {
             Grant::Connect(pattern) => {
@@ -73,7 +74,7 @@ impl Source<'_> {
                     let named = is(resource("name"), secret.as_str());
                     let when = all([named, connected.clone(), bound(&allow.value)]);
                     let name = format!("network.allow secret {secret} [{index}]");
-                    rules.push(Rule::permit(name, allow.offset, when));
+                    rules.push(Rule::permit(name, allow.offset, when).of_host(&allow.value.host));
                 }
             }
         }
@@ -154,7 +155,8 @@ fn allowed(network: &NetworkRules, listed: &E) -> Vec<Rule> {
             ]),
             all([listed.clone(), inside]),
         ]);
-        rules.push(Rule::permit(format!("network.allow[{index}]"), allow.offset, when));
+        let name = format!("network.allow[{index}]");
+        rules.push(Rule::permit(name, allow.offset, when).of_host(&rule.host));
     }
     rules
 }
