@@ -227,6 +227,10 @@ pub(crate) struct ExecArgs {
     /// Kill the command after this time [default: the sandbox's own limit]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) timeout: Option<Duration>,
+    /// The kind of work, if it is another than the sandbox was made for: refused where the policy
+    /// wants a stronger wall for it than the sandbox has
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<String>,
     /// Id, unique beginning of an id, or name of the sandbox
     #[arg(value_name = "ID")]
     pub(crate) sandbox: String,

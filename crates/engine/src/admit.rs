@@ -10,7 +10,7 @@ use ringwall_audit::Ids;
 use ringwall_guest::Kernels;
 use ringwall_policy::{AdmittedSpec, Decided, Denied};
 use ringwall_rules::{
-    Anchors, DecisionRecord, Egress, FilePath, HostFacts, LoadError, Missing, PathRights,
+    Anchors, DecisionRecord, Egress, HostFacts, LoadError, Missing, PathPattern, PathRights,
     PlaceRequest, Refusal, Stack, Task, Work,
 };
 use ringwall_spec::{Limits, RingKind, SandboxSpec, Wall, WriteRights};
@@ -43,9 +43,15 @@ pub enum AdmitError {
     #[error("{refusal}{}", hint(.refusal.elevations()))]
     Refused { refusal: Box<Refusal> },
     #[error(
-        "tier {tier} may not read the workspace {workspace:?}, by {rule}; leave --workspace out, or name another tier"
+        "tier {tier} may not read all of {path:?}, by {rule}; leave it out, or name another tier"
     )]
-    Unreadable { tier: String, workspace: PathBuf, rule: String },
+    Unreadable { tier: String, path: PathBuf, rule: String },
+    #[error(
+        "{kind} work may not run in the sandbox {sandbox}: {refusal}; `ringwall run --kind {kind}` gives it a wall of its own"
+    )]
+    NotInSandbox { sandbox: String, kind: String, refusal: Box<Refusal> },
+    #[error("{path:?} cannot be shown; check that it exists and that you may read it")]
+    Shown { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Denied(#[from] Denied),
     #[error(transparent)]
@@ -122,18 +128,24 @@ impl Engine {
             }
         };
         let mut spec = asked.spec;
+        let at_most = spec.rights.clone();
         spec.wall = plan.wall.clone();
         if asked.wall.is_none() && spec.wall.image_ring().is_none() {
             // It was offered for whichever wall would be chosen.
             spec.image = None;
         }
         spec.limits = plan.limits.clone();
+        for path in &mut spec.read_only_paths {
+            // Decided on is what will be shown: the path without links.
+            let shown = path.canonicalize();
+            *path = shown.map_err(|source| AdmitError::Shown { path: path.clone(), source })?;
+        }
+        if let Some(refused) = unreadable(&plan.paths, &spec, &record) {
+            self.record(vec![denied(&record, &refused.to_string())])?;
+            return Err(refused);
+        }
         if let Some(workspace) = &spec.workspace {
             let anchors = anchors(&workspace.path);
-            if let Some(refused) = unreadable(&plan.paths, &workspace.path, &anchors, &record) {
-                self.record(vec![denied(&record, &refused.to_string())])?;
-                return Err(refused);
-            }
             let by_policy = workspace_rights(&plan.paths, &workspace.path, &anchors);
             spec.rights = Some(match &spec.rights {
                 Some(asked) => by_policy.and(asked),
@@ -142,6 +154,7 @@ impl Engine {
             .filter(|rights| *rights != WriteRights::everywhere());
         }
         let mut decided = decided(&record, &plan.egress);
+        decided.at_most = at_most;
         decided.inputs.extend(asked.notes);
         Ok(ringwall_policy::admit(spec)?.decided(decided))
     }
@@ -181,24 +194,43 @@ impl Engine {
 }
 
 pub(crate) fn anchors(workspace: &Path) -> Anchors {
-    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
-    Anchors { home, workspace: Some(workspace.display().to_string()) }
+    Anchors { workspace: Some(workspace.display().to_string()), ..home_anchor() }
 }
 
-/// Why a workspace cannot be had, if it cannot.
+fn home_anchor() -> Anchors {
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    Anchors { home, workspace: None }
+}
+
+/// The first path of the host that a job would see and may not read all of.
 fn unreadable(
     paths: &[PathRights],
-    workspace: &Path,
-    anchors: &Anchors,
+    spec: &SandboxSpec,
     record: &DecisionRecord,
 ) -> Option<AdmitError> {
-    let path = FilePath::new(".", anchors);
-    let readable = path.is_ok_and(|path| paths.iter().all(|rights| rights.may_read(&path)));
+    let workspace = spec.workspace.as_ref().map(|workspace| &workspace.path);
+    let anchors = workspace.map_or_else(home_anchor, |workspace| anchors(workspace));
+    let readable = |path: &Path| {
+        paths.iter().all(|rights| {
+            let read = rights.read.as_ref();
+            read.is_none_or(|read| holds_all_of(read, path, &anchors))
+                || holds_all_of(&rights.also_read, path, &anchors)
+        })
+    };
+    let path = workspace.into_iter().chain(&spec.read_only_paths).find(|path| !readable(path))?;
     let tier = record.subjects.iter().map(|subject| subject.tier).max()?;
-    (!readable).then(|| AdmitError::Unreadable {
-        tier: tier.to_string(),
-        workspace: workspace.to_owned(),
-        rule: format!("tiers.{tier}.read"),
+    let rule = format!("tiers.{tier}.read");
+    Some(AdmitError::Unreadable { tier: tier.to_string(), path: path.clone(), rule })
+}
+
+/// Whether one of the patterns means this path with all that is below it.
+fn holds_all_of(patterns: &[PathPattern], path: &Path, anchors: &Anchors) -> bool {
+    patterns.iter().any(|pattern| {
+        let with_all_below = pattern.as_str().ends_with("/**");
+        place(pattern.as_str(), anchors).is_some_and(|place| match with_all_below {
+            true => path.starts_with(place),
+            false => path == place && !path.is_dir(),
+        })
     })
 }
 
@@ -240,6 +272,7 @@ fn decided(record: &DecisionRecord, egress: &Egress) -> Decided {
                 layers.iter().map(|rules| format!("{:?}", rules.reach).to_lowercase()).collect()
             }
         },
+        at_most: None,
     }
 }
 
@@ -250,7 +283,7 @@ pub(crate) fn workspace_rights(
     workspace: &Path,
     anchors: &Anchors,
 ) -> WriteRights {
-    let within = |patterns: &[ringwall_rules::PathPattern]| -> Vec<PathBuf> {
+    let within = |patterns: &[PathPattern]| -> Vec<PathBuf> {
         let places = patterns.iter().filter_map(|pattern| place(pattern.as_str(), anchors));
         places.filter_map(|place| relative_to(&place, workspace)).collect()
     };
@@ -284,8 +317,8 @@ fn place(pattern: &str, anchors: &Anchors) -> Option<PathBuf> {
     Some(PathBuf::from(format!("{}/{}", top.trim_end_matches('/'), plain.trim_matches('/'))))
 }
 
-/// All of the workspace, a part of it, or nothing of it.
-fn relative_to(place: &Path, workspace: &Path) -> Option<PathBuf> {
+/// What `place` means of a workspace: all of it, a part of it, or nothing of it.
+pub fn relative_to(place: &Path, workspace: &Path) -> Option<PathBuf> {
     if workspace.starts_with(place) {
         return Some(PathBuf::new());
     }

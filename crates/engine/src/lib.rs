@@ -15,6 +15,7 @@ mod job;
 mod keep;
 mod ledger;
 mod limits;
+mod own;
 mod phase;
 mod place;
 mod policy_files;
@@ -34,7 +35,7 @@ mod vm;
 mod watchdog;
 mod workspace_copy;
 
-pub use admit::{AdmitError, Asked, deciding};
+pub use admit::{AdmitError, Asked, deciding, relative_to};
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
 pub use gc::{GcError, GcReport};
@@ -52,7 +53,7 @@ pub use sandbox::{Killer, Sandbox};
 pub use settle::SettleError;
 pub use snapshot::ForkError;
 pub use stop::StopError;
-pub use tool_policy::ToolDenied;
+pub use tool_policy::{AskedCall, ToolDenied, ToolGate};
 pub use tools::{
     CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
     ToolOutcome,

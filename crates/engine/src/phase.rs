@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use ringwall_audit::{Event, Text, WorkspaceApplied};
-use ringwall_rules::{Action, Decision, FilePath, LoadError, Stack, Task};
+use ringwall_rules::{Action, Decision, FilePath, LoadError, PlaceRequest, Stack, Task, Work};
 use ringwall_spec::{ChangeSummary, WriteRights};
 
-use crate::admit::{anchors, deciding, hint, workspace_rights};
+use crate::admit::{AdmitError, anchors, deciding, hint, workspace_rights};
 use crate::config::Engine;
 use crate::ledger::{self, LedgerError};
 use crate::policy_files::PolicySearch;
@@ -56,8 +56,42 @@ impl Engine {
         let changed =
             Event::PhaseChanged { from: from.map(Text::new), to: Text::new(to), by: Text::new(by) };
         self.record(vec![(ledger::ids(&record.id), changed)])?;
+        let at_most = record.decided.as_ref().and_then(|decided| decided.at_most.as_ref());
         let rights = rights.unwrap_or_else(WriteRights::everywhere);
+        let rights = at_most.map_or_else(|| rights.clone(), |at_most| rights.and(at_most));
         Ok(self.change_rights_for(record, &rights, Some(to))?)
+    }
+
+    /// Whether work of this kind may run in a sandbox that lives: its wall must be strong enough.
+    pub fn allow_exec(
+        &self,
+        record: &Record,
+        kind: &str,
+        search: &PolicySearch,
+    ) -> Result<(), AdmitError> {
+        let layers = search.read()?;
+        if layers.is_empty() {
+            return Err(AdmitError::NothingToRouteBy);
+        }
+        let request = PlaceRequest {
+            task: Task { phase: self.phase(record), ..task_of(record) },
+            work: Work { tool: None, kind: Some(kind.to_owned()) },
+            wall: Some(record.wall.clone()),
+            limits: None,
+            reuse: true,
+        };
+        let placed = deciding(|| -> Result<_, LoadError> {
+            Ok(PolicySearch::stack(layers)?.place(&request, &self.host_facts(true)))
+        })?;
+        let Err(refusal) = placed.plan() else { return Ok(()) };
+        let error = AdmitError::NotInSandbox {
+            sandbox: record.id.to_string(),
+            kind: placed.kind.to_string(),
+            refusal: Box::new(refusal.clone()),
+        };
+        let (ids, asked) = (ledger::ids(&record.id), ("exec", placed.kind.name()));
+        self.record(vec![ledger::denied(ids, asked, &placed.rules, &error.to_string(), None)])?;
+        Err(error)
     }
 
     /// Whether policy lets these changes of a sandbox be written back. Without a policy it is for

@@ -43,6 +43,8 @@ pub enum PlaceError {
         "the workspace {workspace:?} and Ringwall's own state in {state:?} must not contain each other; give another directory, or set RINGWALL_HOME"
     )]
     HoldsState { workspace: PathBuf, state: PathBuf },
+    #[error("{path:?} cannot be shown: it would show Ringwall's own keys and records in {state:?}")]
+    ShowsState { path: PathBuf, state: PathBuf },
     #[error(
         "{0:?} belongs to root, and with --workspace-rw a job could leave a setuid program of root's there; use --workspace, or give a directory of an ordinary user"
     )]
@@ -120,10 +122,10 @@ impl Engine {
         let held = image.as_ref().map(Image::hold).transpose()?;
         let workspace = spec.workspace.as_ref().map(read_workspace).transpose()?;
         if let Some(workspace) = &workspace {
-            refuse_own_state(&workspace.path, &self.home)?;
+            self.refuse_own_state(&workspace.path)?;
         }
-        let shown =
-            spec.read_only_paths.iter().map(|path| shown_path(path)).collect::<Result<_, _>>()?;
+        let shown = spec.read_only_paths.iter().map(|path| self.shown_path(path));
+        let shown = shown.collect::<Result<_, _>>()?;
         let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
         let outermost = spec.wall.outermost();
         let root = match outermost {
@@ -139,6 +141,7 @@ impl Engine {
             warden: self.programs.warden.clone(),
             wasm_warden: self.wasm_warden(&spec.wall)?.filter(|_| !in_vm),
             shown,
+            masked: if outermost == RingKind::Process { self.own_places() } else { Vec::new() },
             // What a guest gets is copied, not shown.
             workspace: workspace.filter(|_| !in_vm),
             host_links: root.links,
@@ -188,23 +191,15 @@ impl Engine {
         let program = self.programs.warden.with_file_name("ringwall-wasm-warden");
         if program.is_file() { Ok(program) } else { Err(PlaceError::NoWasmWarden(program)) }
     }
-}
 
-fn shown_path(path: &Path) -> Result<ShownPath, PlaceError> {
-    let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
-    // Mount points are made without following links, so the path must have none.
-    let path = std::fs::canonicalize(path).map_err(wrong)?;
-    let is_dir = path.is_dir();
-    Ok(ShownPath { path, is_dir })
-}
-
-/// A job that can write our records decides what `apply` writes and what `gc` removes.
-pub(crate) fn refuse_own_state(workspace: &Path, home: &Path) -> Result<(), PlaceError> {
-    let state = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    if state.starts_with(workspace) || workspace.starts_with(&state) {
-        return Err(PlaceError::HoldsState { workspace: workspace.to_owned(), state });
+    fn shown_path(&self, path: &Path) -> Result<ShownPath, PlaceError> {
+        let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
+        // Mount points are made without following links, so the path must have none.
+        let path = std::fs::canonicalize(path).map_err(wrong)?;
+        self.refuse_to_show_own(&path)?;
+        let is_dir = path.is_dir();
+        Ok(ShownPath { path, is_dir })
     }
-    Ok(())
 }
 
 fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {

@@ -18,7 +18,8 @@ pub const GUARD_RAIL_FILE: &str = "ringwall.cedar";
 /// Its test cases, beside it.
 pub const CASE_FILE: &str = "ringwall.test.toml";
 
-const SYSTEM_FILE: &str = "/etc/ringwall/ringwall.toml";
+/// Where the system's policy is.
+pub(crate) const SYSTEM_DIRECTORY: &str = "/etc/ringwall";
 
 /// Where to look for policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,17 +34,21 @@ pub struct PolicySearch {
     pub system_file: Option<PathBuf>,
 }
 
+/// Where the user's policy and the approver's key can be; the first counts.
+pub(crate) fn user_directories() -> impl Iterator<Item = PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let config = variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    let of_home = variable("HOME").map(|home| home.join(".config"));
+    config.into_iter().chain(of_home).map(|config| config.join("ringwall"))
+}
+
 impl PolicySearch {
     /// The user's and the system's file where they belong.
     pub fn from_environment(workspace: Option<PathBuf>) -> PolicySearch {
-        let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-        let config = config
-            .filter(|path| path.is_absolute())
-            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
         PolicySearch {
             workspace,
-            user_file: config.map(|config| config.join("ringwall").join(POLICY_FILE)),
-            system_file: Some(SYSTEM_FILE.into()),
+            user_file: user_directories().next().map(|config| config.join(POLICY_FILE)),
+            system_file: Some(Path::new(SYSTEM_DIRECTORY).join(POLICY_FILE)),
             ..PolicySearch::default()
         }
     }
@@ -98,6 +103,7 @@ impl PolicySearch {
             Some((text, of_rails)) => {
                 facts.foreign_owner |= of_rails.foreign_owner;
                 facts.writable_by_others |= of_rails.writable_by_others;
+                facts.writable_by_sandbox |= of_rails.writable_by_sandbox;
                 Some(GuardRailText { path: rails.display().to_string(), text })
             }
             None => None,

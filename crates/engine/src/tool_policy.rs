@@ -1,12 +1,12 @@
 //! Whether a tool may be called, and where; and the record of its call.
 
 use ringwall_audit::{CallEnded, CallKind, Id, Ids, Text};
-use ringwall_rules::{Action, LoadError, PlaceRequest, Refusal, Stack, Task, Work};
+use ringwall_rules::{Action, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task, Work};
 use ringwall_spec::{SandboxId, ToolMeter, ToolStatus, Usage, Wall};
 
 use crate::admit::deciding;
 use crate::config::Engine;
-use crate::ledger::{CallEntry, LedgerError, succeeded};
+use crate::ledger::{self, CallEntry, LedgerError, succeeded};
 use crate::policy_files::PolicySearch;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,43 +21,61 @@ pub enum ToolDenied {
     Ledger(#[from] LedgerError),
 }
 
+/// The policy by which tools are called, read once. None where there is no policy: then it is for
+/// the person who asks to say.
+#[derive(Debug)]
+pub struct ToolGate(Option<Stack>);
+
+/// A call that somebody wants to make.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedCall<'a> {
+    pub tool: &'a str,
+    /// As the tool declares it.
+    pub kind: &'a str,
+    /// Whether the call was given a directory to write to.
+    pub writes: bool,
+    pub wall: &'a Wall,
+    pub sandbox: Option<&'a SandboxId>,
+}
+
+impl ToolGate {
+    pub fn open(search: &PolicySearch) -> Result<ToolGate, LoadError> {
+        let layers = search.read()?;
+        let stack = (!layers.is_empty()).then(|| PolicySearch::stack(layers)).transpose()?;
+        Ok(ToolGate(stack))
+    }
+}
+
 impl Engine {
-    /// Asks the policy, if there is one, and writes down that the call begins. `writes` tells
-    /// whether the call was given a directory to write to.
+    /// Asks the policy, if there is one, and writes down that the call begins, or why not.
     pub fn begin_tool(
         &self,
-        (tool, writes): (&str, bool),
-        (wall, sandbox): (&Wall, Option<&SandboxId>),
-        search: &PolicySearch,
+        asked: AskedCall<'_>,
+        gate: &ToolGate,
     ) -> Result<CallEntry, ToolDenied> {
-        let layers = search.read()?;
-        if !layers.is_empty() {
-            deciding(|| self.allow_tool(tool, writes, wall, &PolicySearch::stack(layers)?))?;
+        if let Some(stack) = &gate.0 {
+            deciding(|| self.allow_tool(asked, stack))?;
         }
-        let ids = Ids { sandbox: sandbox.map(Id::from), ..Ids::default() };
-        let what = (CallKind::Tool, Text::new(format!("{tool} behind {wall}")));
-        let (entry, started) = CallEntry::begin_as(ids, what, None);
+        let what = (CallKind::Tool, Text::new(format!("{} behind {}", asked.tool, asked.wall)));
+        let (entry, started) = CallEntry::begin_as(asked.ids(), what, None);
         self.record(vec![started])?;
         Ok(entry)
     }
 
-    fn allow_tool(
-        &self,
-        tool: &str,
-        writes: bool,
-        wall: &Wall,
-        stack: &Stack,
-    ) -> Result<(), ToolDenied> {
+    fn allow_tool(&self, asked: AskedCall<'_>, stack: &Stack) -> Result<(), ToolDenied> {
+        let (tool, kind) = (asked.tool.to_owned(), Some(asked.kind.to_owned()));
         let task = Task::default();
-        let action = Action::Call { tool: tool.to_owned(), kind: None, read_only: !writes };
+        let action =
+            Action::Call { tool: tool.clone(), kind: kind.clone(), read_only: !asked.writes };
         let decision = stack.decide(&task, &action);
         if !decision.allowed {
-            return Err(ToolDenied::Call { tool: tool.to_owned(), why: decision.why });
+            let denied = ToolDenied::Call { tool, why: decision.why };
+            return self.deny(asked, &decision.rules, denied);
         }
         let request = PlaceRequest {
             task,
-            work: Work { tool: Some(tool.to_owned()), kind: None },
-            wall: Some(wall.clone()),
+            work: Work { tool: Some(tool.clone()), kind },
+            wall: Some(asked.wall.clone()),
             limits: None,
             reuse: false,
         };
@@ -65,10 +83,21 @@ impl Engine {
         match placed.plan() {
             Ok(_) => Ok(()),
             Err(refusal) => {
-                let refusal = Box::new(refusal.clone());
-                Err(ToolDenied::Place { tool: tool.to_owned(), refusal })
+                let denied = ToolDenied::Place { tool, refusal: Box::new(refusal.clone()) };
+                self.deny(asked, &placed.rules, denied)
             }
         }
+    }
+
+    fn deny(
+        &self,
+        asked: AskedCall<'_>,
+        rules: &[RuleRef],
+        denied: ToolDenied,
+    ) -> Result<(), ToolDenied> {
+        let what = ("call", asked.tool);
+        self.record(vec![ledger::denied(asked.ids(), what, rules, &denied.to_string(), None)])?;
+        Err(denied)
     }
 
     /// Writes down how a call ended.
@@ -90,5 +119,11 @@ impl Engine {
             ..CallEnded::default()
         };
         self.record(vec![entry.ended(ended)])
+    }
+}
+
+impl AskedCall<'_> {
+    fn ids(self) -> Ids {
+        Ids { sandbox: self.sandbox.map(Id::from), ..Ids::default() }
     }
 }

@@ -185,6 +185,7 @@ impl HostPlace {
             warden: program.to_owned(),
             wasm_warden: None,
             shown: Vec::new(),
+            masked: Vec::new(),
             workspace: None,
             host_links: Vec::new(),
             host_dirs: Vec::new(),

@@ -308,6 +308,7 @@ pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInpu
         warden: guest_paths::WARDEN.into(),
         wasm_warden: None,
         shown: Vec::new(),
+        masked: Vec::new(),
         workspace: None,
         host_links: Vec::new(),
         host_dirs: Vec::new(),

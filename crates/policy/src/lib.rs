@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_spec::{LimitError, RightsError, RingKind, SandboxSpec, WorkspaceMode};
+use ringwall_spec::{LimitError, RightsError, RingKind, SandboxSpec, WorkspaceMode, WriteRights};
 use serde::{Deserialize, Serialize};
 
 /// A spec that passed admission. Holding one is the permission to raise it.
@@ -28,6 +28,9 @@ pub struct Decided {
     /// Who asked, as the policy sees it.
     pub task: Option<String>,
     pub egress: Vec<String>,
+    /// Where it may write at most, whatever phase it comes to: what was asked for, or granted.
+    #[serde(default)]
+    pub at_most: Option<WriteRights>,
 }
 
 impl AdmittedSpec {
@@ -139,7 +142,7 @@ fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_spec::{Limits, SandboxSpec, WorkspaceSpec, WriteRights};
+    use ringwall_spec::{Limits, SandboxSpec, WorkspaceSpec};
 
     fn asked(wall: &str) -> SandboxSpec {
         SandboxSpec::new(wall.parse().unwrap())

@@ -136,9 +136,15 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     steps.open_proc();
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.attach_terminals(slot::ROOT);
+    let masked = input
+        .masked
+        .iter()
+        .map(|path| relative(path))
+        .filter(|path| VISIBLE.iter().any(|dir| path.starts_with(dir)));
     for path in HIDDEN
         .iter()
         .map(Path::new)
+        .chain(masked)
         .filter(|path| input.host_dirs.iter().any(|dir| path.starts_with(dir)))
     {
         steps.mask(slot::ROOT, Place::new(slot::ROOT, path));

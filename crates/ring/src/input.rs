@@ -68,6 +68,8 @@ pub struct RingInput<'a> {
     pub wasm_warden: Option<PathBuf>,
     /// Host paths to show read-only.
     pub shown: Vec<ShownPath>,
+    /// Host paths that must not be seen, where what is above them is; for the process ring's view.
+    pub masked: Vec<PathBuf>,
     pub workspace: Option<WorkspaceInput>,
     /// Top-level entries of the host's root that are links, with their targets, and those that are
     /// directories; for the process ring's view.

@@ -25,6 +25,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
         warden: PathBuf::from("/opt/ringwall/ringwall-warden"),
         wasm_warden: None,
         shown: Vec::new(),
+        masked: Vec::new(),
         workspace: None,
         host_links: vec![("bin".to_owned(), PathBuf::from("usr/bin"))],
         host_dirs: ["usr", "etc", "home", "root", "var"].map(str::to_owned).to_vec(),

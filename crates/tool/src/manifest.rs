@@ -63,6 +63,18 @@ pub enum Risk {
     Untrusted,
 }
 
+impl Risk {
+    /// As policies name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Risk::Compute => "compute",
+            Risk::Files => "files",
+            Risk::Build => "build",
+            Risk::Untrusted => "untrusted",
+        }
+    }
+}
+
 /// What the output depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

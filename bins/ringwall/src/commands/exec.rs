@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ringwall_engine::PolicySearch;
 use ringwall_spec::{Limits, Usage};
 use rustix::process::Signal;
 
@@ -16,6 +17,11 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
     let signals = job::hold_signals(&args.job)?;
     let engine = open_engine()?;
     let record = engine.find(&args.sandbox)?;
+    if let Some(kind) = &args.kind {
+        let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
+        let from = workspace.or_else(|| std::env::current_dir().ok());
+        engine.allow_exec(&record, kind, &PolicySearch::from_environment(from))?;
+    }
     let timeout = args.timeout.unwrap_or(record.limits.timeout);
     let attached = engine.attach(&record)?;
     let started = attached.start(&command, timeout)?;

@@ -12,7 +12,7 @@ use ringwall_workspace::HideRules;
 
 use super::ToolError;
 use crate::config::Engine;
-use crate::place::{PlaceError, refuse_own_state};
+use crate::place::PlaceError;
 
 /// A directory, and where a tool finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<Found, ToolError
     if !stat.is_dir() {
         return Err(refused("it is no directory".to_owned()));
     }
-    refuse_own_state(&path, &engine.home).map_err(|error| refused(error.to_string()))?;
+    engine.refuse_own_state(&path).map_err(|error| refused(error.to_string()))?;
     if grant.access == DirAccess::Write && stat.uid() == 0 && engine.identity.is_root() {
         let reason = "it belongs to root, and what breaks out of a tool could leave a setuid \
                       program of root's there; grant it read-only, or give a directory of an \

@@ -4,14 +4,14 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use ringwall_engine::{PolicySearch, ToolOutcome};
-use ringwall_spec::{DirAccess, Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
+use ringwall_engine::{PolicySearch, ToolGate, ToolOutcome, deciding};
+use ringwall_spec::{Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
 use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Tools;
-use super::host::Allowed;
+use super::host::{self, Allowed};
 use super::inside;
 use crate::args::CallArgs;
 use crate::report;
@@ -55,10 +55,11 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         seed: args.seed,
     };
     let call = allowed.call_of(&tool, request);
-    let writes = call.dirs.iter().any(|dir| dir.access == DirAccess::Write);
     let search = PolicySearch::from_environment(std::env::current_dir().ok());
+    let gate = deciding(|| ToolGate::open(&search))?;
     let engine = &tools.engine;
-    let entry = engine.begin_tool((tool.name(), writes), place.wall_and_sandbox(), &search)?;
+    let (wall, sandbox) = place.wall_and_sandbox();
+    let entry = engine.begin_tool(host::asked(&tool, &call, (wall, sandbox)), &gate)?;
     let called = place.call(&tools, &tool, &call);
     let (status, meter) = match &called {
         Ok((outcome, _)) => (Some(&outcome.status), outcome.meter),

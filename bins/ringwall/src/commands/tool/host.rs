@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
-use ringwall_engine::{Compiled, DirGrant, ToolCall, ToolHost, ToolInput, ToolOutcome};
-use ringwall_spec::{ToolDigest, ToolLimits, ToolStatus, show_bytes};
+use ringwall_engine::{AskedCall, Compiled, DirGrant, ToolCall, ToolHost, ToolInput};
+use ringwall_spec::{DirAccess, SandboxId, ToolDigest, ToolLimits, ToolStatus, Wall, show_bytes};
 use ringwall_tool::{BoxError, Compiler, Described, Grants, Request, Tool};
 
 use crate::report;
@@ -25,16 +25,14 @@ pub(super) struct Allowed {
     pub(super) seed: Option<u64>,
 }
 
-impl Host {
-    /// One call, admitted and checked by the caller.
-    pub(super) fn call(
-        &self,
-        tool: &Tool,
-        request: Request,
-        allowed: Allowed,
-    ) -> anyhow::Result<ToolOutcome> {
-        Ok(self.0.call(&allowed.call_of(tool, request))?)
-    }
+/// What the policy is asked about a call.
+pub(super) fn asked<'a>(
+    tool: &'a Tool,
+    call: &ToolCall,
+    (wall, sandbox): (&'a Wall, Option<&'a SandboxId>),
+) -> AskedCall<'a> {
+    let writes = call.dirs.iter().any(|dir| dir.access == DirAccess::Write);
+    AskedCall { tool: tool.name(), kind: tool.manifest().risk.name(), writes, wall, sandbox }
 }
 
 impl Allowed {

@@ -5,13 +5,14 @@ use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringwall_spec::{ToolDigest, ToolMeter};
+use ringwall_engine::{PolicySearch, ToolError, ToolGate, deciding};
+use ringwall_spec::{RingKind, ToolDigest, ToolMeter, Wall};
 use ringwall_tool::{Failure, Grants, LimitWishes, Registry, Tool, limits_for, watch};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Tools;
-use super::host::Allowed;
+use super::host::{self, Allowed};
 use crate::args::{ServeArgs, ToolRef};
 
 /// An input of the most bytes, and the rest of the line.
@@ -50,6 +51,8 @@ struct Service {
     registry: Arc<Registry>,
     grants: Grants,
     limits: LimitWishes,
+    gate: ToolGate,
+    wall: Wall,
 }
 
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -72,7 +75,10 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         }
     };
     let (grants, limits) = (args.grants.grants(), args.limits.wishes());
-    let service = Service { tools, registry, grants, limits };
+    let search = PolicySearch::from_environment(std::env::current_dir().ok());
+    let gate = deciding(|| ToolGate::open(&search))?;
+    let wall = Wall::single(RingKind::Wasm);
+    let service = Service { tools, registry, grants, limits, gate, wall };
     service.serve()?;
     drop(watcher);
     Ok(())
@@ -122,11 +128,19 @@ impl Service {
         let limits =
             limits_for(&manifest.limits, &self.limits).map_err(|error| refused(error.into()))?;
         let allowed = Allowed { grants, limits, seed: request.seed };
-        let outcome = self
-            .tools
-            .host
-            .call(&tool, input, allowed)
-            .map_err(|error| Failure::new("unavailable", crate::exit::line(&error)))?;
+        let call = allowed.call_of(&tool, input);
+        let engine = &self.tools.engine;
+        let asked = host::asked(&tool, &call, (&self.wall, None));
+        let entry = engine.begin_tool(asked, &self.gate).map_err(|error| refused(error.into()))?;
+        let called = self.tools.host.0.call(&call);
+        let outcome = called.as_ref().ok();
+        let meter = outcome.map(|outcome| outcome.meter).unwrap_or_default();
+        engine
+            .end_tool(entry, outcome.map(|outcome| &outcome.status), meter)
+            .map_err(|error| refused(error.into()))?;
+        let unavailable =
+            |error: ToolError| Failure::new("unavailable", crate::exit::line(&error.into()));
+        let outcome = called.map_err(unavailable)?;
         let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
         let (output, error) = match result {
             Ok(output) => (Some(output), None),

@@ -1,0 +1,64 @@
+//! Ringwall's own files: keys, policy, grants, approvals, records. No ring may see them, and no job
+//! may write them.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::Engine;
+use crate::place::PlaceError;
+use crate::policy_files::{SYSTEM_DIRECTORY, user_directories};
+
+impl Engine {
+    /// Where they lie, with links resolved.
+    pub(crate) fn own_places(&self) -> Vec<PathBuf> {
+        let places = std::iter::once(self.home.clone()).chain(user_directories());
+        places.map(|place| resolved(&place)).collect()
+    }
+
+    /// A job that can write our records decides what `apply` writes and what `gc` removes; one that
+    /// can write policy decides what it may.
+    pub(crate) fn refuse_own_state(&self, workspace: &Path) -> Result<(), PlaceError> {
+        let system = Path::new(SYSTEM_DIRECTORY).to_owned();
+        match overlapping(workspace, self.own_places().into_iter().chain([system])) {
+            Some(state) => Err(PlaceError::HoldsState { workspace: workspace.to_owned(), state }),
+            None => Ok(()),
+        }
+    }
+
+    /// A job that can read our keys can sign.
+    pub(crate) fn refuse_to_show_own(&self, path: &Path) -> Result<(), PlaceError> {
+        match overlapping(path, self.own_places()) {
+            Some(state) => Err(PlaceError::ShowsState { path: path.to_owned(), state }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn overlapping(path: &Path, own: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    own.into_iter().find(|own| own.starts_with(path) || path.starts_with(own))
+}
+
+/// The longest part that exists without links, and the rest as it is written: what is not there yet
+/// must not be made there either.
+fn resolved(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let Ok(real) = above.canonicalize() {
+            return path.strip_prefix(above).map_or_else(|_| real.clone(), |rest| real.join(rest));
+        }
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_yet_is_found_through_links_above_it() {
+        let top = tempfile::tempdir().unwrap();
+        let real = top.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, top.path().join("link")).unwrap();
+        assert_eq!(resolved(&top.path().join("link/a/b")), real.join("a/b"));
+        assert_eq!(resolved(&top.path().join("link")), real);
+    }
+}
