@@ -34,9 +34,23 @@ pub(crate) use approvals::Approving;
 
 use crate::args::Verb;
 use crate::exit::AlreadyReported;
-use crate::report;
+use crate::{granted, report};
 
 pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    match &verb {
+        // These write to the log; before that, it says which elevations have ended.
+        Verb::Run(_)
+        | Verb::Create(_)
+        | Verb::Exec(_)
+        | Verb::Apply(_)
+        | Verb::Phase(_)
+        | Verb::Grant(_)
+        | Verb::Approvals(_)
+        | Verb::Tool(_) => granted::record_ended()?,
+        // A log that cannot be written can still be read.
+        Verb::Audit(_) => drop(granted::record_ended()),
+        _ => {}
+    }
     let done = match verb {
         Verb::Run(args) => return run::run(*args),
         Verb::Exec(args) => return exec::run(*args),

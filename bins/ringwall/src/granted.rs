@@ -2,29 +2,49 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use ringwall_approval::{Action, Approvals, State, UsedElevation, Why};
-use ringwall_audit::{ApprovalAsked, Event, Id, Ids, Returned, Text};
-use ringwall_engine::{AdmitError, Asked, Engine, EngineConfig, PolicySearch};
-use ringwall_grant::{Ask, Authority, MAX_TOKEN_BYTES, Request, Standing, Token, Verifier};
+use ringwall_approval::{Action, ApprovalId, Approvals, State, UsedElevation, Why};
+use ringwall_audit::{AdmissionDenied, ApprovalAsked, Event, Id, Ids, Returned, Text};
+use ringwall_engine::{AdmitError, Asked, Engine, EngineConfig, PolicySearch, relative_to};
+use ringwall_grant::{
+    Ask, Authority, Budget, Cost, GrantId, Inspected, Left, MAX_TOKEN_BYTES, Request, Spending,
+    Standing, Token, Verifier,
+};
 use ringwall_policy::AdmittedSpec;
 use ringwall_rules::{Refusal, Stack};
-use ringwall_spec::{Limits, SandboxSpec};
+use ringwall_spec::{Limits, SandboxSpec, Usage, WorkspaceMode, WriteRights};
 
 use crate::commands::Approving;
 use crate::ledger;
+
+const MIB: u64 = 1 << 20;
+/// Below this, nothing could be done.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// A grant that was presented, and those who could allow more than it and the policy do.
 struct Granted {
     token: Token,
     verifier: Verifier,
-    standing: Standing,
+    shown: Inspected,
+    spending: Spending,
     approvals: Approvals,
     approving: Approving,
 }
+
+/// What a sandbox holds of its grant until it ends.
+pub(crate) struct Holding {
+    spending: Spending,
+    budgets: Vec<(GrantId, Budget)>,
+    reserved: Cost,
+    /// An elevation that was for this one time.
+    once: Option<ApprovalId>,
+    approvals: Approvals,
+}
+
+type AskedLimits<'a> = &'a (dyn Fn(Limits) -> Limits + Sync);
 
 /// Admits what was asked for, if policy and grant allow it. What only an elevation would allow
 /// becomes a question to people; once one of them has said yes, the same asked again is admitted.
@@ -32,39 +52,50 @@ pub(crate) fn admit(
     engine: &Engine,
     file: &Path,
     (mut asked, search): (Asked, &PolicySearch),
-    (limits, words): (&(dyn Fn(Limits) -> Limits + Sync), &[String]),
-) -> anyhow::Result<AdmittedSpec> {
+    (limits, words): (AskedLimits<'_>, &[String]),
+) -> anyhow::Result<(AdmittedSpec, Holding)> {
     let policy = search.load()?;
     let granted = Granted::open(file, &policy)?;
-    record_returned(&granted.approvals)?;
-    asked.notes.insert("task".to_owned(), granted.standing.task.clone());
-    let own = granted.standing.ids.last().map(ToString::to_string).unwrap_or_default();
-    asked.notes.insert("grant".to_owned(), own);
-    let refusal = match engine.admit_by(&policy, asked.clone(), limits) {
+    asked.notes.insert("task".to_owned(), granted.standing().task.clone());
+    asked.notes.insert("grant".to_owned(), granted.own_id());
+    granted.or_denied(granted.narrow_paths(&mut asked.spec))?;
+    let left = granted.spending.left(&granted.shown.budgets)?;
+    let within = |default| granted.within_budget(limits(default), left);
+    match engine.admit_by(&policy, asked.clone(), &within) {
         Ok(admitted) => {
             let request = granted.request(&admitted);
-            granted.verifier.check(&granted.token, &request)?;
-            return Ok(admitted);
+            let checked = granted.verifier.check(&granted.token, &request);
+            granted.or_denied(checked.map_err(Into::into))?;
+            let holding = granted.hold(&admitted, None)?;
+            Ok((admitted, holding))
         }
-        Err(AdmitError::Refused { refusal }) => refusal,
-        Err(error) => return Err(error.into()),
-    };
-    let Some(elevation) = refusal.elevations().first().cloned() else {
-        bail!(AdmitError::Refused { refusal })
-    };
-    asked.task.elevated.insert(elevation.clone());
-    let lifted = engine.admit_by(&policy, asked.clone(), limits)?;
-    let action = granted.action(&lifted, words);
-    let used = granted.use_or_ask(&lifted, &action, (&elevation, &refusal))?;
-    // Whoever goes ahead by an elevation stops when it ends.
-    let left =
-        (UNIX_EPOCH + Duration::from_secs(used.until_unix)).duration_since(SystemTime::now());
-    let left = left.context("the elevation has just ended")?;
-    let capped = |default| {
-        let asked = limits(default);
-        Limits { timeout: asked.timeout.min(left), ..asked }
-    };
-    Ok(engine.admit_by(&policy, asked, &capped)?)
+        Err(AdmitError::Refused { refusal }) => {
+            granted.admit_elevated(engine, (asked, &policy), (limits, words), &refusal)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Holding {
+    /// The sandbox has ended: what it did not use is given back, and so are the rights that it had
+    /// for this one time.
+    pub(crate) fn end(self, usage: Usage) -> anyhow::Result<()> {
+        let reserved = self.reserved;
+        let peak_mib = usage.peak_memory_bytes.map(|bytes| bytes.div_ceil(MIB));
+        let used = Cost {
+            calls: reserved.calls,
+            wall_ms: usage.wall_ms,
+            cpu_ms: usage.cpu_ms.unwrap_or(reserved.cpu_ms),
+            memory_mib_ms: peak_mib
+                .map_or(reserved.memory_mib_ms, |mib| mib.saturating_mul(usage.wall_ms)),
+        };
+        self.spending.settle(&self.budgets, reserved, used)?;
+        if let Some(id) = &self.once {
+            self.approvals.end(id, "its one use is over", SystemTime::now())?;
+            record_returned(&self.approvals)?;
+        }
+        Ok(())
+    }
 }
 
 impl Granted {
@@ -72,24 +103,147 @@ impl Granted {
         let home = EngineConfig::from_environment()?.home;
         let token = read_token(file)?;
         let verifier = Authority::open_existing(&home)?.verifier();
-        let inspected = verifier.inspect(&token)?;
-        if let Some(refused) = inspected.refused {
+        let shown = verifier.inspect(&token)?;
+        if let Some(refused) = shown.refused {
             return Err(refused.into());
         }
         Ok(Granted {
             token,
             verifier,
-            standing: inspected.standing,
+            shown,
+            spending: Spending::open(&home)?,
             approvals: Approvals::open(&home)?,
             approving: Approving::of(policy)?,
         })
+    }
+
+    fn standing(&self) -> &Standing {
+        &self.shown.standing
+    }
+
+    fn own_id(&self) -> String {
+        self.standing().ids.last().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Writes a refusal by the grant into the log.
+    fn or_denied<T>(&self, decided: anyhow::Result<T>) -> anyhow::Result<T> {
+        if let Err(error) = &decided {
+            let denied = AdmissionDenied {
+                action: Text::new("run"),
+                resource: Text::new(""),
+                rule: Text::new(format!("grant {}", self.own_id())),
+                reason: Text::new(crate::exit::line(error)),
+                fix: None,
+            };
+            let ids = ledger::grant_ids(&self.own_id(), &self.standing().task);
+            ledger::record(ids, Event::AdmissionDenied(denied))?;
+        }
+        decided
+    }
+
+    /// What the job would see must be in the paths that the grant lets be read, whole; where it may
+    /// write is narrowed to those that the grant lets be written.
+    fn narrow_paths(&self, spec: &mut SandboxSpec) -> anyhow::Result<()> {
+        for path in &mut spec.read_only_paths {
+            let shown = path.canonicalize();
+            *path = shown.with_context(|| format!("{} cannot be shown", path.display()))?;
+        }
+        let Some(workspace) = &spec.workspace else {
+            return self.check_paths(&spec.read_only_paths, |path| Ask::Read { path });
+        };
+        let seen = spec.read_only_paths.iter().chain([&workspace.path]);
+        self.check_paths(seen, |path| Ask::Read { path })?;
+        if workspace.mode == WorkspaceMode::ReadWrite {
+            // There is nothing that would keep a job from writing to a part of it.
+            return self.check_paths([&workspace.path], |path| Ask::Write { path });
+        }
+        let lists = self.shown.narrowings.iter().filter_map(|narrowing| narrowing.write.as_ref());
+        let mut rights = spec.rights.clone().unwrap_or_else(WriteRights::everywhere);
+        for list in lists.chain([&self.shown.rights.write]) {
+            let places = list.iter().map(|subtree| Path::new(subtree.as_str()));
+            let writable = places.filter_map(|place| relative_to(place, &workspace.path));
+            rights =
+                rights.and(&WriteRights { writable: writable.collect(), read_only: Vec::new() });
+        }
+        spec.rights = Some(rights);
+        Ok(())
+    }
+
+    fn check_paths<'a>(
+        &self,
+        paths: impl IntoIterator<Item = &'a PathBuf>,
+        ask: impl Fn(String) -> Ask,
+    ) -> anyhow::Result<()> {
+        for path in paths {
+            let text = path.to_str().context("a path that is not UTF-8 cannot be granted")?;
+            let (task, tenant) = (&self.standing().task, &self.standing().tenant);
+            let request = Request::new(task, tenant, ask(text.to_owned()));
+            self.verifier.check(&self.token, &request)?;
+        }
+        Ok(())
+    }
+
+    /// No longer than the grant lives and its budget lasts.
+    fn within_budget(&self, asked: Limits, left: Left) -> Limits {
+        let ends = UNIX_EPOCH + Duration::from_secs(self.standing().expires_unix);
+        let life = ends.duration_since(SystemTime::now()).unwrap_or_default();
+        let budget = left.time(asked.cpu_milli.into(), asked.memory_bytes.div_ceil(MIB));
+        // What is next to nothing is asked for all the same, so that the refusal names the budget.
+        let most = budget.unwrap_or(life).min(life).max(SHORTEST);
+        Limits { timeout: asked.timeout.min(most), ..asked }
+    }
+
+    /// Takes the most that the sandbox can use from the budget.
+    fn hold(self, admitted: &AdmittedSpec, once: Option<ApprovalId>) -> anyhow::Result<Holding> {
+        let limits = &admitted.spec().limits;
+        let wall_ms = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+        let reserved = Cost {
+            calls: 1,
+            wall_ms,
+            cpu_ms: wall_ms.saturating_mul(limits.cpu_milli.into()) / 1000,
+            memory_mib_ms: wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB)),
+        };
+        let budgets = self.shown.budgets.clone();
+        self.or_denied(self.spending.reserve(&budgets, reserved).map_err(Into::into))?;
+        let Granted { spending, approvals, .. } = self;
+        Ok(Holding { spending, budgets, reserved, once, approvals })
+    }
+
+    /// What the policy refused, by an elevation that a person gave; else they are asked.
+    fn admit_elevated(
+        self,
+        engine: &Engine,
+        (mut asked, policy): (Asked, &Stack),
+        (limits, words): (AskedLimits<'_>, &[String]),
+        refusal: &Refusal,
+    ) -> anyhow::Result<(AdmittedSpec, Holding)> {
+        let Some(elevation) = refusal.elevations().first().cloned() else {
+            bail!(AdmitError::Refused { refusal: Box::new(refusal.clone()) })
+        };
+        asked.task.elevated.insert(elevation.clone());
+        // What is left of the budget is not part of what people are asked: it changes.
+        let lifted = engine.admit_by(policy, asked.clone(), limits)?;
+        let action = self.action(&lifted, words);
+        let used = self.use_or_ask(&lifted, &action, (&elevation, refusal))?;
+        // Whoever goes ahead by an elevation stops when it ends.
+        let left =
+            (UNIX_EPOCH + Duration::from_secs(used.until_unix)).duration_since(SystemTime::now());
+        let left = left.context("the elevation has just ended")?;
+        let budget = self.spending.left(&self.shown.budgets)?;
+        let capped = |default| {
+            let asked = self.within_budget(limits(default), budget);
+            Limits { timeout: asked.timeout.min(left), ..asked }
+        };
+        let admitted = engine.admit_by(policy, asked, &capped)?;
+        let holding = self.hold(&admitted, used.once.then_some(used.id))?;
+        Ok((admitted, holding))
     }
 
     fn request(&self, admitted: &AdmittedSpec) -> Request {
         let kind = admitted.decision().and_then(|decided| decided.kind.clone());
         let wall = admitted.spec().wall.to_string();
         let ask = Ask::Place { kind: kind.unwrap_or_else(|| "untrusted".to_owned()), wall };
-        Request::new(&self.standing.task, &self.standing.tenant, ask)
+        Request::new(&self.standing().task, &self.standing().tenant, ask)
     }
 
     fn action(&self, admitted: &AdmittedSpec, words: &[String]) -> Action {
@@ -107,7 +261,7 @@ impl Granted {
         let now = SystemTime::now();
         let request = self.request(admitted);
         let policy = (&self.approving.rules[..], &self.approving.approvers[..]);
-        let ids = || Ids::default().task(Id::new(&self.standing.task));
+        let ids = || Ids::default().task(Id::new(&self.standing().task));
         for approval in self.approvals.list(now)?.approvals {
             let held = matches!(approval.state, State::Approved(_));
             if !held || approval.asked.action != *action || approval.asked.elevation != elevation {
@@ -142,7 +296,16 @@ impl Granted {
     }
 }
 
-/// Writes down that old rights are back.
+/// Writes down that old rights are back, if an elevation has ended since somebody looked.
+pub(crate) fn record_ended() -> anyhow::Result<()> {
+    let home = EngineConfig::from_environment()?.home;
+    if Approvals::is_due(&home, SystemTime::now()) {
+        record_returned(&Approvals::open(&home)?)?;
+    }
+    Ok(())
+}
+
+/// The same without looking whether there is anything to write down.
 pub(crate) fn record_returned(approvals: &Approvals) -> anyhow::Result<()> {
     for returned in approvals.returned(SystemTime::now())? {
         let why = match returned.why {
@@ -152,7 +315,11 @@ pub(crate) fn record_returned(approvals: &Approvals) -> anyhow::Result<()> {
         let ids = Ids::default()
             .task(Id::new(&returned.asked.action.task))
             .approval(Id::new(returned.asked.id.to_string()));
-        ledger::record(ids, Event::ApprovalReturned { why, closed_streams: 0 })?;
+        let recorded = ledger::record(ids, Event::ApprovalReturned { why, closed_streams: 0 });
+        if recorded.is_err() {
+            approvals.tell_again(&returned)?;
+        }
+        recorded?;
     }
     Ok(())
 }

@@ -10,7 +10,8 @@ use ringwall_spec::{Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec};
 use ringwall_workspace::check_workspace;
 
 use crate::args::SandboxArgs;
-use crate::{granted, report};
+use crate::granted::{self, Holding};
+use crate::report;
 
 /// Has the policy decide about the sandbox that the flags ask for. `default` are the limits that
 /// count where neither flag nor policy says otherwise.
@@ -19,7 +20,7 @@ pub(crate) fn admit(
     args: &SandboxArgs,
     default: Limits,
     words: &[String],
-) -> anyhow::Result<AdmittedSpec> {
+) -> anyhow::Result<(AdmittedSpec, Option<Holding>)> {
     let spec = sandbox_spec(args, default)?;
     let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
     let written_by_sandbox = shared.map(|workspace| workspace.path.clone());
@@ -40,9 +41,10 @@ pub(crate) fn admit(
     let limits = |default| args.limits(default);
     if let Some(file) = &args.policy.grant {
         let (asked, limits) = ((asked, &search), (&limits as _, words));
-        return deciding(|| granted::admit(engine, file, asked, limits));
+        let (admitted, holding) = deciding(|| granted::admit(engine, file, asked, limits))?;
+        return Ok((admitted, Some(holding)));
     }
-    Ok(engine.admit(asked, &limits, &search)?)
+    Ok((engine.admit(asked, &limits, &search)?, None))
 }
 
 fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {

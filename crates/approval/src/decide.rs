@@ -124,6 +124,10 @@ impl Approvals {
             once,
             block,
         };
+        if approved {
+            // First: that it is looked at too early does no harm.
+            self.due_by(until_unix)?;
+        }
         if self.records.create_decision(&decision, answer.key)? {
             return Ok(Decided { asked, decision });
         }

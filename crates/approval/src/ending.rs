@@ -1,10 +1,16 @@
 //! The way back: elevations that hold, and those that have ended. Whoever enforces closes the streams
 //! that use an ended one.
 
+use std::path::Path;
 use std::time::SystemTime;
 
-use crate::record::{ApprovalId, AskedFor, Decision, Kind, Mark, RecordError};
+use ringwall_grant::files::{self, FileError};
+
+use crate::record::{ApprovalId, AskedFor, DIRECTORY, Decision, Kind, Mark, RecordError};
 use crate::store::{Approvals, State, unix};
+
+/// The time at which the first elevation ends that nobody was told of, as a number.
+const DUE: &str = "due";
 
 /// An elevation that has ended: the old rights are back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +62,7 @@ impl Approvals {
         }
         let note = why.chars().take(256).collect();
         self.records.create(id, Kind::Ended, &Mark { at_unix: now, note }, None)?;
-        Ok(())
+        self.due_by(now).map_err(EndError::from)
     }
 
     /// The elevations that have ended and that nobody was told of yet. Each is told to one caller
@@ -64,9 +70,16 @@ impl Approvals {
     pub fn returned(&self, now: SystemTime) -> Result<Vec<Returned>, RecordError> {
         let at_unix = unix(now);
         let mut returned = Vec::new();
+        let _lock = self.lock()?;
+        let mut next = None::<u64>;
         for approval in self.list(now)?.approvals {
-            let State::Over(decision) = approval.state else {
-                continue;
+            let decision = match approval.state {
+                State::Over(decision) => decision,
+                State::Approved(decision) => {
+                    next = Some(next.map_or(decision.until_unix, |it| it.min(decision.until_unix)));
+                    continue;
+                }
+                _ => continue,
             };
             let id = &approval.asked.id;
             let mark = Mark { at_unix, note: String::new() };
@@ -81,6 +94,48 @@ impl Approvals {
             };
             returned.push(Returned { asked: approval.asked, decision, at_unix, why });
         }
+        self.set_due(next)?;
         Ok(returned)
+    }
+
+    /// Has one that was told of told again: the caller could not write it down.
+    pub fn tell_again(&self, returned: &Returned) -> Result<(), RecordError> {
+        let path = self.records.path(&returned.asked.id, Kind::Returned);
+        std::fs::remove_file(&path).map_err(|source| FileError::Use { path, source })?;
+        self.due_by(0)
+    }
+
+    /// Whether an elevation may have ended that nobody was told of. Reads at most one small file.
+    pub fn is_due(home: &Path, now: SystemTime) -> bool {
+        match files::read_secret(&home.join(DIRECTORY).join(DUE), 32) {
+            Ok(text) => {
+                let due = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+                due.is_none_or(|due: u64| due <= unix(now))
+            }
+            Err(FileError::Missing(_)) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Somebody will have to be told at that time, at the latest.
+    pub(crate) fn due_by(&self, at: u64) -> Result<(), RecordError> {
+        let _lock = self.lock()?;
+        let path = self.records.directory.join(DUE);
+        let known = files::read_secret(&path, 32).ok();
+        let known = known.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
+        self.set_due(Some(known.map_or(at, |known: u64| known.min(at))))
+    }
+
+    fn set_due(&self, at: Option<u64>) -> Result<(), RecordError> {
+        let path = self.records.directory.join(DUE);
+        match at {
+            Some(at) => Ok(files::replace(&path, at.to_string().as_bytes())?),
+            None => match std::fs::remove_file(&path) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    Err(FileError::Use { path, source }.into())
+                }
+                _ => Ok(()),
+            },
+        }
     }
 }

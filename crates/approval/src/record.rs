@@ -123,10 +123,13 @@ pub(crate) struct Records {
     seal: Zeroizing<[u8; 32]>,
 }
 
+/// Below an engine's home.
+pub(crate) const DIRECTORY: &str = "approvals";
+
 impl Records {
     /// Opens the records of an engine's home; the key is made at first use.
     pub(crate) fn open(home: &Path) -> Result<Records, RecordError> {
-        let (directory, keys) = (home.join("approvals"), home.join("keys"));
+        let (directory, keys) = (home.join(DIRECTORY), home.join("keys"));
         files::private_directory(&directory)?;
         files::private_directory(&keys)?;
         let path = keys.join("approvals.seal");

@@ -45,7 +45,7 @@ pub enum AskError {
 #[derive(Debug)]
 pub struct Approvals {
     pub(crate) records: Records,
-    lock: PathBuf,
+    lock_file: PathBuf,
 }
 
 /// An approval with all that is known of it.
@@ -100,8 +100,12 @@ pub struct Listed {
 impl Approvals {
     pub fn open(home: &Path) -> Result<Approvals, RecordError> {
         let records = Records::open(home)?;
-        let lock = records.directory.join("lock");
-        Ok(Approvals { records, lock })
+        let lock_file = records.directory.join("lock");
+        Ok(Approvals { records, lock_file })
+    }
+
+    pub(crate) fn lock(&self) -> Result<files::Lock, RecordError> {
+        Ok(files::lock(&self.lock_file)?)
     }
 
     /// Makes a refused request a question to people, if an elevation could help it. The same question
@@ -123,7 +127,7 @@ impl Approvals {
         let standing = verifier.check_elevatable(token, request)?;
         let token_request = hex::encode(token.elevation_request()?.as_bytes());
         let now = unix(verifier.now());
-        let _lock = files::lock(&self.lock).map_err(RecordError::from)?;
+        let _lock = self.lock()?;
         let waiting = self.waiting(now)?;
         let same = |asked: &&AskedFor| {
             asked.action == *action

@@ -89,6 +89,8 @@ pub struct Inspected {
     pub standing: Standing,
     pub rights: Rights,
     pub narrowings: Vec<Narrowing>,
+    /// What each of its blocks says may be spent under its id, where it says so.
+    pub budgets: Vec<(GrantId, Budget)>,
     pub elevations: Vec<SeenElevation>,
     pub sealed: bool,
     /// Why it is of no use now, if it is not.
@@ -154,6 +156,7 @@ impl Verifier {
                 .iter()
                 .map(|(_, narrowing)| narrowing.clone())
                 .collect(),
+            budgets: verified.budgets(),
             elevations: verified.elevations.iter().map(SeenElevation::of).collect(),
             sealed: verified.biscuit.container().proof.is_sealed(),
             refused: current.err(),
@@ -237,6 +240,15 @@ impl Verified {
     fn expires(&self) -> u64 {
         let narrowed = self.narrowings.iter().filter_map(|(_, narrowing)| narrowing.expires);
         narrowed.fold(self.authority.expires, u64::min)
+    }
+
+    fn budgets(&self) -> Vec<(GrantId, Budget)> {
+        let own = std::iter::once((0, self.authority.rights.budget));
+        let narrowed = self.narrowings.iter().map(|(block, narrowing)| (*block, narrowing.budget));
+        own.chain(narrowed)
+            .filter(|(_, budget)| *budget != Budget::default())
+            .filter_map(|(block, budget)| Some((*self.ids.get(block)?, budget)))
+            .collect()
     }
 
     fn standing(&self) -> Standing {

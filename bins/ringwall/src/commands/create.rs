@@ -23,7 +23,8 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
     let engine = open_engine()?;
     let default = Limits { timeout: LIFETIME, ..Limits::default() };
     let words = command.as_ref().map(Command::words).unwrap_or_default();
-    let admitted = admit(&engine, &args.sandbox, default, &words)?;
+    // What it may use is taken from the grant's budget for as long as it could live.
+    let (admitted, _) = admit(&engine, &args.sandbox, default, &words)?;
     let record = engine.create(&admitted, command.as_ref())?;
     warn_of_flags(&args.sandbox);
     if args.output.json() {

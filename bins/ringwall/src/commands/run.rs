@@ -10,6 +10,7 @@ use ringwall_spec::{Command, Ending, Limits, Outcome};
 use serde::Serialize;
 
 use crate::args::RunArgs;
+use crate::granted::Holding;
 use crate::job::{self, Capture, PassOn, Stop};
 use crate::spec::{admit, warn_of_flags};
 use crate::{exit, report};
@@ -30,7 +31,7 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
-    let admitted = admit(&engine, &sandbox, Limits::default(), &command.words())?;
+    let (admitted, holding) = admit(&engine, &sandbox, Limits::default(), &command.words())?;
     let limits = admitted.spec().limits.clone();
     let raised = engine.raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);
@@ -39,10 +40,12 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     if output.json() {
         let mut capture = Capture::default();
         let outcome = settle(raised, &command, &job, signals, stop, &mut capture)?;
+        end(holding, &outcome)?;
         return print_document(&outcome, &capture);
     }
     let mut pass_on = PassOn::new(Arc::clone(&stop));
     let outcome = settle(raised, &command, &job, signals, stop, &mut pass_on)?;
+    end(holding, &outcome)?;
     if pass_on.reader_gone() {
         return Ok(ExitCode::from(exit::BROKEN_PIPE));
     }
@@ -68,6 +71,11 @@ fn settle(
             Err(error)
         }
     }
+}
+
+/// Gives back what the run held of its grant.
+fn end(holding: Option<Holding>, outcome: &Outcome) -> anyhow::Result<()> {
+    holding.map_or(Ok(()), |holding| holding.end(outcome.usage))
 }
 
 fn comment(outcome: &Outcome, limits: &Limits, evidence: bool) -> anyhow::Result<()> {
