@@ -41,17 +41,30 @@ impl Place {
 
     /// A new grant for these kinds of work, in a process or container wall.
     fn grant(&self, kinds: &[&str]) {
-        let mut line =
-            vec!["grant", "new", "--task", "t-1", "--wall", "container", "--wall", "process"];
-        line.extend(kinds.iter().flat_map(|kind| ["--kind", kind]));
-        let made = self.world.ringwall(line);
+        let kinds: Vec<&str> = kinds.iter().flat_map(|kind| ["--kind", kind]).collect();
+        self.grant_with(&kinds);
+    }
+
+    /// The same for whatever these flags say.
+    fn grant_with(&self, flags: &[&str]) {
+        let line = ["grant", "new", "--task", "t-1", "--wall", "container", "--wall", "process"];
+        let made = self.world.ringwall([&line, flags].concat());
         made.exits(0);
         fs::write(&self.token, made.out()).expect("a file");
     }
 
     fn run(&self, kind: &str, script: &str) -> Finished {
+        self.run_with(&["--kind", kind], script)
+    }
+
+    fn run_with(&self, flags: &[&str], script: &str) -> Finished {
         let token = self.token.to_str().expect("a path");
-        self.world.sh(&["--grant", token, "--kind", kind, "--wall", "process"], script)
+        self.world.sh(&[&["--grant", token, "--wall", "process"], flags].concat(), script)
+    }
+
+    /// A path of the project.
+    fn project(&self, name: &str) -> String {
+        self.world.project().join(name).display().to_string()
     }
 
     /// The approval that a refusal names.
@@ -112,9 +125,17 @@ fn a_person_allows_exactly_what_was_asked_and_once() {
     place.world.ringwall(deny).exits(0);
     place.run("build", "echo something else").is_refused();
     let events = place.kinds_of_events();
-    for kind in ["approval-asked", "approval-approved", "approval-used", "approval-denied"] {
+    for kind in [
+        "approval-asked",
+        "approval-approved",
+        "approval-used",
+        "approval-returned",
+        "approval-denied",
+    ] {
         assert!(events.iter().any(|event| event == kind), "{kind} is not in {events:?}");
     }
+    let at = |kind: &str| events.iter().position(|event| event == kind);
+    assert!(at("approval-used") < at("approval-returned"), "{events:?}");
     place.world.ringwall(["audit", "verify"]).exits(0);
 }
 
@@ -128,4 +149,115 @@ fn a_yes_of_somebody_whom_the_policy_does_not_name_counts_for_nothing() {
     let line = ["approvals", "approve", &id, "--reason", "me", "--key", own];
     place.world.ringwall(line).is_refused();
     place.run("build", "echo built").is_refused();
+}
+
+#[test]
+fn an_elevation_that_nobody_used_is_returned_by_the_next_command() {
+    let place = Place::new(&["build"]);
+    let id = place.asked(&place.run("build", "echo built"));
+    let approve = ["approvals", "approve", &id, "--reason", "for a moment", "--for", "1s"];
+    place.world.ringwall(approve).exits(0);
+    let returned = || place.kinds_of_events().iter().any(|event| event == "approval-returned");
+    assert!(!returned());
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    place.run("files", "true").is_refused();
+    assert!(returned(), "{:?}", place.kinds_of_events());
+    place.run("files", "true").is_refused();
+    let events = place.kinds_of_events();
+    assert_eq!(events.iter().filter(|event| *event == "approval-returned").count(), 1);
+}
+
+#[test]
+fn a_grants_paths_are_all_that_a_job_sees_and_writes_of_the_workspace() {
+    let place = Place::new(&["files"]);
+    place.world.write("src/main.rs", "code\n");
+    place.world.write("docs/a.md", "text\n");
+    let script = "for f in docs/n src/n top; do (echo x >$f) 2>/dev/null && echo $f; done; true";
+    let workspace = ["--kind", "files", "--workspace", "."];
+    // Nothing of it is granted.
+    place.run_with(&workspace, "echo ran").is_refused().says(&["read"]);
+    let (all, docs) = (place.project(""), place.project("docs"));
+    place.grant_with(&["--kind", "files", "--read", &all]);
+    place.run_with(&workspace, &format!("cat src/main.rs; {script}")).exits(0).prints("code\n");
+    place.grant_with(&["--kind", "files", "--read", &all, "--write", &docs]);
+    place.run_with(&workspace, script).exits(0).prints("docs/n\n");
+    // Not even where a flag or a wider grant before says more.
+    let flags = [&workspace[..], &["--writable", "src", "--writable", "docs"]].concat();
+    place.run_with(&flags, script).exits(0).prints("docs/n\n");
+    place.grant_with(&["--kind", "files", "--read", &all, "--write", &all]);
+    place.run_with(&workspace, script).exits(0).prints("docs/n\nsrc/n\ntop\n");
+    let token = fs::read(&place.token).expect("a token");
+    let narrow = ["grant", "narrow", "--write", &docs];
+    let narrowed = place.world.ringwall_with_input(&narrow, &token);
+    fs::write(&place.token, narrowed.exits(0).out()).expect("a file");
+    place.run_with(&workspace, script).exits(0).prints("docs/n\n");
+    // A part of what would be seen is not enough: nothing would keep the rest from being read.
+    place.grant_with(&["--kind", "files", "--read", &docs, "--write", &all]);
+    place.run_with(&workspace, "echo ran").is_refused().says(&["read"]);
+    place.run_with(&["--kind", "files", "--workspace", "docs"], "cat a.md").prints("text\n");
+    let shown = ["--kind", "files", "--ro", &all];
+    place.run_with(&shown, "echo ran").is_refused().says(&["read"]);
+    assert_eq!(place.kinds_of_events().last().map(String::as_str), Some("admission-denied"));
+}
+
+#[test]
+fn a_workspace_that_is_written_straight_to_must_be_granted_whole() {
+    let place = Place::new(&["files"]);
+    let direct = tempfile::tempdir().expect("a directory");
+    // Root's own directories are refused for another reason.
+    std::os::unix::fs::chown(direct.path(), Some(12345), Some(12345)).ok();
+    let path = direct.path().canonicalize().expect("a path").display().to_string();
+    let part = format!("{path}/part");
+    let flags = ["--kind", "files", "--workspace-rw", &path];
+    place.grant_with(&["--kind", "files", "--read", &path, "--write", &part]);
+    place.run_with(&flags, "echo ran").is_refused().says(&["writ"]);
+    place.grant_with(&["--kind", "files", "--read", &path, "--write", &path]);
+    place.run_with(&flags, "echo ran").exits(0).prints("ran\n");
+}
+
+#[test]
+fn a_budget_is_for_all_runs_together_and_what_is_not_used_comes_back() {
+    let place = Place::new(&["files"]);
+    place.grant_with(&["--kind", "files", "--budget", "calls=2"]);
+    for _ in 0..2 {
+        place.run("files", "echo ran").exits(0).prints("ran\n");
+    }
+    let third = place.run("files", "echo ran");
+    third.is_refused().says(&["calls", "spent"]);
+    let token = fs::read(&place.token).expect("a token");
+    let narrow = ["grant", "narrow", "--budget", "calls=5"];
+    let narrowed = place.world.ringwall_with_input(&narrow, &token);
+    fs::write(&place.token, narrowed.exits(0).out()).expect("a file");
+    place.run("files", "echo ran").is_refused().says(&["calls"]);
+    assert_eq!(place.kinds_of_events().last().map(String::as_str), Some("admission-denied"));
+
+    place.grant_with(&["--kind", "files", "--budget", "wall_seconds=8"]);
+    for _ in 0..3 {
+        // Each may take all that is left, and takes next to nothing.
+        place.run("files", "echo ran").exits(0).prints("ran\n");
+    }
+    let long = place.run("files", "sleep 60");
+    long.exits(124).says(&["time"]);
+    place.run("files", "echo ran").is_refused().says(&["wall_seconds", "spent"]);
+}
+
+#[test]
+fn processors_and_memory_are_paid_for_by_the_second() {
+    let place = Place::new(&["files"]);
+    place.grant_with(&["--kind", "files", "--budget", "cpu_seconds=4"]);
+    let timeout_of = |flags: &[&str]| {
+        let flags = [&["--kind", "files", "-o", "json"], flags].concat();
+        let document = place.run_with(&flags, "true").exits(0).json();
+        let limits = document["limits"].as_array().expect("limits").clone();
+        let timeout = limits.iter().find(|limit| limit["limit"] == "timeout").expect("a limit");
+        timeout["value"].as_str().expect("a time").to_owned()
+    };
+    // What the runs before used is a few milliseconds.
+    let (two, one) = (timeout_of(&["--cpus", "2"]), timeout_of(&["--cpus", "1"]));
+    assert!(two.starts_with("1.") || two.starts_with('2'), "{two}");
+    assert!(one.starts_with("3.") || one.starts_with('4'), "{one}");
+    place.grant_with(&["--kind", "files", "--budget", "memory_mib_seconds=100"]);
+    let refused = place.run_with(&["--kind", "files", "--memory", "512M"], "echo ran");
+    refused.is_refused().says(&["memory_mib_seconds"]);
+    place.run_with(&["--kind", "files", "--memory", "50M"], "echo ran").exits(0);
 }

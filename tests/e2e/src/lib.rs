@@ -27,6 +27,8 @@ mod policy;
 #[cfg(test)]
 mod rights;
 #[cfg(test)]
+mod seeds;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod streams;

@@ -168,13 +168,20 @@ fn a_task_moves_through_its_phases_and_writes_where_each_lets_it() {
     world.ringwall(["phase", &id, "check"]).exits(0);
     assert_eq!(try_all(), "target/n\n");
     world.ringwall(["phase", &id, "plan"]).is_refused();
+    // What was asked for at first still counts in a later phase.
+    let flags = ["create", "--kind", "build", "--workspace", ".", "--read-only", "src"];
+    let narrow = world.ringwall(flags).exits(0).word();
+    world.ringwall(["phase", &narrow, "implement"]).exits(0);
+    let line = ["exec", &narrow, "--", "sh", "-c", &format!("{script}; true")];
+    world.ringwall(line).exits(0).prints("docs/n\n");
+    world.ringwall(["rm", "--force", &narrow]).exits(0);
     world.ringwall(["stop", &id]).exits(0);
     world.ringwall(["apply", &id]).exits(0);
     assert!(world.project().join("src/n").exists() && !world.project().join("ci/n").exists());
     let records = log(&world);
     let changes = records.iter().filter(|record| record["event"]["kind"] == "phase-changed");
     let changes: Vec<_> = changes.map(|record| record["event"]["to"].as_str().unwrap()).collect();
-    assert_eq!(changes, ["implement", "check"]);
+    assert_eq!(changes, ["implement", "check", "implement"]);
     assert_eq!(records.last().unwrap()["event"]["kind"], "workspace-applied");
 }
 
@@ -188,7 +195,15 @@ fn a_tool_is_called_if_policy_approves_it_behind_a_wall_that_is_strong_enough() 
         let called = world.ringwall(["tool", "call", "./yes.wasm"]);
         (world, called)
     };
-    call(SHIPPED).1.is_refused().says(&["yes", "tiers.medium"]);
+    let (world, called) = call(SHIPPED);
+    called.is_refused().says(&["yes", "tiers.medium"]);
+    let records = log(&world);
+    let denied = records.iter().find(|record| record["event"]["kind"] == "admission-denied");
+    let denied = denied.expect("a denial");
+    assert_eq!(
+        (&denied["event"]["action"], &denied["event"]["resource"]),
+        (&"call".into(), &"yes".into())
+    );
     let approved = "\n[[tool]]\nnames = [\"yes\"]\nkind = \"compute\"\napproved = true\n";
     let (world, called) = call(&format!("{SHIPPED}{approved}"));
     called.exits(0).prints("{\"ok\":true}\n");
@@ -243,4 +258,89 @@ fn what_cannot_be_recorded_is_not_done() {
     world.sh(&[], "true").exits(0);
     fs::remove_file(&log).unwrap();
     world.sh(&[], "true").is_refused().says(&["cut off"]);
+}
+
+#[test]
+fn a_service_of_tools_asks_the_policy_for_every_call() {
+    let world = World::new();
+    fs::create_dir(world.path("watched")).unwrap();
+    for name in ["yes", "no"] {
+        let wasm = component(&manifest(name), &Does::Returns(r#"{"ok": true}"#));
+        fs::write(world.path(format!("watched/{name}.wasm")), wasm).unwrap();
+    }
+    let approved = "\n[[tool]]\nnames = [\"yes\"]\nkind = \"compute\"\napproved = true\n";
+    set_policy(&world, &format!("{SHIPPED}{approved}"), 0o644);
+    let watched = world.path("watched").display().to_string();
+    let asked = "{\"id\": 1, \"tool\": \"yes\"}\n{\"id\": 2, \"tool\": \"no\"}\n";
+    let served =
+        world.ringwall_with_input(&["tool", "serve", "--watch", &watched], asked.as_bytes());
+    let text = served.exits(0).out();
+    let answers: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answer = |id: u64| answers.iter().find(|answer| answer["id"] == id).expect("an answer");
+    assert_eq!(answer(1)["output"]["ok"], true, "{text}");
+    assert_eq!(answer(2)["error"]["code"], "refused", "{text}");
+    assert!(answer(2)["error"]["message"].as_str().unwrap().contains("tiers.medium"), "{text}");
+    let kinds: Vec<Value> =
+        log(&world).iter().map(|record| record["event"]["kind"].clone()).collect();
+    for kind in ["call-started", "call-ended", "admission-denied"] {
+        assert!(kinds.contains(&kind.into()), "{kinds:?}");
+    }
+}
+
+#[test]
+fn work_of_another_kind_in_a_living_sandbox_is_routed_again() {
+    let world = world(&with_profile("low"));
+    let floor = "\n[routes]\nbuild = [\"container\"]\n";
+    world.write("ringwall.toml", format!("version = 1\n{floor}"));
+    let created = world.ringwall(["create", "--kind", "files", "--workspace", "."]);
+    let id = created.exits(0).word();
+    let exec = |kind: &str| {
+        let line = ["exec", "--kind", kind, &id, "--", "echo", "ran"];
+        world.ringwall(line)
+    };
+    exec("files").exits(0).prints("ran\n");
+    let stronger = exec("build");
+    stronger.is_refused().says(&["build", "container", "ringwall run --kind build"]);
+    for kind in ["untrusted", "nonsense"] {
+        exec(kind).is_refused().says(&["untrusted", "ringwall run --kind untrusted"]);
+    }
+    let denied = log(&world).pop().expect("a record");
+    assert_eq!(
+        (&denied["event"]["kind"], &denied["event"]["action"]),
+        (&"admission-denied".into(), &"exec".into())
+    );
+    assert_eq!(denied["ids"]["sandbox"], id.as_str());
+    world.ringwall(["exec", &id, "--", "echo", "ran"]).exits(0).prints("ran\n");
+}
+
+#[test]
+fn a_policy_that_the_sandbox_could_write_is_none() {
+    let world = world(SHIPPED);
+    let direct = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(direct.path(), Some(12345), Some(12345)).ok();
+    let direct = direct.path().canonicalize().unwrap();
+    let text = direct.display().to_string();
+    let run = |flags: &[&str], dir: &str| {
+        let flags = [&["--kind", "build", "--image", "test:latest"], flags].concat();
+        world.sh(&[&flags[..], &["--workspace-rw", dir]].concat(), "echo ran")
+    };
+    run(&[], &text).exits(0);
+    // Its own, which narrows: it could take that away for the next run.
+    fs::write(direct.join("ringwall.toml"), "version = 1\n[limits]\npids = 7\n").unwrap();
+    run(&[], &text).is_refused().says(&["ringwall.toml", "sandbox can write"]);
+    fs::remove_file(direct.join("ringwall.toml")).unwrap();
+    // One that was named.
+    fs::write(direct.join("mine.toml"), SHIPPED).unwrap();
+    let named = direct.join("mine.toml").display().to_string();
+    run(&["--policy", &named], &text).is_refused().says(&["mine.toml", "sandbox can write"]);
+    // Copy-on-write: the job changes a copy, and taking that over is a person's decision.
+    world.write("ringwall.toml", "version = 1\n[limits]\npids = 77\n");
+    let flags = ["--kind", "build", "--image", "test:latest", "--workspace", "."];
+    let run = world.sh(&flags, "echo 'version = 1' >ringwall.toml");
+    run.exits(0);
+    assert!(world.read("ringwall.toml").contains("pids"));
+    let id = world.sandboxes()[0]["id"].as_str().expect("an id").to_owned();
+    world.ringwall(["apply", &id]).is_refused().says(&["ringwall.toml", "protected"]);
+    assert!(world.read("ringwall.toml").contains("pids"));
 }

@@ -5,6 +5,8 @@
 //! alongside: an attack that nobody would notice proves nothing.
 
 #[cfg(test)]
+mod deciding;
+#[cfg(test)]
 mod descriptors;
 #[cfg(test)]
 mod environment;

@@ -49,7 +49,7 @@ fn environment() -> String {
 }
 
 /// Opens a path from every descriptor that might be a directory, and writes what is there.
-fn read_everywhere(path: &str) -> String {
+pub(crate) fn read_everywhere(path: &str) -> String {
     let length = path.len();
     format!(
         r#"(module {IMPORTS}
@@ -71,11 +71,23 @@ fn read_everywhere(path: &str) -> String {
 
 #[track_caller]
 fn call(arena: &Arena, text: &str, flags: &[&str], secret: &str) -> Outcome {
+    let mut command = arena.command([""; 0]);
+    command.env("WORD", secret).env("AWS_SECRET_ACCESS_KEY", secret);
+    call_with(arena, &mut command, text, flags)
+}
+
+/// The same by a command that was made ready.
+#[track_caller]
+pub(crate) fn call_with(
+    arena: &Arena,
+    command: &mut std::process::Command,
+    text: &str,
+    flags: &[&str],
+) -> Outcome {
     let wasm = wat::parse_str(text).expect("a module");
     arena.write("attack.wasm", tool::with_manifest(wasm, &described()));
-    let mut command = arena.command([&["tool", "call", "./attack.wasm"], flags].concat());
-    command.env("RINGWALL_TOOLS", arena.path("no-tools")).env("WORD", secret);
-    command.env("AWS_SECRET_ACCESS_KEY", secret);
+    command.args(["tool", "call", "./attack.wasm"]).args(flags);
+    command.env("RINGWALL_TOOLS", arena.path("no-tools"));
     Outcome::new(format!("tool call {flags:?}"), command.output().expect("it starts"))
 }
 

@@ -27,6 +27,8 @@ mod monitors;
 #[cfg(test)]
 mod ordinary_user;
 #[cfg(test)]
+mod seeds;
+#[cfg(test)]
 mod site;
 #[cfg(test)]
 mod snapshots;
