@@ -20,7 +20,11 @@ impl fmt::Display for Event {
             }
             Event::AdmissionDenied(event) => {
                 write!(f, "denied {} {}", event.action, event.resource)?;
-                write!(f, " by {}: {}", event.rule, event.reason)
+                // What a host lacks is no rule.
+                if !event.rule.as_str().is_empty() {
+                    write!(f, " by {}", event.rule)?;
+                }
+                write!(f, ": {}", event.reason)
             }
             Event::SandboxPlaced(event) => {
                 write!(f, "placed behind {}", event.wall)?;

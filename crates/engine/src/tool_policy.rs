@@ -2,7 +2,7 @@
 
 use ringwall_audit::{CallEnded, CallKind, Id, Ids, Text};
 use ringwall_rules::{Action, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task, Work};
-use ringwall_spec::{SandboxId, ToolMeter, ToolStatus, Usage, Wall};
+use ringwall_spec::{RingKind, SandboxId, ToolMeter, ToolStatus, Usage, Wall};
 
 use crate::admit::deciding;
 use crate::config::Engine;
@@ -15,8 +15,8 @@ pub enum ToolDenied {
     Policy(#[from] LoadError),
     #[error("the tool {tool} may not be called: {why}")]
     Call { tool: String, why: String },
-    #[error("the tool {tool} may not be called there: {refusal}")]
-    Place { tool: String, refusal: Box<Refusal> },
+    #[error("the tool {tool} may not be called there: {refusal}{}", instead(.better.as_ref()))]
+    Place { tool: String, refusal: Box<Refusal>, better: Option<Wall> },
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -83,7 +83,11 @@ impl Engine {
         match placed.plan() {
             Ok(_) => Ok(()),
             Err(refusal) => {
-                let denied = ToolDenied::Place { tool, refusal: Box::new(refusal.clone()) };
+                let refusal = Box::new(refusal.clone());
+                let anywhere = PlaceRequest { wall: None, ..request };
+                let better = stack.place(&anywhere, &self.host_facts(true));
+                let better = better.plan().ok().map(|plan| plan.wall.clone());
+                let denied = ToolDenied::Place { tool, refusal, better };
                 self.deny(asked, &placed.rules, denied)
             }
         }
@@ -119,6 +123,16 @@ impl Engine {
             ..CallEnded::default()
         };
         self.record(vec![entry.ended(ended)])
+    }
+}
+
+/// The wall that policy gives to such calls, as a flag.
+fn instead(wall: Option<&Wall>) -> String {
+    let with_tools = wall.filter(|wall| wall.rings().last() == Some(&RingKind::Wasm));
+    match with_tools {
+        Some(wall) if wall.image_ring().is_some() => format!("; use --wall {wall} --image REF"),
+        Some(wall) => format!("; use --wall {wall}"),
+        None => String::new(),
     }
 }
 

@@ -98,6 +98,8 @@ fn a_grant_gives_its_kinds_of_work_and_no_others() {
     fs::write(&place.token, "not a token").expect("a file");
     place.run("files", "echo ran").is_refused().says(&["token"]);
     assert!(place.kinds_of_events().contains(&"grant-minted".to_owned()));
+    let told = place.world.ringwall(["audit", "tail", "--kind", "grant-minted"]).exits(0).out();
+    assert!(told.contains("kinds files") && told.contains("walls container process"), "{told}");
 }
 
 #[test]

@@ -165,7 +165,8 @@ fn medium_risk_is_a_container_with_filters() {
 fn high_risk_is_a_container_and_wasm_in_it() {
     let table = Table::new("high", "medium");
     table.runs(&["--kind", "build"], "true").0.shows("container");
-    table.asks_tool("approved", &[]).is_refused().says(&["profiles.high"]);
+    let alone = table.asks_tool("approved", &[]);
+    alone.is_refused().says(&["profiles.high", "use --wall container/wasm --image"]);
     let inside = ["--wall", "container/wasm", "--image", IMAGE];
     table.calls("approved", &inside).shows("container/wasm").has_no_network();
 }

@@ -34,11 +34,12 @@ pub(super) fn run(verb: &GrantVerb) -> anyhow::Result<()> {
 
 fn make(args: &GrantNewArgs) -> anyhow::Result<()> {
     let authority = Authority::open(&EngineConfig::from_environment()?.home)?;
-    let minted = authority.mint(&args.rights(), args.lifetime)?;
+    let rights = args.rights();
+    let minted = authority.mint(&rights, args.lifetime)?;
     let record = &minted.record;
     let event = GrantMinted {
         holder: Text::new(&record.holder),
-        summary: Text::default(),
+        summary: Text::new(show::summary_of(&rights)),
         expires_unix_ms: Some(record.expires_unix.saturating_mul(1000)),
     };
     ledger::record(ledger::grant_ids(&record.id, &record.task), Event::GrantMinted(event))?;
@@ -76,7 +77,7 @@ fn narrow(args: &GrantNarrowArgs) -> anyhow::Result<()> {
         known.record_narrowed(&record)?;
         let event = Event::GrantNarrowed {
             parent: Id::new(parent_id.to_string()),
-            summary: Text::default(),
+            summary: Text::new(show::summary_of_narrowing(&narrowing)),
             expires_unix_ms: Some(record.expires_unix.saturating_mul(1000)),
         };
         ledger::record(ledger::grant_ids(&record.id, &record.task), event)?;

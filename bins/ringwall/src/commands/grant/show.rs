@@ -208,6 +208,25 @@ fn narrowing(narrowing: &Narrowing) -> Vec<ShownList> {
     lists.into_iter().flatten().collect()
 }
 
+/// A grant in one line, for the audit log.
+pub(super) fn summary_of(granted: &Rights) -> String {
+    summary(rights(granted), granted.budget)
+}
+
+/// The same of what a narrowing leaves.
+pub(super) fn summary_of_narrowing(narrowed: &Narrowing) -> String {
+    summary(narrowing(narrowed), narrowed.budget)
+}
+
+fn summary(lists: Vec<ShownList>, budget: Budget) -> String {
+    let lists = lists.iter().map(|list| match list.entries.is_empty() {
+        true => format!("{} nothing", list.list),
+        false => format!("{} {}", list.list, list.entries.join(" ")),
+    });
+    let budget = budget.parts().map(|(part, most)| format!("{part} {most}"));
+    lists.chain(budget).collect::<Vec<_>>().join("; ")
+}
+
 fn elevation(seen: &SeenElevation) -> ShownElevation {
     ShownElevation {
         approval: seen.elevation.approval.to_string(),
