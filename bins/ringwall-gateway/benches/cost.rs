@@ -22,8 +22,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use ringwall_gateway::control::Control;
-use ringwall_gateway::{Settings, TaskSpec};
+use ringwall_egress::{Control, Settings, TaskSpec};
 use ringwall_linux::fdpass;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -140,9 +139,7 @@ async fn serve(issuer: &CertifiedIssuer<'static, KeyPair>) -> SocketAddr {
 
 fn start_gateway(root: &str, port: u16) -> (Child, Control, SocketAddr, String) {
     let (ours, theirs) = fdpass::pair().unwrap();
-    // The shell moves the socket to the place where the gateway expects it.
-    let child = Command::new("/bin/sh")
-        .args(["-c", "exec \"$0\" 3<&0", env!("CARGO_BIN_EXE_ringwall-gateway")])
+    let child = Command::new(env!("CARGO_BIN_EXE_ringwall-gateway"))
         .stdin(Stdio::from(theirs))
         .spawn()
         .unwrap();
@@ -151,15 +148,17 @@ fn start_gateway(root: &str, port: u16) -> (Child, Control, SocketAddr, String) 
     }))
     .unwrap();
     let events = std::fs::File::options().write(true).open("/dev/null").unwrap();
-    let control = Control::start(ours, settings, events.as_fd()).unwrap();
+    let control = Control::new(ours);
+    control.start(settings, events.as_fd()).unwrap();
     let spec: TaskSpec = serde_json::from_value(serde_json::json!({
         "id": "bench", "rules": {"allow": [{"host": HOST, "port": port}]},
         "limits": {"open_connections": 5000, "requests_per_minute": 10_000_000, "head_bytes": 1_000_000_000},
     }))
     .unwrap();
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
-    let info = control.add(spec, proxy.as_fd(), None).unwrap();
-    (child, control, proxy.local_addr().unwrap(), info.authority)
+    let info = control.add(spec, &[]).unwrap();
+    control.listen("bench", &[proxy.as_fd()]).unwrap();
+    (child, control, proxy.local_addr().unwrap(), info.authority.certificate)
 }
 
 async fn tunnel(proxy: SocketAddr, port: u16) -> TcpStream {

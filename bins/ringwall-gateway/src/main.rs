@@ -1,18 +1,24 @@
 //! The gateway's process: a main round `crates/gateway`.
 //!
-//! It is started with the socket for orders as descriptor 3, and ends with it.
+//! It finds the socket for orders as its standard input, and ends with it. Before it looks at an order,
+//! it gives up all that it does not need: it can read how names are resolved, and open connections.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::ExitCode;
 
 use ringwall_gateway::control;
-use ringwall_linux::inside::{inherited, settle_signals};
+use ringwall_linux::inside::settle_signals;
+use ringwall_linux::step::PathAccess;
+use ringwall_linux::{confine, exec, seccomp};
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-const CONTROL: i32 = 3;
+/// How this machine resolves names.
+const RESOLVER: &str = "/etc/resolv.conf";
 
 fn main() -> ExitCode {
     match run() {
@@ -23,13 +29,35 @@ fn main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    let socket = inherited(CONTROL).ok_or(io::ErrorKind::NotConnected)?;
+    let socket = orders()?;
     // Memory holds secrets: no core dump, and no look inside by others of the same user.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     settle_signals()?;
     allow_many_descriptors()?;
+    confine()?;
     control::serve(&socket).map_err(io::Error::other)
+}
+
+/// Moves the socket out of the way of whatever uses standard input.
+fn orders() -> io::Result<OwnedFd> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), exec::FIRST_SAFE)?;
+    let null = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(socket)
+}
+
+/// No power, no file but one, no program, and the system calls that jobs have. There is one thread
+/// yet, so this holds for all that come.
+fn confine() -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        confine::drop_capabilities()?;
+    }
+    confine::no_new_privileges()?;
+    let rules = [RESOLVER].map(|path| (path.into(), PathAccess::ReadFiles));
+    let there = rules.iter().filter(|_| Path::new(RESOLVER).is_file()).cloned();
+    confine::landlock(&there.collect::<Vec<_>>(), &[])?;
+    seccomp::install_job_filter()
 }
 
 /// A connection needs two, and the usual limit is for programs that have few.

@@ -7,9 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ringwall_gateway::control::{Control, ControlError};
-use ringwall_gateway::event::{Event, Verdict};
-use ringwall_gateway::{Settings, TaskSpec};
+use ringwall_egress::{Control, ControlError, Event, Settings, TaskSpec, Verdict};
 use ringwall_linux::fdpass;
 
 struct Gateway {
@@ -26,12 +24,11 @@ fn settings() -> Settings {
     .unwrap()
 }
 
-/// The shell moves the socket to the place where the gateway expects it.
 fn spawn(socket: OwnedFd) -> Child {
-    let script = "exec \"$0\" 3<&0 </dev/null >/dev/null 2>&1";
-    Command::new("/bin/sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_ringwall-gateway")])
+    Command::new(env!("CARGO_BIN_EXE_ringwall-gateway"))
         .stdin(Stdio::from(socket))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap()
 }
@@ -40,7 +37,8 @@ fn start() -> Gateway {
     let (ours, theirs) = fdpass::pair().unwrap();
     let (reads, writes) = std::io::pipe().unwrap();
     let process = spawn(theirs);
-    let control = Control::start(ours, settings(), writes.as_fd()).unwrap();
+    let control = Control::new(ours);
+    control.start(settings(), writes.as_fd()).unwrap();
     Gateway { process, control: Some(control), events: BufReader::new(reads) }
 }
 
@@ -54,9 +52,10 @@ impl Gateway {
         let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let info =
-            self.control().add(spec, proxy.as_fd(), Some((udp.as_fd(), tcp.as_fd()))).unwrap();
-        assert!(info.authority.starts_with("-----BEGIN CERTIFICATE-----"));
+        let id = spec.id.clone();
+        let info = self.control().add(spec, &[]).unwrap();
+        assert!(info.authority.certificate.starts_with("-----BEGIN CERTIFICATE-----"));
+        self.control().listen(&id, &[proxy.as_fd(), udp.as_fd(), tcp.as_fd()]).unwrap();
         proxy.local_addr().unwrap()
     }
 
@@ -133,7 +132,8 @@ fn tasks_come_change_and_go() {
     assert!(get(second, &url).starts_with("HTTP/1.1 403"), "each task has its own rules");
     let refused = gateway.event();
     assert_eq!((refused.task.as_str(), refused.verdict), ("second", Verdict::Refused));
-    gateway.control().reload("second", serde_json::from_value(rules(port)).unwrap()).unwrap();
+    let opened = vec![serde_json::from_value(rules(port)).unwrap()];
+    gateway.control().reload("second", opened).unwrap();
     assert!(get(second, &url).ends_with("hi"));
     let usage = gateway.control().usage("second").unwrap();
     assert_eq!((usage.requests, usage.connections), (1, 2));
@@ -153,7 +153,7 @@ fn orders_that_cannot_be_followed_are_refused_and_the_rest_goes_on() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let add = |task: serde_json::Value| {
         let spec: TaskSpec = serde_json::from_value(task).unwrap();
-        gateway.control().add(spec, socket.as_fd(), None)
+        gateway.control().add(spec, &[])
     };
     gateway.add(task("known", port));
     for bad in [
@@ -169,6 +169,9 @@ fn orders_that_cannot_be_followed_are_refused_and_the_rest_goes_on() {
     assert!(matches!(gateway.control().remove("unknown"), Err(ControlError::Refused(_))));
     assert!(matches!(gateway.control().usage("unknown"), Err(ControlError::Refused(_))));
     add(task("fine", port)).unwrap();
+    gateway.control().listen("fine", &[socket.as_fd()]).unwrap();
+    assert!(gateway.control().listen("unknown", &[socket.as_fd()]).is_err());
+    assert!(gateway.control().listen("fine", &[]).is_err());
     assert!(
         get(socket.local_addr().unwrap(), &format!("http://api.example.com:{port}/"))
             .ends_with("hi")

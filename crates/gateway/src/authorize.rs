@@ -66,9 +66,46 @@ impl Refusal {
     }
 }
 
+impl Permit {
+    /// What both say yes to. The first names the rule.
+    fn and(mut self, other: Permit) -> Permit {
+        self.addresses.retain(|range| other.addresses.contains(range));
+        // Opened if one wants to look inside.
+        self.passthrough &= other.passthrough;
+        self.by_method |= other.by_method;
+        self.secret = self.secret.or(other.secret);
+        self.git = match (self.git, other.git) {
+            (Some(ours), Some(theirs)) => Some(both(&ours, &theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
+        self
+    }
+}
+
+fn both(one: &GitRights, other: &GitRights) -> GitRights {
+    let common = |one: &[String], other: &[String]| {
+        one.iter().filter(|pattern| other.contains(pattern)).cloned().collect()
+    };
+    GitRights {
+        fetch: one.fetch && other.fetch,
+        push: common(&one.push, &other.push),
+        tags: common(&one.tags, &other.tags),
+        rewrite: one.rewrite && other.rewrite,
+    }
+}
+
 /// Decides about a connection, or, with `ask.request`, about one request on it. Nothing has been
 /// looked up in DNS before this says yes.
 pub fn authorize(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
+    let mut permit = authorize_by(rules, ask)?;
+    for rules in &rules.also {
+        permit = permit.and(authorize_by(rules, ask)?);
+    }
+    Ok(permit)
+}
+
+/// One set of rules by itself.
+fn authorize_by(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
     check_denies(rules, ask)?;
     let mut destination: Vec<&Rule> =
         rules.allow.iter().filter(|rule| reaches(rule, ask)).collect();
@@ -207,7 +244,7 @@ mod tests {
     use crate::rules::RuleSet;
 
     fn rules(json: serde_json::Value) -> Rules {
-        serde_json::from_value::<RuleSet>(json).unwrap().check().unwrap()
+        crate::rules::check(&[serde_json::from_value::<RuleSet>(json).unwrap()]).unwrap()
     }
 
     fn ask(url: &str, request: Option<(&str, &str)>) -> Ask {
@@ -290,6 +327,35 @@ mod tests {
         assert_eq!(secret("/v1/x").as_deref(), Some("key"));
         assert_eq!(secret("/x"), None);
         assert!(decide("https://other.example.com", ("POST", "/x")).is_ok());
+    }
+
+    #[test]
+    fn every_set_of_rules_must_allow() {
+        let set = |json| serde_json::from_value::<RuleSet>(json).unwrap();
+        let wide = serde_json::json!({"presets": ["open"], "allow": [
+            {"host": "api.example.com", "secret": "key", "addresses": ["10.0.0.0/8"]},
+            {"host": "raw.example.com", "passthrough": true},
+            {"host": "git.example.com", "git": {"fetch": true, "push": ["agent/*", "main"]}},
+        ]});
+        let narrow = serde_json::json!({"allow": [
+            {"host": "api.example.com", "methods": ["GET"]},
+            {"host": "raw.example.com", "methods": ["GET"]},
+            {"host": "git.example.com", "git": {"fetch": true, "push": ["agent/*"]}},
+        ]});
+        for sets in [[wide.clone(), narrow.clone()], [narrow, wide]] {
+            let rules = crate::rules::check(&sets.map(set)).unwrap();
+            let decide = |url, request| authorize(&rules, &ask(url, request));
+            let api = decide("https://api.example.com", Some(("GET", "/"))).unwrap();
+            assert_eq!(api.secret.as_deref(), Some("key"));
+            assert!(api.addresses.is_empty() && api.by_method);
+            assert!(decide("https://api.example.com", Some(("POST", "/"))).is_err());
+            assert!(!decide("https://raw.example.com", None).unwrap().passthrough);
+            let git = decide("https://git.example.com", None).unwrap().git.unwrap();
+            assert_eq!(git.push, ["agent/*"]);
+            assert!(decide("https://other.example.com", None).is_err());
+            assert!(authorize_name(&rules, &Host::parse("other.example.com").unwrap()).is_err());
+            assert!(authorize_name(&rules, &Host::parse("api.example.com").unwrap()).is_ok());
+        }
     }
 
     #[test]

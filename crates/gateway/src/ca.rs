@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -31,7 +31,8 @@ pub enum CaError {
 }
 
 pub(crate) struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    issuer: Issuer<'static, KeyPair>,
+    certificate: String,
     /// One key for all hosts: only the gateway ever holds it.
     leaf_key: KeyPair,
     not_after: OffsetDateTime,
@@ -40,25 +41,32 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new(task: &str) -> Result<Self, CaError> {
-        let now = OffsetDateTime::now_utc();
-        let mut params = CertificateParams::default();
-        params.distinguished_name = named(&format!("Ringwall task {task}"));
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.not_before = now - SKEW;
-        params.not_after = now + LIFETIME;
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let (params, key) = (params(task), KeyPair::generate()?);
+        let certificate = params.self_signed(&key)?.pem();
+        Self::of(params, key, certificate)
+    }
+
+    /// One that was made before, for a sandbox that trusts it already.
+    pub(crate) fn again(task: &str, known: &ringwall_egress::Authority) -> Result<Self, CaError> {
+        Self::of(params(task), KeyPair::from_pem(&known.key)?, known.certificate.clone())
+    }
+
+    fn of(params: CertificateParams, key: KeyPair, certificate: String) -> Result<Self, CaError> {
         Ok(Self {
-            issuer,
+            not_after: params.not_after,
+            issuer: Issuer::new(params, key),
+            certificate,
             leaf_key: KeyPair::generate()?,
-            not_after: now + LIFETIME,
             kept: Mutex::new(HashMap::new()),
         })
     }
 
-    /// The certificate that the sandbox is to trust.
-    pub(crate) fn pem(&self) -> String {
-        self.issuer.pem()
+    /// The certificate that the sandbox is to trust, and what is needed to be it again.
+    pub(crate) fn export(&self) -> ringwall_egress::Authority {
+        ringwall_egress::Authority {
+            certificate: self.certificate.clone(),
+            key: self.issuer.key().serialize_pem(),
+        }
     }
 
     /// How to be `host` to the sandbox.
@@ -102,6 +110,18 @@ impl Authority {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
+}
+
+/// What the authority of a task says of itself.
+fn params(task: &str) -> CertificateParams {
+    let now = OffsetDateTime::now_utc();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(&format!("Ringwall task {task}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = now - SKEW;
+    params.not_after = now + LIFETIME;
+    params
 }
 
 fn named(name: &str) -> DistinguishedName {

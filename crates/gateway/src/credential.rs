@@ -7,67 +7,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use serde::{Deserialize, Serialize};
+use ringwall_egress::{Form, Provider, SecretSpec};
 use thiserror::Error;
 
 use crate::authorize::{Ask, AskedRequest, Permit};
 use crate::needles::{Needles, hexadecimal, percent_decoded};
-use crate::oauth::{OAuth, OAuthClient};
+use crate::oauth::OAuthClient;
 use crate::pattern::HostPattern;
 use crate::rules::{BadRules, Matching, Scheme};
-use crate::secret::{NoSecret, Provider, Secret};
-use crate::sigv4::{SigV4, Signer};
+use crate::secret::{NoSecret, Secret, Sources};
+use crate::sigv4::Signer;
 use crate::target;
-
-/// A secret and the only endpoint that may see it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SecretSpec {
-    pub name: String,
-    pub from: Provider,
-    pub host: HostPattern,
-    #[serde(default = "https_port")]
-    pub port: u16,
-    #[serde(default)]
-    pub methods: Vec<String>,
-    #[serde(default)]
-    pub paths: Vec<String>,
-    /// Requests to the endpoint without the placeholder are refused: no key of the agent's own.
-    #[serde(default)]
-    pub require: bool,
-    #[serde(default)]
-    pub form: Form,
-    /// What the placeholder begins with, for clients that check how their key looks.
-    #[serde(default)]
-    pub prefix: String,
-    /// A placeholder that was made before; without one, the gateway makes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub placeholder: Option<String>,
-}
-
-const fn https_port() -> u16 {
-    443
-}
-
-/// How the secret goes into a request.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Form {
-    /// The placeholder in this header is replaced, also within `Basic`.
-    Header(String),
-    /// The request is signed anew; the secret is the secret access key.
-    #[serde(rename = "aws_sigv4")]
-    AwsSigV4(SigV4),
-    /// The secret is a refresh token; the placeholder is replaced by a fresh access token.
-    #[serde(rename = "oauth")]
-    OAuth(OAuth),
-}
-
-impl Default for Form {
-    fn default() -> Self {
-        Self::Header("authorization".into())
-    }
-}
 
 #[derive(Debug, Error)]
 pub enum BadSecret {
@@ -137,7 +87,7 @@ pub(crate) enum Applied {
 
 impl Credentials {
     /// Loads every secret; may block.
-    pub(crate) fn load(specs: &[SecretSpec]) -> Result<Self, BadSecret> {
+    pub(crate) fn load(specs: &[SecretSpec], sources: &mut Sources) -> Result<Self, BadSecret> {
         let mut list: Vec<Credential> = Vec::new();
         let mut placeholders = Needles::default();
         let mut secrets = Needles::default();
@@ -145,7 +95,7 @@ impl Credentials {
             if list.iter().any(|known| known.name == spec.name) {
                 return Err(BadSecret::Twice(spec.name.clone()));
             }
-            let credential = Credential::load(spec, &mut secrets)?;
+            let credential = Credential::load(spec, sources, &mut secrets)?;
             placeholders.add(credential.placeholder.as_bytes());
             list.push(credential);
         }
@@ -278,10 +228,14 @@ impl Credentials {
 }
 
 impl Credential {
-    fn load(spec: &SecretSpec, secrets: &mut Needles) -> Result<Self, BadSecret> {
-        let get = |provider: &Provider| {
-            provider
-                .load()
+    fn load(
+        spec: &SecretSpec,
+        sources: &mut Sources,
+        secrets: &mut Needles,
+    ) -> Result<Self, BadSecret> {
+        let mut get = |provider: &Provider| {
+            sources
+                .load(provider)
                 .map_err(|reason| BadSecret::Unavailable { name: spec.name.clone(), reason })
         };
         let secret = get(&spec.from)?;
@@ -289,14 +243,14 @@ impl Credential {
         let value = match &spec.form {
             Form::Header(header) => Value::Plain(header_name(spec, header)?, secret),
             Form::AwsSigV4(config) => {
-                let session = config.session_token.as_ref().map(get).transpose()?;
+                let session = config.session_token.as_ref().map(&mut get).transpose()?;
                 if let Some(session) = &session {
                     secrets.add(session.bytes());
                 }
                 Value::Signed(Box::new(Signer::new(config.clone(), secret, session)))
             }
             Form::OAuth(config) => {
-                let client_secret = config.client_secret.as_ref().map(get).transpose()?;
+                let client_secret = config.client_secret.as_ref().map(&mut get).transpose()?;
                 if let Some(client_secret) = &client_secret {
                     secrets.add(client_secret.bytes());
                 }
@@ -308,7 +262,7 @@ impl Credential {
         };
         Ok(Self {
             name: spec.name.clone(),
-            host: spec.host.clone(),
+            host: HostPattern::parse(&spec.host).map_err(BadRules::from)?,
             port: spec.port,
             matching: Matching::check(&spec.name, &spec.methods, &spec.paths)?,
             require: spec.require,

@@ -1,103 +1,14 @@
-//! What the gateway tells about each decision, and to whom. No event holds a secret or a query.
+//! To whom the gateway tells about each decision.
 
-use std::io::Write;
-use std::net::IpAddr;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::fs::File;
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+pub use ringwall_egress::{Door, Event, Verdict};
+use rustix::fs::OFlags;
 use thiserror::Error;
 
-/// By which way a client came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Door {
-    Http,
-    Connect,
-    Socks,
-    Dns,
-    Inference,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Allowed,
-    Refused,
-    /// Was allowed and went wrong on the way: not reachable, not to be trusted.
-    Failed,
-    /// An allowed stream came to its end, with the sizes.
-    Ended,
-    /// An allowed stream was cut: new rules, or a limit.
-    Cut,
-}
-
-/// One decision, or the end of what it allowed (`stream` is the same then).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
-    pub task: String,
-    /// Milliseconds since 1970.
-    pub at: u64,
-    pub stream: u64,
-    pub door: Door,
-    pub verdict: Verdict,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub host: String,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub port: u16,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
-    /// Without the query; cut at 256 bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<IpAddr>,
-    /// The secret that was put in, by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    #[serde(default)]
-    pub bytes_up: u64,
-    #[serde(default)]
-    pub bytes_down: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_zero(port: &u16) -> bool {
-    *port == 0
-}
-
 const LONGEST_TEXT: usize = 256;
-
-impl Event {
-    pub fn new(task: &str, stream: u64, door: Door, verdict: Verdict) -> Self {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            task: task.to_owned(),
-            at: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
-            stream,
-            door,
-            verdict,
-            host: String::new(),
-            port: 0,
-            method: None,
-            path: None,
-            rule: None,
-            address: None,
-            secret: None,
-            status: None,
-            reason: None,
-            bytes_up: 0,
-            bytes_down: 0,
-        }
-    }
-}
 
 /// Text of a client for an event: bounded and printable.
 pub(crate) fn bounded(text: &str) -> String {
@@ -113,25 +24,21 @@ pub trait Sink: Send + Sync {
     fn record(&self, event: &Event) -> Result<(), NotRecorded>;
 }
 
-/// One JSON line per event, written by a thread of its own, so that a slow reader stalls no stream.
+/// One JSON line per event. It is in the reader's pipe before anything happens that it tells of, so
+/// that nothing is lost with this process.
 #[derive(Debug)]
-pub struct Lines {
-    queue: SyncSender<Vec<u8>>,
-}
+pub struct Lines(File);
 
-const MOST_WAITING: usize = 4096;
+/// What a pipe takes whole or not at all (`PIPE_BUF`, pipe(7)).
+const LONGEST_LINE: usize = 4096;
 
 impl Lines {
-    pub fn to(mut writer: impl Write + Send + 'static) -> Self {
-        let (queue, waiting) = sync_channel::<Vec<u8>>(MOST_WAITING);
-        std::thread::spawn(move || {
-            while let Ok(line) = waiting.recv() {
-                if writer.write_all(&line).and_then(|()| writer.flush()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { queue }
+    /// A reader that does not keep up must not stall streams: what cannot be written at once is not
+    /// recorded.
+    pub fn to(writer: File) -> io::Result<Self> {
+        let flags = rustix::fs::fcntl_getfl(&writer)?;
+        rustix::fs::fcntl_setfl(&writer, flags | OFlags::NONBLOCK)?;
+        Ok(Self(writer))
     }
 }
 
@@ -139,7 +46,13 @@ impl Sink for Lines {
     fn record(&self, event: &Event) -> Result<(), NotRecorded> {
         let mut line = serde_json::to_vec(event).map_err(|_| NotRecorded)?;
         line.push(b'\n');
-        self.queue.try_send(line).map_err(|_| NotRecorded)
+        if line.len() > LONGEST_LINE {
+            return Err(NotRecorded);
+        }
+        match (&self.0).write(&line) {
+            Ok(written) if written == line.len() => Ok(()),
+            _ => Err(NotRecorded),
+        }
     }
 }
 

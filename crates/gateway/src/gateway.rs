@@ -1,53 +1,24 @@
 //! The gateway as a whole: what all tasks share, and the tasks that it serves.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
+use ringwall_egress::{Settings, TaskInfo, TaskSpec};
+use ringwall_spec::RuleSet;
 use thiserror::Error;
 
-use crate::address::Range;
+use crate::address::{BadRange, Range};
 use crate::ca::CaError;
-use crate::credential::{BadSecret, SecretSpec};
+use crate::credential::BadSecret;
 use crate::dial::{Trust, TrustError};
 use crate::event::Sink;
-use crate::inference::{BadInference, InferenceSpec};
+use crate::inference::BadInference;
 use crate::listen::{self, Listeners, Serving};
-use crate::meter::{Limits, Usage};
-use crate::resolve::{Names, ResolveError, Resolver};
-use crate::rules::{BadRules, RuleSet};
+use crate::meter::Usage;
+use crate::resolve::{ResolveError, Resolver};
+use crate::rules::{self, BadRules};
+use crate::secret::Sources;
 use crate::task::Task;
-
-/// What whoever starts the gateway decides, for all tasks. No policy file reaches it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    pub names: Names,
-    /// Certificates of further authorities to trust, PEM.
-    pub roots: Vec<String>,
-    /// Addresses that are never refused, such as a model server on this machine.
-    pub exempt: Vec<Range>,
-}
-
-/// What the gateway needs to know of a task.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TaskSpec {
-    pub id: String,
-    pub rules: RuleSet,
-    pub secrets: Vec<SecretSpec>,
-    pub limits: Limits,
-    pub inference: Option<InferenceSpec>,
-}
-
-/// What the sandbox of a task needs to know of the gateway.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskInfo {
-    /// The certificate authority to trust, PEM.
-    pub authority: String,
-    /// The placeholder of each secret, by the secret's name.
-    pub placeholders: BTreeMap<String, String>,
-}
 
 #[derive(Debug, Error)]
 pub enum SetupError {
@@ -55,6 +26,8 @@ pub enum SetupError {
     Names(#[from] ResolveError),
     #[error(transparent)]
     Trust(#[from] TrustError),
+    #[error(transparent)]
+    Exempt(#[from] BadRange),
 }
 
 #[derive(Debug, Error)]
@@ -87,40 +60,52 @@ pub(crate) struct Shared {
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
 pub struct Gateway {
     shared: Arc<Shared>,
-    tasks: Mutex<HashMap<String, (Arc<Task>, Serving)>>,
+    tasks: Mutex<HashMap<String, (Arc<Task>, Option<Serving>)>>,
 }
 
 impl Gateway {
     /// Must be called within a tokio runtime.
     pub fn new(settings: &Settings, sink: Arc<dyn Sink>) -> Result<Self, SetupError> {
+        let exempt = settings.exempt.iter().map(|range| Range::parse(range));
         let shared = Shared {
             resolver: Resolver::new(&settings.names)?,
             trust: Trust::new(&settings.roots)?,
-            exempt: settings.exempt.clone(),
+            exempt: exempt.collect::<Result<_, _>>()?,
             sink,
         };
         Ok(Self { shared: Arc::new(shared), tasks: Mutex::new(HashMap::new()) })
     }
 
-    /// Serves a task from now on. Loads its secrets, so it may block.
-    pub fn add(&self, spec: &TaskSpec, listeners: Listeners) -> Result<TaskInfo, TaskError> {
+    /// Makes a task known; it is served from [`Gateway::listen`] on. Reads its secrets from `sources`,
+    /// so it may block.
+    pub fn add(&self, spec: &TaskSpec, sources: Sources) -> Result<TaskInfo, TaskError> {
         check_id(&spec.id)?;
         if self.tasks().contains_key(&spec.id) {
             return Err(TaskError::Known(spec.id.clone()));
         }
-        let task = Arc::new(Task::new(spec, Arc::clone(&self.shared))?);
+        let task = Arc::new(Task::new(spec, sources, Arc::clone(&self.shared))?);
         let info = task.info();
-        let serving = listen::serve(&task, listeners);
         // Two calls at once for one id: the later one ends what it replaces.
-        if let Some((replaced, _)) = self.tasks().insert(spec.id.clone(), (task, serving)) {
+        if let Some((replaced, _)) = self.tasks().insert(spec.id.clone(), (task, None)) {
             replaced.end();
         }
         Ok(info)
     }
 
-    /// New rules for a task; open streams that they forbid are closed.
-    pub fn reload(&self, id: &str, rules: &RuleSet) -> Result<(), TaskError> {
-        let rules = rules.check()?;
+    /// Serves a task on these sockets, and on none that it had before.
+    pub fn listen(&self, id: &str, listeners: Listeners) -> Result<(), TaskError> {
+        let task = self.task(id)?;
+        let serving = listen::serve(&task, listeners);
+        match self.tasks().get_mut(id) {
+            Some((_, slot)) => *slot = Some(serving),
+            None => return Err(TaskError::Unknown(id.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// New rules for a task, every set of which must allow; open streams that they forbid are closed.
+    pub fn reload(&self, id: &str, rules: &[RuleSet]) -> Result<(), TaskError> {
+        let rules = rules::check(rules)?;
         let task = self.task(id)?;
         task.set_rules(rules);
         Ok(())
@@ -145,7 +130,7 @@ impl Gateway {
         Ok(Arc::clone(task))
     }
 
-    fn tasks(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Arc<Task>, Serving)>> {
+    fn tasks(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Arc<Task>, Option<Serving>)>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

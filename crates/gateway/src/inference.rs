@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use serde::{Deserialize, Serialize};
+use ringwall_egress::{InferenceSpec, Shape};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -22,7 +22,7 @@ use crate::meter::{Exhausted, Meter};
 use crate::needles::Needles;
 use crate::problem::Problem;
 use crate::rules::Scheme;
-use crate::secret::{NoSecret, Provider, Secret};
+use crate::secret::{NoSecret, Secret, Sources};
 use crate::task::Stream;
 
 pub const HOST: &str = "inference.ringwall";
@@ -31,36 +31,6 @@ const LONGEST_CALL: usize = 16 * 1024 * 1024;
 const LONGEST_READ: usize = 8 * 1024 * 1024;
 /// Where a provider reports no usage, tokens are taken to have this many bytes.
 const BYTES_PER_TOKEN: u64 = 4;
-
-/// The providers that a task may call.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct InferenceSpec {
-    pub providers: Vec<ModelProvider>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelProvider {
-    pub shape: Shape,
-    /// Up to where `/v1` begins. Without TLS only for an exempt address.
-    pub base_url: String,
-    /// Local servers need none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<Provider>,
-    /// Empty: all.
-    #[serde(default)]
-    pub models: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Shape {
-    /// Chat completions, responses, embeddings.
-    OpenAi,
-    /// Messages.
-    Anthropic,
-}
 
 #[derive(Debug, Error)]
 pub enum BadInference {
@@ -111,7 +81,7 @@ pub(crate) fn is_inference(host: &Host, port: u16) -> bool {
 
 impl Inference {
     /// Loads the keys; may block.
-    pub(crate) fn load(spec: &InferenceSpec) -> Result<Self, BadInference> {
+    pub(crate) fn load(spec: &InferenceSpec, sources: &mut Sources) -> Result<Self, BadInference> {
         let mut needles = Needles::default();
         let mut servers = Vec::new();
         for provider in &spec.providers {
@@ -127,9 +97,9 @@ impl Inference {
                 Host::parse_authority(authority.as_str(), Some(scheme.default_port()))
                     .map_err(|_| url())?;
             let key =
-                provider.key.as_ref().map(Provider::load).transpose().map_err(|reason| {
-                    BadInference::Key { url: provider.base_url.clone(), reason }
-                })?;
+                provider.key.as_ref().map(|key| sources.load(key)).transpose().map_err(
+                    |reason| BadInference::Key { url: provider.base_url.clone(), reason },
+                )?;
             if let Some(key) = &key {
                 needles.add(key.bytes());
             }

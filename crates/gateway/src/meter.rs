@@ -4,61 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+pub use ringwall_egress::{Limits, Usage};
+use serde::Serialize;
 use thiserror::Error;
-
-const MIB: u64 = 1024 * 1024;
-
-/// Limits of one task; all of them always hold.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    pub bytes_up: u64,
-    pub bytes_down: u64,
-    /// Request lines and headers of all requests together: what can leave by GET.
-    pub head_bytes: u64,
-    pub open_connections: u64,
-    pub connections: u64,
-    pub requests_per_minute: u64,
-    pub dns_queries: u64,
-    pub request_body: u64,
-    pub response_body: u64,
-    /// How long one connection may live.
-    pub connection_seconds: u64,
-    /// How long a connection may wait for the head of a request, and a request for its answer.
-    pub idle_seconds: u64,
-    /// Input and output tokens of the inference endpoint.
-    pub tokens: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            bytes_up: 256 * MIB,
-            bytes_down: 8192 * MIB,
-            head_bytes: 16 * MIB,
-            open_connections: 256,
-            connections: 100_000,
-            requests_per_minute: 6_000,
-            dns_queries: 10_000,
-            request_body: 64 * MIB,
-            response_body: 4096 * MIB,
-            connection_seconds: 3600,
-            idle_seconds: 300,
-            tokens: 10_000_000,
-        }
-    }
-}
-
-impl Limits {
-    pub(crate) fn idle(&self) -> Duration {
-        Duration::from_secs(self.idle_seconds)
-    }
-
-    pub(crate) fn connection(&self) -> Duration {
-        Duration::from_secs(self.connection_seconds)
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -85,20 +33,6 @@ pub enum Exhausted {
     Duration,
     #[error("the task has used all the tokens that it may")]
     Tokens,
-}
-
-/// What was used so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    pub bytes_up: u64,
-    pub bytes_down: u64,
-    pub head_bytes: u64,
-    pub open_connections: u64,
-    pub connections: u64,
-    pub requests: u64,
-    pub dns_queries: u64,
-    pub input_tokens: u64,
-    pub output_tokens: u64,
 }
 
 #[derive(Debug, Default)]

@@ -4,34 +4,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::Uri;
-use serde::{Deserialize, Serialize};
+use ringwall_egress::OAuth;
+use serde::Deserialize;
 use thiserror::Error;
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::gateway::Shared;
 use crate::host::Host;
-use crate::secret::{Provider, Secret};
+use crate::secret::Secret;
 
 /// A token is not used in its last moments.
 const MARGIN: Duration = Duration::from_secs(60);
 const SHORTEST: Duration = Duration::from_secs(30);
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OAuth {
-    /// Where tokens are made; https.
-    pub token_url: String,
-    pub client_id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_secret: Option<Provider>,
-    #[serde(default = "authorization")]
-    pub header: String,
-}
-
-fn authorization() -> String {
-    "authorization".into()
-}
 
 #[derive(Debug, Error)]
 #[error("no access token")]

@@ -29,6 +29,16 @@ pub enum BadPattern {
 
 impl HostPattern {
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
+        match Self::parse_denied(text)? {
+            Self::OneLabelBelow(domain) if psl::domain_str(&domain).is_none() => {
+                Err(BadPattern::PublicSuffix(text.to_owned()))
+            }
+            pattern => Ok(pattern),
+        }
+    }
+
+    /// For rules that deny: what anybody can register may be denied as a whole.
+    pub fn parse_denied(text: &str) -> Result<Self, BadPattern> {
         let bad = |reason| BadPattern::Host { pattern: text.to_owned(), reason };
         let Some(domain) = text.strip_prefix("*.") else {
             if text.contains('*') {
@@ -41,9 +51,6 @@ impl HostPattern {
         }
         match Host::from_policy(domain).map_err(bad)? {
             Host::Address(_) => Err(BadPattern::Star(text.to_owned())),
-            Host::Name(name) if psl::domain_str(&name).is_none() => {
-                Err(BadPattern::PublicSuffix(text.to_owned()))
-            }
             Host::Name(name) => Ok(Self::OneLabelBelow(name)),
         }
     }
@@ -118,6 +125,7 @@ mod tests {
         for text in ["*.com", "*.co.uk", "*.github.io", "*.s3.amazonaws.com", "*.corp"] {
             assert_eq!(HostPattern::parse(text), Err(BadPattern::PublicSuffix(text.into())));
         }
+        assert!(HostPattern::parse_denied("*.com").is_ok());
         for text in ["*", "a.*.com", "*.*.com", "*a.example.com", "*.1.2.3.4"] {
             assert!(HostPattern::parse(text).is_err(), "{text}");
         }

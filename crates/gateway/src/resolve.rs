@@ -9,24 +9,12 @@ use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use serde::{Deserialize, Serialize};
+use ringwall_egress::Names;
 use thiserror::Error;
 
 use crate::host::Host;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where names are looked up.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Names {
-    /// As the machine is set up.
-    #[default]
-    System,
-    Servers(Vec<SocketAddr>),
-    /// These names and no others; nobody is asked.
-    Zone(BTreeMap<String, Vec<IpAddr>>),
-}
 
 #[derive(Debug, Error)]
 pub enum ResolveError {

@@ -1,103 +1,16 @@
-//! The rules of a task: as a person or the engine writes them, and checked.
+//! The rules of a task, checked.
 
 use std::collections::BTreeSet;
 
 use hyper::Method;
-use serde::{Deserialize, Serialize};
+pub use ringwall_spec::{Allow, Deny, GitRights, Preset, RuleSet, Scheme};
 use thiserror::Error;
 
-use crate::address::Range;
+use crate::address::{BadRange, Range};
 use crate::host::Host;
-use crate::pattern::HostPattern;
-use crate::presets::{self, Preset};
+use crate::pattern::{BadPattern, HostPattern};
+use crate::presets;
 use crate::target;
-
-/// What a task may reach. Empty: nothing.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RuleSet {
-    pub presets: Vec<Preset>,
-    pub allow: Vec<Allow>,
-    pub deny: Vec<Deny>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheme {
-    #[default]
-    Https,
-    Http,
-}
-
-impl Scheme {
-    pub const fn default_port(self) -> u16 {
-        match self {
-            Self::Https => 443,
-            Self::Http => 80,
-        }
-    }
-}
-
-/// One destination that is allowed, and how far.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Allow {
-    /// What events call the rule; without one, its destination.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    pub host: HostPattern,
-    #[serde(default)]
-    pub scheme: Scheme,
-    /// Without one, the scheme's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// Empty: all.
-    #[serde(default)]
-    pub methods: Vec<String>,
-    /// Empty: all. A prefix ends at a slash.
-    #[serde(default)]
-    pub paths: Vec<String>,
-    /// Private ranges that this host may resolve to. Only here can an internal service be opened.
-    #[serde(default)]
-    pub addresses: Vec<Range>,
-    /// The secret that requests under this rule may carry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
-    /// TLS is not opened: no methods, paths, secrets or redaction.
-    #[serde(default)]
-    pub passthrough: bool,
-    /// Only git over HTTP, with these rights.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub git: Option<GitRights>,
-}
-
-/// What git may do with the repositories of one rule.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GitRights {
-    pub fetch: bool,
-    /// Branches that may be pushed to, whole names without `refs/heads/`; a final `*` stands for
-    /// any ending.
-    pub push: Vec<String>,
-    /// Tags that may be created, in the same way.
-    pub tags: Vec<String>,
-    /// Branches may also be rewritten (`push --force`).
-    pub rewrite: bool,
-}
-
-/// What no allow rule opens.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Deny {
-    /// `*.example.com` covers every depth here.
-    pub host: HostPattern,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    #[serde(default)]
-    pub methods: Vec<String>,
-    #[serde(default)]
-    pub paths: Vec<String>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadRules {
@@ -119,11 +32,16 @@ pub enum BadRules {
     SecretOverHttp(String),
     #[error("rule {rule}: {pattern:?} is no branch or tag")]
     Branch { rule: String, pattern: String },
-    #[error("more than {MOST_RULES} rules")]
+    #[error(transparent)]
+    Host(#[from] BadPattern),
+    #[error("rule {rule}: {reason}")]
+    Range { rule: String, reason: BadRange },
+    #[error("more than {MOST_RULES} rules, or {MOST_LAYERS} sets of rules")]
     TooMany,
 }
 
 const MOST_RULES: usize = 4096;
+const MOST_LAYERS: usize = 64;
 
 /// Checked rules.
 #[derive(Debug, Default)]
@@ -132,6 +50,8 @@ pub struct Rules {
     pub(crate) deny: Vec<Refused>,
     /// Any public name on the two web ports.
     pub(crate) open: bool,
+    /// Each of these must allow, too.
+    pub(crate) also: Vec<Rules>,
 }
 
 #[derive(Debug)]
@@ -192,97 +112,96 @@ impl Matching {
     }
 }
 
-impl RuleSet {
-    pub fn check(&self) -> Result<Rules, BadRules> {
-        let mut rules = Rules { open: self.presets.contains(&Preset::Open), ..Rules::default() };
-        let presets = self.presets.iter().flat_map(|preset| presets::rules_of(*preset));
-        for allow in self.allow.iter().cloned().chain(presets) {
-            rules.allow.push(allow.check()?);
-        }
-        for deny in &self.deny {
-            let name = format!("deny {}", deny.host);
-            rules.deny.push(Refused {
-                matching: Matching::check(&name, &deny.methods, &deny.paths)?,
-                host: deny.host.clone(),
-                port: deny.port,
-                name,
-            });
-        }
-        if rules.allow.len() + rules.deny.len() > MOST_RULES {
-            return Err(BadRules::TooMany);
-        }
-        Ok(rules)
+/// Checks sets of rules, every one of which must allow. Without any, nothing is allowed.
+pub fn check(sets: &[RuleSet]) -> Result<Rules, BadRules> {
+    let [first, others @ ..] = sets else {
+        return Ok(Rules::default());
+    };
+    if others.len() >= MOST_LAYERS {
+        return Err(BadRules::TooMany);
     }
+    let mut rules = check_set(first)?;
+    rules.also = others.iter().map(check_set).collect::<Result<_, _>>()?;
+    Ok(rules)
 }
 
-impl Allow {
-    /// One host on its scheme's port, without further bounds.
-    pub fn host(host: HostPattern) -> Self {
-        Self {
-            name: None,
+fn check_set(set: &RuleSet) -> Result<Rules, BadRules> {
+    let mut rules = Rules { open: set.presets.contains(&Preset::Open), ..Rules::default() };
+    let presets = set.presets.iter().flat_map(|preset| presets::rules_of(*preset));
+    for allow in set.allow.iter().cloned().chain(presets) {
+        rules.allow.push(check_allow(allow)?);
+    }
+    for deny in &set.deny {
+        let host = HostPattern::parse_denied(&deny.host)?;
+        let name = format!("deny {host}");
+        rules.deny.push(Refused {
+            matching: Matching::check(&name, &deny.methods, &deny.paths)?,
             host,
-            scheme: Scheme::Https,
-            port: None,
-            methods: Vec::new(),
-            paths: Vec::new(),
-            addresses: Vec::new(),
-            secret: None,
-            passthrough: false,
-            git: None,
-        }
-    }
-
-    fn check(self) -> Result<Rule, BadRules> {
-        let port = self.port.unwrap_or(self.scheme.default_port());
-        let name = self.name.unwrap_or_else(|| format!("{}:{port}", self.host));
-        if port == 0 {
-            return Err(BadRules::Port(name));
-        }
-        if let HostPattern::Exact(Host::Address(address)) = self.host
-            && crate::address::judge(address, &self.addresses).is_err()
-        {
-            return Err(BadRules::Address(name));
-        }
-        if self.passthrough {
-            let plain = self.methods.is_empty() && self.paths.is_empty();
-            if !plain || self.secret.is_some() || self.git.is_some() {
-                return Err(BadRules::Passthrough(name));
-            }
-            if self.scheme != Scheme::Https {
-                return Err(BadRules::PassthroughScheme(name));
-            }
-        }
-        if self.secret.is_some() && self.scheme != Scheme::Https {
-            return Err(BadRules::SecretOverHttp(name));
-        }
-        for pattern in self.git.iter().flat_map(|git| git.push.iter().chain(&git.tags)) {
-            let body = pattern.strip_suffix('*').unwrap_or(pattern);
-            let odd = |byte: u8| byte <= b' ' || byte >= 0x7f || b"*?[\\^~:".contains(&byte);
-            if pattern.is_empty() || body.contains("..") || body.bytes().any(odd) {
-                return Err(BadRules::Branch { rule: name, pattern: pattern.clone() });
-            }
-        }
-        Ok(Rule {
-            matching: Matching::check(&name, &self.methods, &self.paths)?,
+            port: deny.port,
             name,
-            host: self.host,
-            scheme: self.scheme,
-            port,
-            addresses: self.addresses,
-            secret: self.secret,
-            passthrough: self.passthrough,
-            git: self.git,
-        })
+        });
     }
+    if rules.allow.len() + rules.deny.len() > MOST_RULES {
+        return Err(BadRules::TooMany);
+    }
+    Ok(rules)
+}
+
+fn check_allow(allow: Allow) -> Result<Rule, BadRules> {
+    let host = HostPattern::parse(&allow.host)?;
+    let port = allow.port.unwrap_or(allow.scheme.default_port());
+    let name = allow.name.unwrap_or_else(|| format!("{host}:{port}"));
+    if port == 0 {
+        return Err(BadRules::Port(name));
+    }
+    let ranges = allow.addresses.iter().map(|range| Range::parse(range));
+    let addresses: Vec<Range> = ranges
+        .collect::<Result<_, _>>()
+        .map_err(|reason| BadRules::Range { rule: name.clone(), reason })?;
+    if let HostPattern::Exact(Host::Address(address)) = host
+        && crate::address::judge(address, &addresses).is_err()
+    {
+        return Err(BadRules::Address(name));
+    }
+    if allow.passthrough {
+        let plain = allow.methods.is_empty() && allow.paths.is_empty();
+        if !plain || allow.secret.is_some() || allow.git.is_some() {
+            return Err(BadRules::Passthrough(name));
+        }
+        if allow.scheme != Scheme::Https {
+            return Err(BadRules::PassthroughScheme(name));
+        }
+    }
+    if allow.secret.is_some() && allow.scheme != Scheme::Https {
+        return Err(BadRules::SecretOverHttp(name));
+    }
+    for pattern in allow.git.iter().flat_map(|git| git.push.iter().chain(&git.tags)) {
+        let body = pattern.strip_suffix('*').unwrap_or(pattern);
+        let odd = |byte: u8| byte <= b' ' || byte >= 0x7f || b"*?[\\^~:".contains(&byte);
+        if pattern.is_empty() || body.contains("..") || body.bytes().any(odd) {
+            return Err(BadRules::Branch { rule: name, pattern: pattern.clone() });
+        }
+    }
+    Ok(Rule {
+        matching: Matching::check(&name, &allow.methods, &allow.paths)?,
+        name,
+        host,
+        scheme: allow.scheme,
+        port,
+        addresses,
+        secret: allow.secret,
+        passthrough: allow.passthrough,
+        git: allow.git,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(json: serde_json::Value) -> Result<Rules, String> {
+    fn checked(json: serde_json::Value) -> Result<Rules, String> {
         let set: RuleSet = serde_json::from_value(json).map_err(|error| error.to_string())?;
-        set.check().map_err(|error| error.to_string())
+        check(&[set]).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -303,13 +222,13 @@ mod tests {
             serde_json::json!({"host": "a.example", "git": {"push": ["a..b"]}}),
             serde_json::json!({"host": "a.example", "unknown": 1}),
         ] {
-            assert!(check(serde_json::json!({"allow": [allow.clone()]})).is_err(), "{allow}");
+            assert!(checked(serde_json::json!({"allow": [allow.clone()]})).is_err(), "{allow}");
         }
     }
 
     #[test]
     fn an_internal_service_needs_its_address() {
         let rules = serde_json::json!({"allow": [{"host": "10.0.0.1", "addresses": ["10.0.0.1"]}]});
-        assert_eq!(check(rules).unwrap().allow.len(), 1);
+        assert_eq!(checked(rules).unwrap().allow.len(), 1);
     }
 }

@@ -5,30 +5,18 @@ use std::collections::BTreeMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use ring::{digest, hmac};
-use serde::{Deserialize, Serialize};
+use ringwall_egress::SigV4;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::authorize::Ask;
 use crate::needles::hexadecimal;
-use crate::secret::{Provider, Secret};
+use crate::secret::Secret;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: &str = "x-amz-date";
 const DIGEST: &str = "x-amz-content-sha256";
 const TOKEN: &str = "x-amz-security-token";
-
-/// Which requests may be signed. The sandbox uses the placeholder as its access key id, and any
-/// text as its secret access key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SigV4 {
-    pub key_id: String,
-    pub region: String,
-    pub service: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session_token: Option<Provider>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum BadSignature {

@@ -5,18 +5,20 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ringwall_egress::{TaskInfo, TaskSpec};
 use tokio::sync::watch;
 
 use crate::authorize::{Ask, Permit, Refusal, authorize, authorize_name, survivors};
 use crate::ca::Authority;
 use crate::credential::Credentials;
 use crate::event::{Door, Event, NotRecorded, Verdict, bounded};
-use crate::gateway::{Shared, TaskError, TaskInfo, TaskSpec};
+use crate::gateway::{Shared, TaskError};
 use crate::host::Host;
 use crate::inference::Inference;
 use crate::meter::{Exhausted, Meter};
 use crate::resolve::ResolveError;
-use crate::rules::{Rules, Scheme};
+use crate::rules::{self, RuleSet, Rules, Scheme};
+use crate::secret::Sources;
 
 /// Refusals of one task that are recorded one by one in each minute.
 const MOST_REFUSALS: u64 = 3000;
@@ -50,15 +52,27 @@ pub(crate) struct Way {
 }
 
 impl Task {
-    pub(crate) fn new(spec: &TaskSpec, shared: Arc<Shared>) -> Result<Self, TaskError> {
-        let rules = Arc::new(spec.rules.check()?);
+    pub(crate) fn new(
+        spec: &TaskSpec,
+        mut sources: Sources,
+        shared: Arc<Shared>,
+    ) -> Result<Self, TaskError> {
+        let rules: Vec<RuleSet> = std::iter::once(&spec.rules).chain(&spec.also).cloned().collect();
+        let rules = Arc::new(rules::check(&rules)?);
         Ok(Self {
             id: spec.id.clone(),
             rules: watch::Sender::new(Some(rules)),
             meter: Arc::new(Meter::new(spec.limits.clone())),
-            authority: Authority::new(&spec.id)?,
-            credentials: Credentials::load(&spec.secrets)?,
-            inference: spec.inference.as_ref().map(Inference::load).transpose()?,
+            authority: match &spec.authority {
+                Some(known) => Authority::again(&spec.id, known)?,
+                None => Authority::new(&spec.id)?,
+            },
+            credentials: Credentials::load(&spec.secrets, &mut sources)?,
+            inference: spec
+                .inference
+                .as_ref()
+                .map(|spec| Inference::load(spec, &mut sources))
+                .transpose()?,
             shared,
             next_stream: AtomicU64::new(1),
         })
@@ -67,7 +81,7 @@ impl Task {
     pub(crate) fn info(&self) -> TaskInfo {
         let owned = |(name, placeholder): (&str, &str)| (name.to_owned(), placeholder.to_owned());
         TaskInfo {
-            authority: self.authority.pem(),
+            authority: self.authority.export(),
             placeholders: self.credentials.placeholders().map(owned).collect(),
         }
     }

@@ -9,30 +9,13 @@ pub(crate) struct PresetRules {
     pub(crate) requests: &'static [(&'static str, &'static str)],
 }
 
-// The same hosts as in the presets of the gateway, which dials them. Package hosts are written in
-// pieces: the repository's rule against naming them is about what its own build reaches, not about
-// what the product knows.
 const PACKAGES: PresetRules = PresetRules {
-    hosts: &[
-        concat!("index.crates", ".io"),
-        concat!("static.crates", ".io"),
-        concat!("registry.npm", "js.org"),
-        "registry.yarnpkg.com",
-        concat!("py", "pi.org"),
-        concat!("files.python", "hosted.org"),
-        concat!("proxy.go", "lang.org"),
-        concat!("sum.go", "lang.org"),
-        "rubygems.org",
-        "repo.maven.apache.org",
-        "repo1.maven.org",
-        concat!("deb.debian", ".org"),
-        "archive.ubuntu.com",
-    ],
+    hosts: ringwall_spec::Preset::Packages.hosts(),
     requests: &[("GET", "/*"), ("HEAD", "/*")],
 };
 
 const GIT_READ: PresetRules = PresetRules {
-    hosts: &["bitbucket.org", "codeberg.org", "github.com", "gitlab.com"],
+    hosts: ringwall_spec::Preset::GitRead.hosts(),
     // A fetch is a GET for the references and a POST to upload-pack; a push needs receive-pack.
     requests: &[("GET", "/*"), ("HEAD", "/*"), ("POST", "/*/git-upload-pack")],
 };

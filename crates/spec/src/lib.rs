@@ -4,6 +4,7 @@
 //! serialised in a test without a kernel.
 
 mod command;
+mod egress;
 mod facts;
 mod id;
 mod limits;
@@ -15,6 +16,7 @@ mod units;
 mod wall;
 
 pub use command::{Command, TerminalSize};
+pub use egress::{Allow, Deny, EgressSpec, GitRights, Preset, RuleSet, Scheme};
 pub use facts::{
     Capabilities, CheckedFact, DeniedOpen, Evidence, IdMapLine, LandlockFacts, MountFact,
     Namespace, NamespaceKind, RingFacts, SeccompFacts,

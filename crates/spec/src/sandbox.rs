@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, SandboxName, Wall, WriteRights};
+use crate::{EgressSpec, Limits, SandboxName, Wall, WriteRights};
 
 /// A sandbox as asked for. Only admission turns it into something that can be raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct SandboxSpec {
     pub read_only_paths: Vec<PathBuf>,
     pub limits: Limits,
     pub name: Option<SandboxName>,
+    /// What can be reached of the network; without it nothing.
+    #[serde(default)]
+    pub egress: Option<EgressSpec>,
 }
 
 impl SandboxSpec {
@@ -32,6 +35,7 @@ impl SandboxSpec {
             read_only_paths: Vec::new(),
             limits: Limits::default(),
             name: None,
+            egress: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 34] = [
+const MAY_USE: [(&str, &[&str]); 36] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -20,7 +20,8 @@ const MAY_USE: [(&str, &[&str]); 34] = [
     ("guest", &["linux"]),
     ("tool", &["spec", "image"]),
     ("wasm", &[]),
-    ("gateway", &["linux"]),
+    ("egress", &["spec", "linux"]),
+    ("gateway", &["spec", "linux", "egress"]),
     ("grant", &[]),
     ("approval", &["grant"]),
     ("ring", &["spec", "policy", "linux", "wire"]),
@@ -32,6 +33,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
         "engine",
         &[
             "audit",
+            "egress",
             "rules",
             "spec",
             "policy",
@@ -49,7 +51,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
         ],
     ),
     ("launcher", &["linux"]),
-    ("gateway-program", &["gateway", "linux"]),
+    ("gateway-program", &["egress", "gateway", "linux"]),
     ("warden", &["spec", "wire", "linux", "facts", "tree"]),
     ("wasm-warden", &["spec", "wire", "linux", "facts", "wasm"]),
     ("wasm-compiler", &["spec", "wire", "linux", "facts", "wasm"]),
@@ -59,6 +61,7 @@ const MAY_USE: [(&str, &[&str]); 34] = [
     ("wasm-e2e", &["spec", "policy", "wire", "ring-wasm", "engine"]),
     ("vm-e2e", &["guest", "ring-vm", "spec", "wire"]),
     ("soak", &["spec", "policy", "engine"]),
+    ("net-e2e", &[]),
     ("tidy", &[]),
 ];
 
@@ -71,6 +74,7 @@ const COMMAND_LINE: (&str, &[&str]) = (
         "rules",
         "wire",
         "audit",
+        "egress",
         "engine",
         "linux",
         "image",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use ringwall_gateway::environment::environment;
+use ringwall_egress::environment;
 use tempfile::TempDir;
 
 use crate::git_server;
@@ -20,7 +20,7 @@ impl Sandbox {
     fn of(world: &World) -> Self {
         let files = TempDir::new().unwrap();
         let authority = files.path().join("ca.pem");
-        std::fs::write(&authority, &world.info.authority).unwrap();
+        std::fs::write(&authority, &world.info.authority.certificate).unwrap();
         let variables = environment(&world.proxy.to_string(), authority.to_str().unwrap());
         Self { files, variables }
     }

@@ -172,13 +172,16 @@ async fn new_rules_close_what_they_forbid() {
             serde_json::json!({"host": "api.example.com", "port": port, "paths": ["/else"]});
         world
             .gateway
-            .reload("task-1", &rules(serde_json::json!({"allow": [paths, other]})))
+            .reload("task-1", &[rules(serde_json::json!({"allow": [paths, other]}))])
             .unwrap();
         let end = async { while let Some(Ok(_)) = response.body_mut().frame().await {} };
         tokio::time::timeout(Duration::from_secs(10), end).await.expect("the stream is cut");
-        world.gateway.reload("task-1", &rules(serde_json::json!({"allow": [api, other]}))).unwrap();
+        world
+            .gateway
+            .reload("task-1", &[rules(serde_json::json!({"allow": [api, other]}))])
+            .unwrap();
     }
-    world.gateway.reload("task-1", &rules(serde_json::json!({"allow": [other]}))).unwrap();
+    world.gateway.reload("task-1", &[rules(serde_json::json!({"allow": [other]}))]).unwrap();
     let refused = idle.send(Request::get("/2"), "").await;
     assert!(refused.is_err() || refused.unwrap().status() == 403, "a kept connection is no right");
     assert_eq!(kept.get("/2").await.0, 200, "what is still allowed goes on");

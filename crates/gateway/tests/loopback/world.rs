@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use ringwall_gateway::address::Range;
+use ringwall_egress::{Form, Names, Provider, Settings, TaskInfo, TaskSpec};
 use ringwall_gateway::event::{Event, Memory, Verdict};
 use ringwall_gateway::rules::RuleSet;
-use ringwall_gateway::{Gateway, Listeners, Names, Settings, TaskInfo, TaskSpec};
+use ringwall_gateway::{Gateway, Listeners, Sources};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -75,11 +75,7 @@ pub(crate) struct World {
 pub(crate) const TASK: &str = "task-1";
 
 pub(crate) fn settings(authority: &TestAuthority, names: Names) -> Settings {
-    Settings {
-        names,
-        roots: vec![authority.pem()],
-        exempt: vec![Range::parse("127.0.0.1").unwrap()],
-    }
+    Settings { names, roots: vec![authority.pem()], exempt: vec!["127.0.0.1".into()] }
 }
 
 pub(crate) fn zone(names: &[(&str, &[&str])]) -> Names {
@@ -102,6 +98,26 @@ pub(crate) fn usual_names() -> Names {
     ])
 }
 
+/// Does what the engine does: the gateway gets descriptors.
+fn open_sources(spec: &mut TaskSpec) -> Sources {
+    let mut opened = Vec::new();
+    let mut open = |provider: &mut Provider| {
+        opened.push(provider.open().unwrap());
+        *provider = Provider::Beside(opened.len() - 1);
+    };
+    for secret in &mut spec.secrets {
+        open(&mut secret.from);
+        match &mut secret.form {
+            Form::Header(_) => {}
+            Form::AwsSigV4(form) => form.session_token.iter_mut().for_each(&mut open),
+            Form::OAuth(form) => form.client_secret.iter_mut().for_each(&mut open),
+        }
+    }
+    let inference = spec.inference.iter_mut().flat_map(|inference| &mut inference.providers);
+    inference.filter_map(|provider| provider.key.as_mut()).for_each(open);
+    Sources::new(opened)
+}
+
 pub(crate) fn rules(json: serde_json::Value) -> RuleSet {
     serde_json::from_value(json).unwrap()
 }
@@ -118,7 +134,9 @@ impl World {
         let dns_udp = std::net::UdpSocket::bind(dns).unwrap();
         let address = proxy.local_addr().unwrap();
         let listeners = Listeners::new(proxy, Some(dns_udp), Some(dns_tcp)).unwrap();
-        let info = gateway.add(&spec, listeners).unwrap();
+        let sources = open_sources(&mut spec);
+        let info = gateway.add(&spec, sources).unwrap();
+        gateway.listen(TASK, listeners).unwrap();
         Self { authority, gateway, events, proxy: address, dns, info }
     }
 
@@ -168,7 +186,7 @@ impl World {
         host: &str,
         alpn: &[&[u8]],
     ) -> std::io::Result<TlsStream<S>> {
-        let config = client_config(&self.info.authority, alpn);
+        let config = client_config(&self.info.authority.certificate, alpn);
         let name = ServerName::try_from(host.to_owned()).unwrap();
         tokio_rustls::TlsConnector::from(config).connect(name, stream).await
     }

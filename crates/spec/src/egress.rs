@@ -1,0 +1,253 @@
+//! What a sandbox may reach of the network, as a person, a policy or a program writes it. The gateway
+//! checks it and decides by it.
+
+use serde::{Deserialize, Serialize};
+
+/// What may be reached. Empty: nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuleSet {
+    pub presets: Vec<Preset>,
+    pub allow: Vec<Allow>,
+    pub deny: Vec<Deny>,
+}
+
+/// The network of one sandbox: every set of rules must allow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EgressSpec {
+    pub layers: Vec<RuleSet>,
+    /// Names of the secrets that may be used at the endpoints to which they are bound.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+}
+
+/// Rules that most tasks need, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// Nothing; also what a task without presets has.
+    None,
+    /// Reading from the public package registries.
+    Packages,
+    /// Cloning and fetching from the public git hosts.
+    GitRead,
+    /// Every public name on ports 80 and 443. Whoever chooses it must be warned.
+    Open,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    #[default]
+    Https,
+    Http,
+}
+
+/// One destination that is allowed, and how far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allow {
+    /// What events call the rule; without one, its destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A name, `*.` and a domain for one label more, or an address.
+    pub host: String,
+    #[serde(default)]
+    pub scheme: Scheme,
+    /// Without one, the scheme's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Empty: all.
+    #[serde(default)]
+    pub methods: Vec<String>,
+    /// Empty: all. A prefix ends at a slash.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Private ranges that this host may resolve to. Only here can an internal service be opened.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// The secret that requests under this rule may carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// TLS is not opened: no methods, paths, secrets or redaction.
+    #[serde(default)]
+    pub passthrough: bool,
+    /// Only git over HTTP, with these rights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitRights>,
+}
+
+/// What git may do with the repositories of one rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GitRights {
+    pub fetch: bool,
+    /// Branches that may be pushed to, whole names without `refs/heads/`; a final `*` stands for
+    /// any ending.
+    pub push: Vec<String>,
+    /// Tags that may be created, in the same way.
+    pub tags: Vec<String>,
+    /// Branches may also be rewritten (`push --force`).
+    pub rewrite: bool,
+}
+
+/// What no allow rule opens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deny {
+    /// `*.example.com` covers every depth here.
+    pub host: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    #[serde(default)]
+    pub methods: Vec<String>,
+    #[serde(default)]
+    pub paths: Vec<String>,
+}
+
+impl Scheme {
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Https => 443,
+            Self::Http => 80,
+        }
+    }
+}
+
+impl Allow {
+    /// One host on its scheme's port, without further bounds.
+    pub fn host(host: impl Into<String>) -> Self {
+        Self {
+            name: None,
+            host: host.into(),
+            scheme: Scheme::Https,
+            port: None,
+            methods: Vec::new(),
+            paths: Vec::new(),
+            addresses: Vec::new(),
+            secret: None,
+            passthrough: false,
+            git: None,
+        }
+    }
+}
+
+impl Preset {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Packages => "packages",
+            Self::GitRead => "git-read",
+            Self::Open => "open",
+        }
+    }
+
+    /// The hosts of a preset that is a list, all at port 443.
+    pub const fn hosts(self) -> &'static [&'static str] {
+        match self {
+            Self::Packages => PACKAGES,
+            Self::GitRead => GIT_HOSTS,
+            Self::None | Self::Open => &[],
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::None, Self::Packages, Self::GitRead, Self::Open]
+            .into_iter()
+            .find(|preset| preset.name() == name)
+    }
+}
+
+// Package hosts are written in pieces: the repository's rule against naming them is about what its
+// own build reaches, not about what the product knows.
+const PACKAGES: &[&str] = &[
+    concat!("index.crates", ".io"),
+    concat!("static.crates", ".io"),
+    concat!("registry.npm", "js.org"),
+    "registry.yarnpkg.com",
+    concat!("py", "pi.org"),
+    concat!("files.python", "hosted.org"),
+    concat!("proxy.go", "lang.org"),
+    concat!("sum.go", "lang.org"),
+    "rubygems.org",
+    "repo.maven.apache.org",
+    "repo1.maven.org",
+    concat!("deb.debian", ".org"),
+    "archive.ubuntu.com",
+];
+
+const GIT_HOSTS: &[&str] = &["bitbucket.org", "codeberg.org", "github.com", "gitlab.com"];
+
+impl RuleSet {
+    /// Whether nothing at all can be reached.
+    pub fn is_nothing(&self) -> bool {
+        self.allow.is_empty() && self.presets.iter().all(|preset| *preset == Preset::None)
+    }
+}
+
+impl EgressSpec {
+    /// Whether nothing at all can be reached, so that no gateway is needed.
+    pub fn is_nothing(&self) -> bool {
+        self.layers.is_empty() || self.layers.iter().any(RuleSet::is_nothing)
+    }
+
+    /// What a person must be told before a task runs with these rules.
+    pub fn warning(&self) -> Option<&'static str> {
+        let open = |rules: &RuleSet| rules.presets.contains(&Preset::Open);
+        (!self.layers.is_empty() && self.layers.iter().all(open)).then_some(
+            "the network preset `open` lets the task send anything that it can read to any public host",
+        )
+    }
+
+    /// For evidence and the log: what each set of rules has.
+    pub fn summary(&self) -> Vec<String> {
+        self.layers
+            .iter()
+            .map(|rules| {
+                let presets = rules.presets.iter().map(|preset| preset.name().to_owned());
+                let hosts = rules.allow.iter().map(|allow| {
+                    let port = allow.port.unwrap_or(allow.scheme.default_port());
+                    format!("{}:{port}", allow.host)
+                });
+                presets.chain(hosts).collect::<Vec<_>>().join(" ")
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_layer_that_allows_nothing_leaves_nothing() {
+        let some = RuleSet { allow: vec![Allow::host("a.example.com")], ..RuleSet::default() };
+        let none = RuleSet { presets: vec![Preset::None], ..RuleSet::default() };
+        let spec = |layers: &[&RuleSet]| EgressSpec {
+            layers: layers.iter().map(|layer| (*layer).clone()).collect(),
+            secrets: Vec::new(),
+        };
+        assert!(!spec(&[&some]).is_nothing());
+        assert!(spec(&[&some, &none]).is_nothing());
+        assert!(spec(&[]).is_nothing());
+        assert_eq!(spec(&[&some]).summary(), ["a.example.com:443"]);
+    }
+
+    #[test]
+    fn open_is_warned_of_unless_another_layer_narrows_it() {
+        let open = RuleSet { presets: vec![Preset::Open], ..RuleSet::default() };
+        let packages = RuleSet { presets: vec![Preset::Packages], ..RuleSet::default() };
+        let spec = |layers| EgressSpec { layers, secrets: Vec::new() };
+        assert!(spec(vec![open.clone()]).warning().is_some());
+        assert!(spec(vec![open, packages]).warning().is_none());
+    }
+
+    #[test]
+    fn presets_are_found_by_their_names() {
+        for preset in [Preset::None, Preset::Packages, Preset::GitRead, Preset::Open] {
+            assert_eq!(Preset::named(preset.name()), Some(preset));
+        }
+        assert_eq!(Preset::named("everything"), None);
+    }
+}
