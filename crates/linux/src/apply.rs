@@ -97,6 +97,10 @@ impl Machine {
                 Ok(())
             }
             Step::EnterNetwork => network::enter(self.spare_network.take()),
+            Step::Listen { port, datagrams, into } => {
+                self.put(*into, network::listen(*port, *datagrams)?);
+                Ok(())
+            }
             Step::LimitResource(limit) => confine::limit_resource(*limit),
             Step::PinCpus { count } => confine::pin_cpus(*count),
             Step::MessageSockets { into, other } => {
@@ -176,6 +180,7 @@ impl Machine {
                 mount::attach(self.get(*tree)?, place.as_fd())
             }
             Step::Mask { file_cover, dir_cover, at } => self.mask(file_cover, dir_cover, at),
+            Step::Cover { cover, at } => self.cover(cover, at),
             Step::OpenHere { path, into } => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 self.put(*into, rustix::fs::open(path.as_path(), flags, Mode::empty())?);
@@ -219,6 +224,13 @@ impl Machine {
                 let opened = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(*mode));
                 keep_existing(opened.map(drop))
             }
+            Step::WriteFile { at, content } => {
+                let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(0o444);
+                let file = rustix::fs::openat(&parent, name, flags, mode)?;
+                io::Write::write_all(&mut fs::File::from(file), content)
+            }
             Step::MakeSymlink { at, target } => {
                 let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
                 keep_existing(rustix::fs::symlinkat(target.as_path(), &parent, name))
@@ -249,6 +261,19 @@ impl Machine {
         let cover = if kind == FileType::Directory { dir_cover } else { file_cover };
         let cover = self.open(cover)?;
         let copy = mount::clone_tree(cover.as_fd(), Path::new(""), false)?;
+        mount::attach(copy.as_fd(), place.as_fd())
+    }
+
+    fn cover(&self, cover: &Place, at: &Place) -> io::Result<()> {
+        let place = match self.open(at) {
+            Err(error) if leads_nowhere(&error) => return Ok(()),
+            place => place?,
+        };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
+        if kind != FileType::RegularFile {
+            return Ok(());
+        }
+        let copy = mount::clone_tree(self.open(cover)?.as_fd(), Path::new(""), false)?;
         mount::attach(copy.as_fd(), place.as_fd())
     }
 
@@ -317,6 +342,8 @@ fn describe(step: &Step) -> String {
         | Step::MakeDir { at, .. }
         | Step::MakeDirs { at, .. }
         | Step::MakeFile { at, .. }
+        | Step::WriteFile { at, .. }
+        | Step::Cover { at, .. }
         | Step::MakeSymlink { at, .. }
         | Step::Whiteout { at }
         | Step::Mask { at, .. } => Some(&at.path),

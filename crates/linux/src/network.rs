@@ -5,16 +5,20 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::beside::Beside;
 use crate::{fdpass, mount, process};
+
+/// Connections that wait until somebody takes them.
+const WAITING_CONNECTIONS: i32 = 1024;
 
 /// A network namespace on its way: the descriptor arrives on the socket.
 #[derive(Debug)]
@@ -70,6 +74,18 @@ pub fn limit_connections(proc: BorrowedFd<'_>, buffer_bytes: u32, closed: u32) -
         rustix::io::write(&setting, value.as_bytes())?;
     }
     Ok(())
+}
+
+/// A socket on loopback of this process's network namespace. Ports below 1024 need power over it.
+pub fn listen(port: u16, datagrams: bool) -> io::Result<OwnedFd> {
+    let kind = if datagrams { SocketType::DGRAM } else { SocketType::STREAM };
+    let family = AddressFamily::INET;
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    if !datagrams {
+        rustix::net::listen(&socket, WAITING_CONNECTIONS)?;
+    }
+    Ok(socket)
 }
 
 /// Moves this process to a new network namespace; gives a socket in it.

@@ -226,6 +226,11 @@ pub enum Step {
         at: Place,
         mode: u32,
     },
+    /// A new file that everybody can read, with this in it.
+    WriteFile {
+        at: Place,
+        content: Vec<u8>,
+    },
     MakeSymlink {
         at: Place,
         target: RawPath,
@@ -238,6 +243,11 @@ pub enum Step {
     Mask {
         file_cover: Place,
         dir_cover: Place,
+        at: Place,
+    },
+    /// Attach a copy of a file over another, if one is there.
+    Cover {
+        cover: Place,
         at: Place,
     },
     /// A directory as this process sees it now. A child sees its own copy of the template's mounts,
@@ -277,6 +287,13 @@ pub enum Step {
     PrepareNetwork,
     /// Enter a network namespace that was prepared, or a new one.
     EnterNetwork,
+    /// A socket on loopback of the network namespace that we are in: for connections, which it waits
+    /// for, or for datagrams.
+    Listen {
+        port: u16,
+        datagrams: bool,
+        into: Slot,
+    },
     LimitResource(ResourceLimit),
     /// In the network namespace that we are in, a TCP connection buffers at most so much each way,
     /// and few closed ones are remembered. `proc` is a proc file system.
@@ -354,10 +371,11 @@ impl Step {
             Step::Overlay { .. } => "make overlay",
             Step::Attach { .. } | Step::AttachHost { .. } => "attach mount",
             Step::MakeDir { .. } | Step::MakeDirs { .. } => "make directory",
-            Step::MakeFile { .. } => "make file",
+            Step::MakeFile { .. } | Step::WriteFile { .. } => "make file",
             Step::MakeSymlink { .. } => "make symlink",
             Step::Whiteout { .. } => "hide workspace file",
             Step::Mask { .. } => "mask path",
+            Step::Cover { .. } => "cover file",
             Step::OpenHere { .. } => "open directory",
             Step::ForbidWrites { .. } | Step::KeepReadOnly { .. } => "forbid writes",
             Step::AllowWrites { .. } => "allow writes",
@@ -366,6 +384,7 @@ impl Step {
             Step::JoinCgroups { .. } => "join control groups",
             Step::Hostname { .. } => "set host name",
             Step::PrepareNetwork | Step::EnterNetwork => "make network namespace",
+            Step::Listen { .. } => "listen on loopback",
             Step::LimitResource(_) => "limit resource",
             Step::PinCpus { .. } => "pin to CPUs",
             Step::MessageSockets { .. } => "make message sockets",

@@ -140,6 +140,7 @@ fn attach(steps: &mut Base, input: &RingInput<'_>) {
 
 fn last(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
+    steps.set_network_root(slot::NEW_ROOT);
     steps.confine_and_exec(input, vec![("/".into(), PathAccess::Write)]);
     steps.into_steps()
 }

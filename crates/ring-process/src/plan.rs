@@ -178,6 +178,7 @@ fn last(input: &RingInput<'_>) -> Vec<Step> {
     ];
     rules.extend(input.workspace.iter().map(|own| ((&own.path).into(), PathAccess::Write)));
     let mut steps = Base::default();
+    steps.set_network_root(slot::ROOT);
     steps.confine_and_exec(input, rules);
     steps.into_steps()
 }

@@ -8,49 +8,12 @@ use ringwall_linux::step::{
 use ringwall_spec::{LimitName, Limits, WorkspaceMode};
 
 use crate::input::{Identity, RingInput, WorkspaceInput};
+use crate::run_slots as slot;
 
 /// Where the warden program is inside every ring: on our own /dev, never in an image.
 pub const WARDEN_PATH: &str = "/dev/.ringwall/warden";
 
-/// Slots from here on belong to the steps of a run.
-const FIRST_RUN_SLOT: u16 = 500;
-
-/// The slots that plans of all rings agree on.
-pub mod run_slots {
-    use super::Slot;
-
-    pub const USER_NAMESPACE: Slot = Slot(0);
-    pub const WORKSPACE_NAMESPACE: Slot = Slot(1);
-    pub const WORKSPACE: Slot = Slot(2);
-    pub const BASE: Slot = Slot(3);
-    pub const DEV: Slot = Slot(4);
-    pub const CANARY: Slot = Slot(5);
-    pub const WARDEN: Slot = Slot(7);
-    pub const HOST_PROC: Slot = Slot(8);
-    pub const WASM_WARDEN: Slot = Slot(9);
-    pub const FIRST_DEVICE: u16 = 10;
-    pub const FIRST_VISIBLE: u16 = 20;
-    pub const FIRST_LAYER: u16 = 40;
-    pub const FIRST_SHOWN: u16 = 300;
-
-    pub const ROOT: Slot = Slot(super::FIRST_RUN_SLOT);
-    pub const SCRATCH: Slot = Slot(super::FIRST_RUN_SLOT + 1);
-    pub const TMP: Slot = Slot(super::FIRST_RUN_SLOT + 2);
-    pub const NEW_ROOT: Slot = Slot(super::FIRST_RUN_SLOT + 3);
-    pub const RUN_TEMPORARY: Slot = Slot(super::FIRST_RUN_SLOT + 4);
-    pub const SHM: Slot = Slot(super::FIRST_RUN_SLOT + 5);
-    pub const RUN_DEV: Slot = Slot(super::FIRST_RUN_SLOT + 6);
-    pub const RUN_PROC: Slot = Slot(super::FIRST_RUN_SLOT + 7);
-    pub const RUN_WORKSPACE: Slot = Slot(super::FIRST_RUN_SLOT + 8);
-
-    /// The warden's stream.
-    pub const STREAM: Slot = Slot::passed(0);
-    pub const FIRST_CGROUP: u16 = 1;
-}
-
-use run_slots as slot;
-
-const READ_ONLY: MountFlags =
+pub(crate) const READ_ONLY: MountFlags =
     MountFlags { read_only: true, no_exec: false, devices: false, recursive: false };
 const READ_ONLY_TREE: MountFlags = MountFlags { recursive: true, ..READ_ONLY };
 const DEVICE: MountFlags =
@@ -110,6 +73,9 @@ pub struct Base {
     /// As the input says that a template was begun with.
     watched: bool,
     has_wasm_warden: bool,
+    has_network: bool,
+    /// The root of a ring that is to have a way to the network.
+    network_root: Option<Slot>,
 }
 
 impl Base {
@@ -126,6 +92,7 @@ impl Base {
     /// ring's user may not be able to reach these paths.
     pub fn open_sources(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
         let root = input.identity.is_root() && !input.prepared;
+        self.has_network = input.network.is_some();
         self.open_host(&input.warden, slot::WARDEN);
         if let Some(program) = &input.wasm_warden {
             self.open_host(program, slot::WASM_WARDEN);
@@ -297,6 +264,9 @@ impl Base {
         for (name, target) in links.iter().chain(more) {
             self.push(Step::MakeSymlink { at: at(name), target: target.into() });
         }
+        if self.has_network {
+            self.push(Step::MakeDir { at: at(".ringwall/net"), mode: 0o755 });
+        }
         self.push(Step::MakeFile { at: at(".ringwall/no-file"), mode: 0 });
         self.push(Step::MakeDir { at: at(".ringwall/no-dir"), mode: 0o555 });
         let wasm_warden = (slot::WASM_WARDEN, ".ringwall/wasm-warden");
@@ -460,6 +430,11 @@ impl Base {
         });
     }
 
+    /// Says below which root the ring's programs find what they need for the network.
+    pub fn set_network_root(&mut self, root: Slot) {
+        self.network_root = Some(root);
+    }
+
     /// The same, and no program yet.
     pub fn confine(&mut self, input: &RingInput<'_>, landlock: Step) {
         let limits = &input.admitted.spec().limits;
@@ -470,6 +445,9 @@ impl Base {
         }
         self.push(Step::Hostname { name: input.hostname.clone() });
         self.push(Step::Report { slot: slot::SCRATCH });
+        if let (Some(network), Some(root)) = (&input.network, self.network_root) {
+            self.offer_network(network, root);
+        }
         self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
         for limit in &input.without_cgroup {
             self.limit_without_cgroup(*limit, limits);

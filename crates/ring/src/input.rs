@@ -52,6 +52,14 @@ impl Identity {
         }
     }
 
+    /// The user of root's gateways: of the engine's range, and in no ring.
+    pub fn gateway_user(self) -> Option<u32> {
+        match self {
+            Identity::Root { first_id } => Some(first_id.saturating_add(Self::RANGE - 1)),
+            Identity::User { .. } => None,
+        }
+    }
+
     pub fn is_root(self) -> bool {
         matches!(self, Identity::Root { .. })
     }
@@ -86,6 +94,8 @@ pub struct RingInput<'a> {
     /// An AppArmor profile to change to, where the host has one loaded.
     pub apparmor: Option<String>,
     pub hostname: String,
+    /// What a ring with a way to the network is given.
+    pub network: Option<NetworkInput>,
     /// In a guest, whose warden has prepared everything: files have owners of the ring's, the one
     /// layer is the root and can be written, the workspace is laid over already.
     pub prepared: bool,
@@ -101,6 +111,13 @@ impl RingInput<'_> {
     pub fn seccomp_filters(&self) -> u32 {
         if self.is_watched() { 2 } else { 1 }
     }
+}
+
+/// What programs in the ring need to find and trust the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkInput {
+    /// The certificate of the authority to trust, PEM.
+    pub authority: String,
 }
 
 /// A host path that the ring shows read-only at the same place.

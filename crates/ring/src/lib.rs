@@ -7,15 +7,18 @@
 mod base;
 mod check;
 mod input;
+mod network;
 mod plan;
 mod raise;
 mod rights;
+pub mod run_slots;
 #[doc(hidden)]
 pub mod testing;
 
-pub use base::{BASE_PATH, Base, WARDEN_PATH, layer_places, run_slots, shown_slot};
+pub use base::{BASE_PATH, Base, WARDEN_PATH, layer_places, shown_slot};
 pub use check::{Checker, EvidenceError, Expected, HostNamespaces, check};
-pub use input::{Identity, RingInput, ShownPath, WorkspaceInput};
+pub use input::{Identity, NetworkInput, RingInput, ShownPath, WorkspaceInput};
+pub use network::{AUTHORITY_PATH, PROXY_PORT};
 pub use plan::{PlanError, Ring, RingPlan, inner_process_plan};
 pub use raise::{RaiseRingError, RaisedRing, SpawnerHandle};
 pub use rights::rights_steps;

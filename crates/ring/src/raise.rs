@@ -16,6 +16,8 @@ pub enum RaiseRingError {
     Channel(#[source] std::io::Error),
     #[error("the ring was raised without its scratch space")]
     NoScratch,
+    #[error("the ring was raised without the sockets of its network")]
+    NoSockets,
 }
 
 /// A parked launcher, shared by the rings that it started.
@@ -86,6 +88,13 @@ impl RaisedRing {
     /// The scratch space of the ring, readable from outside.
     pub fn scratch(&self) -> Result<OwnedFd, RaiseRingError> {
         self.launched.reported()?.ok_or(RaiseRingError::NoScratch)
+    }
+
+    /// The sockets of a ring with a way to the network: the proxy, DNS over UDP and over TCP. To be
+    /// asked for after the scratch space.
+    pub fn sockets(&self) -> Result<[OwnedFd; 3], RaiseRingError> {
+        let next = || self.launched.reported()?.ok_or(RaiseRingError::NoSockets);
+        Ok([next()?, next()?, next()?])
     }
 
     /// Why the warden never spoke: the launcher's word, if it left one.

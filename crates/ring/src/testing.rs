@@ -35,6 +35,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
         without_cgroup: Vec::new(),
         apparmor: None,
         hostname: "ring-test".to_owned(),
+        network: None,
         prepared: false,
     }
 }

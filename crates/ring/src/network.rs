@@ -1,0 +1,42 @@
+//! What a ring with a way to the network has: sockets for the gateway, and what tells programs of them.
+
+use ringwall_linux::step::{Place, Slot, Step};
+
+use crate::base::{Base, READ_ONLY};
+use crate::input::NetworkInput;
+use crate::run_slots as slot;
+
+/// Where programs inside find the proxy of the gateway.
+pub const PROXY_PORT: u16 = 3128;
+/// What they are to trust there.
+pub const AUTHORITY_PATH: &str = "/dev/.ringwall/net/authority.pem";
+const DNS_PORT: u16 = 53;
+
+impl Base {
+    /// Sockets of the ring's own loopback, which go out to the engine and stay with the gateway, and
+    /// what tells programs of them. Nothing of it gives the ring a way out.
+    pub(crate) fn offer_network(&mut self, network: &NetworkInput, root: Slot) {
+        let files = slot::NETWORK_FILES;
+        let [proxy, dns, dns_tcp] = slot::LISTENING;
+        for (port, datagrams, into) in
+            [(PROXY_PORT, false, proxy), (DNS_PORT, true, dns), (DNS_PORT, false, dns_tcp)]
+        {
+            self.push(Step::Listen { port, datagrams, into });
+            self.push(Step::Report { slot: into });
+        }
+        self.push(Step::Tmpfs { bytes: 1 << 16, inodes: 8, mode: 0o755, into: files });
+        let contents = [
+            ("authority.pem", network.authority.as_bytes()),
+            ("resolv.conf", b"nameserver 127.0.0.1\n".as_slice()),
+        ];
+        for (name, content) in contents {
+            let content = content.to_vec();
+            self.push(Step::WriteFile { at: Place::new(files, name), content });
+        }
+        self.push(Step::SetMountFlags { tree: files, flags: READ_ONLY });
+        self.push(Step::Attach { tree: files, at: Place::new(root, "dev/.ringwall/net") });
+        // Where there is none, programs ask this machine anyway (resolv.conf(5)).
+        let cover = Place::new(root, "dev/.ringwall/net/resolv.conf");
+        self.push(Step::Cover { cover, at: Place::new(root, "etc/resolv.conf") });
+    }
+}
