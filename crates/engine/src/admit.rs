@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 
 use ringwall_audit::Ids;
 use ringwall_guest::Kernels;
-use ringwall_policy::{AdmittedSpec, Decided, Denied};
+use ringwall_policy::{AdmittedSpec, Decided, Denied, can_reach_gateway};
 use ringwall_rules::{
-    Anchors, DecisionRecord, Egress, HostFacts, LoadError, Missing, PathPattern, PathRights,
-    PlaceRequest, Refusal, Stack, Task, Work,
+    Anchors, DecisionRecord, HostFacts, LoadError, Missing, PathPattern, PathRights, PlaceRequest,
+    Refusal, Stack, Task, Work,
 };
-use ringwall_spec::{Limits, RingKind, SandboxSpec, Wall, WriteRights};
+use ringwall_spec::{EgressSpec, Limits, RingKind, SandboxSpec, Wall, WriteRights};
 
 use crate::config::Engine;
+use crate::egress::EgressError;
 use crate::ledger::{self, LedgerError};
 use crate::policy_files::PolicySearch;
 
@@ -52,6 +53,8 @@ pub enum AdmitError {
     NotInSandbox { sandbox: String, kind: String, refusal: Box<Refusal> },
     #[error("{path:?} cannot be shown; check that it exists and that you may read it")]
     Shown { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Network(#[from] EgressError),
     #[error(transparent)]
     Denied(#[from] Denied),
     #[error(transparent)]
@@ -95,10 +98,31 @@ impl Engine {
         if layers.is_empty() {
             return match asked.needs_policy() {
                 true => Err(AdmitError::NothingToRouteBy),
-                false => Ok(ringwall_policy::admit(asked.spec)?),
+                false => self.admit_order(asked.spec),
             };
         }
         deciding(|| self.admit_by(&PolicySearch::stack(layers)?, asked, limits))
+    }
+
+    /// What a task may reach, by the policy that `search` finds and what is asked for. Nothing is
+    /// written down.
+    pub fn network_of(
+        &self,
+        task: &Task,
+        asked: Option<EgressSpec>,
+        search: &PolicySearch,
+    ) -> Result<Option<EgressSpec>, AdmitError> {
+        let layers = search.read()?;
+        if layers.is_empty() {
+            return Ok(asked.map(|egress| self.egress_ordered(egress)).transpose()?);
+        }
+        deciding(|| Ok(self.egress_by(&PolicySearch::stack(layers)?, task, asked)?))
+    }
+
+    /// A person's own order.
+    fn admit_order(&self, mut spec: SandboxSpec) -> Result<AdmittedSpec, AdmitError> {
+        spec.egress = spec.egress.map(|egress| self.egress_ordered(egress)).transpose()?;
+        Ok(ringwall_policy::admit(spec)?)
     }
 
     /// The same by a policy that has been read.
@@ -129,6 +153,7 @@ impl Engine {
         };
         let mut spec = asked.spec;
         let at_most = spec.rights.clone();
+        let asks_network = spec.egress.is_some();
         spec.wall = plan.wall.clone();
         if asked.wall.is_none() && spec.wall.image_ring().is_none() {
             // It was offered for whichever wall would be chosen.
@@ -153,7 +178,14 @@ impl Engine {
             })
             .filter(|rights| *rights != WriteRights::everywhere());
         }
-        let mut decided = decided(&record, &plan.egress);
+        spec.egress = match self.egress_by(stack, &asked.task, spec.egress.take()) {
+            Ok(egress) => egress.filter(|_| asks_network || can_reach_gateway(&spec.wall)),
+            Err(refused) => {
+                self.record(vec![denied(&record, &refused.to_string())])?;
+                return Err(refused.into());
+            }
+        };
+        let mut decided = decided(&record, spec.egress.as_ref());
         decided.at_most = at_most;
         decided.inputs.extend(asked.notes);
         Ok(ringwall_policy::admit(spec)?.decided(decided))
@@ -239,7 +271,7 @@ fn denied(record: &DecisionRecord, why: &str) -> ringwall_audit::Record {
 }
 
 /// What the audit log says of the decision: enough to make it again.
-fn decided(record: &DecisionRecord, egress: &Egress) -> Decided {
+fn decided(record: &DecisionRecord, egress: Option<&EgressSpec>) -> Decided {
     let task = &record.request.task;
     let mut inputs = BTreeMap::new();
     let mut put = |name: &str, value: String| {
@@ -266,12 +298,7 @@ fn decided(record: &DecisionRecord, egress: &Egress) -> Decided {
         phase: Some(record.phase.clone()).filter(|phase| !phase.is_empty()),
         kind: Some(record.kind.to_string()),
         task: serde_json::to_string(task).ok(),
-        egress: match egress {
-            Egress::None => Vec::new(),
-            Egress::Layers(layers) => {
-                layers.iter().map(|rules| format!("{:?}", rules.reach).to_lowercase()).collect()
-            }
-        },
+        egress: egress.map(EgressSpec::summary).unwrap_or_default(),
         at_most: None,
     }
 }

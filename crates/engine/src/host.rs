@@ -84,6 +84,23 @@ pub(crate) fn root_entries() -> io::Result<RootEntries> {
     Ok(entries)
 }
 
+/// A file of this user's that nobody else could have written; none if there is none.
+pub(crate) fn read_own_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let status = file.metadata()?;
+    let own = status.uid() == rustix::process::geteuid().as_raw();
+    if !status.is_file() || !own || status.mode() & 0o022 != 0 || status.len() > most {
+        let reason = "it must be a small regular file of yours that nobody else can write";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    let mut text = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, most), &mut text)?;
+    Ok(Some(text))
+}
+
 /// Makes a directory that only its owner can enter. Does nothing when it is there.
 pub(crate) fn make_private_dirs(path: &Path) -> io::Result<()> {
     if path.is_dir() {

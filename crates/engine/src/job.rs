@@ -17,6 +17,7 @@ use ringwall_wire::{
 };
 
 use crate::ledger::{LedgerError, OpenCall};
+use crate::network::Network;
 use crate::sandbox::{Killer, Sandbox};
 
 /// A warden that has not started a program by then never will.
@@ -376,7 +377,10 @@ impl Sandbox {
     pub(crate) fn defaults(&self) -> Defaults {
         let image = self.placement.image.as_ref();
         let in_workspace = self.spec.workspace.is_some();
-        let defaults = Defaults::new(image, &self.plan().working_directory, in_workspace);
+        let mut defaults = Defaults::new(image, &self.plan().working_directory, in_workspace);
+        for variable in self.placement.network.iter().flat_map(Network::environment) {
+            set(&mut defaults.env, variable.into_bytes());
+        }
         // A guest's first process is not limited itself: it has to serve all jobs.
         let in_guest = self.wall().command_rings() == [RingKind::Vm];
         Defaults { open_files: in_guest.then(|| u64::from(self.limits().open_files)), ..defaults }

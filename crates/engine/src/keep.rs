@@ -22,6 +22,7 @@ use crate::raise::RaiseError;
 use crate::record::{Record, RecordError, RecordKind};
 use crate::relay::{Order, Relay};
 use crate::sandbox::Sandbox;
+use crate::secrets::SecretError;
 use crate::settle::SettleError;
 use crate::snapshot::Gate;
 use crate::vm::SnapshotError;
@@ -52,6 +53,8 @@ pub enum KeepError {
     /// The keeper's own words.
     #[error("{0}")]
     Refused(String),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     #[error("the keeper was given a task that it cannot read")]
     Task(#[source] serde_json::Error),
 }
@@ -125,6 +128,7 @@ impl Engine {
             .env("RINGWALL_HOME", &self.home)
             .env("RINGWALL_PROGRAMS", programs)
             .envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .envs(self.variables_of_secrets(&task.spec)?)
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::piped())

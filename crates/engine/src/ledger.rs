@@ -13,7 +13,9 @@ use ringwall_audit::{
 };
 use ringwall_policy::{AdmittedSpec, Decided};
 use ringwall_rules::RuleRef;
-use ringwall_spec::{Command, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec};
+use ringwall_spec::{
+    Command, EgressSpec, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec,
+};
 
 use crate::config::Engine;
 
@@ -80,7 +82,7 @@ pub(crate) fn placed(id: &SandboxId, admitted: &AdmittedSpec) -> Record {
         rules: texts(&decided.rules),
         limits: limits(&spec.limits),
         mounts,
-        egress: texts(&decided.egress),
+        egress: texts(&spec.egress.as_ref().map(EgressSpec::summary).unwrap_or_default()),
         policy: decided.policy.as_ref().map(Text::new),
     };
     let mut ids = ids(id);
@@ -173,6 +175,11 @@ impl CallEntry {
         let parameters = serde_json::to_vec(words).unwrap_or_default();
         let what = (CallKind::Exec, Text::new(words.join(" ")));
         CallEntry::begin_as(ids(sandbox), what, Some(digest(&parameters)))
+    }
+
+    /// What joins records to this call.
+    pub(crate) fn ids(&self) -> &Ids {
+        &self.ids
     }
 
     /// The same for any kind of call.

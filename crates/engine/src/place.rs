@@ -14,6 +14,7 @@ use ringwall_spec::{KeptLimit, RingKind, SandboxId, Wall, WorkspaceMode, Workspa
 use ringwall_workspace::HideRules;
 
 use crate::config::Engine;
+use crate::network::{Network, NetworkError};
 use crate::vm::{Restored, VmError, VmPlacement};
 use crate::{host, limits};
 
@@ -39,6 +40,8 @@ pub enum PlaceError {
     Hold(#[from] ringwall_image::HoldError),
     #[error(transparent)]
     Store(#[from] ringwall_image::StoreError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error(
         "the workspace {workspace:?} and Ringwall's own state in {state:?} must not contain each other; give another directory, or set RINGWALL_HOME"
     )]
@@ -76,6 +79,8 @@ pub(crate) struct Placement {
     pub(crate) admitted: AdmittedSpec,
     /// Set for a vm ring.
     pub(crate) vm: Option<VmPlacement>,
+    /// The gateway of a sandbox that may reach something.
+    pub(crate) network: Option<Network>,
     /// To be in the audit log before anything runs.
     pub(crate) opening: Vec<ringwall_audit::Record>,
 }
@@ -91,6 +96,7 @@ impl Placement {
             hidden: Vec::new(),
             admitted,
             vm: None,
+            network: None,
             opening: Vec::new(),
         }
     }
@@ -135,6 +141,10 @@ impl Engine {
         };
         let image_user = image.as_ref().map_or(Ok((0, 0)), image_user)?;
         let in_vm = outermost == RingKind::Vm;
+        let network = match &spec.egress {
+            Some(egress) if !egress.is_nothing() => Some(self.begin_network(id, egress)?),
+            _ => None,
+        };
         let input = RingInput {
             admitted,
             identity: self.identity,
@@ -155,6 +165,7 @@ impl Engine {
             without_cgroup: limits::without_cgroup(&kept),
             apparmor: self.apparmor.clone(),
             hostname: host::name_of(id),
+            network: network.as_ref().map(Network::input),
             prepared: false,
         };
         let mut vm = None;
@@ -174,7 +185,7 @@ impl Engine {
         };
         let admitted = admitted.clone();
         let opening = Vec::new();
-        Ok(Placement { plan, kept, image, _held: held, hidden, admitted, vm, opening })
+        Ok(Placement { plan, kept, image, _held: held, hidden, admitted, vm, network, opening })
     }
 }
 

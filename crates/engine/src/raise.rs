@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use crate::config::Engine;
 use crate::keep::with_causes;
 use crate::ledger::{self, CallEntry, LedgerError};
+use crate::network::NetworkError;
 use crate::place::{PlaceError, Placement};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::rights::ChangeRightsError;
@@ -80,6 +81,8 @@ pub enum RaiseError {
     Warden { ring: RingKind, source: ClientError },
     #[error(transparent)]
     Vm(#[from] VmError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error(transparent)]
     Rights(#[from] ChangeRightsError),
     #[error(transparent)]
@@ -310,6 +313,10 @@ impl Engine {
         let mut evidence = check(outermost, &expected, &namespaces, facts)?;
         evidence.checks.extend(group);
         sandbox.take_scratch()?;
+        if let (Some(network), Some(egress)) = (&sandbox.placement.network, &sandbox.spec.egress) {
+            evidence.checks.push(network.fact(egress));
+        }
+        sandbox.serve_network(&self.ledger)?;
         let mut all = vec![evidence];
         let (innermost, expected) =
             self.raise_inner_rings(sandbox, (client, 1), (expected, &namespaces), &mut all)?;

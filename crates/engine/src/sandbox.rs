@@ -20,6 +20,7 @@ use rustix::process::Signal;
 use crate::attach::listen;
 use crate::ledger::{self, CallEntry, Ledger, LedgerError};
 use crate::place::Placement;
+use crate::raise::RaiseError;
 use crate::record::{HeldRecord, RecordError};
 use crate::rights::RingHandle;
 use crate::settle::millis;
@@ -193,6 +194,18 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Hands the sockets that were made in the ring to its gateway, if it has one.
+    pub(crate) fn serve_network(&mut self, ledger: &Arc<Ledger>) -> Result<(), RaiseError> {
+        let ids = match &self.entry {
+            Some(entry) => entry.ids().clone(),
+            None => ledger::ids(&self.id),
+        };
+        if let Some(network) = &mut self.placement.network {
+            network.serve(self.ring.sockets()?, ids, ledger)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn set_raised(&mut self, innermost: Client, evidence: Vec<Evidence>) {
         let watched = self.placement.kept.iter().any(|kept| kept.means == LimitMeans::Watchdog);
         if watched {
@@ -224,6 +237,9 @@ impl Sandbox {
         self.reaped_cpu = process::reap(self.ring.launched.pid);
         if let Some(watchdog) = self.watchdog.as_mut() {
             watchdog.finish();
+        }
+        if let Some(network) = self.placement.network.as_mut() {
+            network.finish();
         }
     }
 

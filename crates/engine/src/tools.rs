@@ -195,6 +195,7 @@ impl HostPlace {
             without_cgroup: limits::without_cgroup(&kept),
             apparmor: self.engine.apparmor.clone(),
             hostname: "ring-wasm".to_owned(),
+            network: None,
             prepared: false,
         };
         let plan = ring.plan(&input).map_err(PlaceError::from)?;

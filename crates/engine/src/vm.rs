@@ -318,6 +318,7 @@ pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInpu
         without_cgroup: Vec::new(),
         apparmor: None,
         hostname,
+        network: None,
         prepared: true,
     }
 }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_spec::{LimitError, RightsError, RingKind, SandboxSpec, WorkspaceMode, WriteRights};
+use ringwall_spec::{
+    EgressSpec, LimitError, RightsError, RingKind, SandboxSpec, Wall, WorkspaceMode, WriteRights,
+};
 use serde::{Deserialize, Serialize};
 
 /// A spec that passed admission. Holding one is the permission to raise it.
@@ -84,6 +86,10 @@ pub enum Denied {
         "the wall {0} cannot be raised: a wasm ring runs tools and nothing else, so no ring can be inside it; put it last"
     )]
     WasmNotInnermost(String),
+    #[error(
+        "the wall {0} has no way to the gateway, so it can have no network; leave --net out, or use a wall that begins with process or container"
+    )]
+    NoGateway(String),
     #[error("the path {0:?} is not absolute; give the full path")]
     RelativePath(String),
 }
@@ -119,6 +125,10 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     if rings.iter().rev().skip(1).any(|ring| *ring == RingKind::Wasm) {
         return Err(Denied::WasmNotInnermost(spec.wall.to_string()));
     }
+    let wants = |egress: &EgressSpec| !egress.is_nothing();
+    if spec.egress.as_ref().is_some_and(wants) && !can_reach_gateway(&spec.wall) {
+        return Err(Denied::NoGateway(spec.wall.to_string()));
+    }
     let paths = spec.workspace.iter().map(|w| &w.path).chain(&spec.read_only_paths);
     for path in paths {
         if !path.is_absolute() {
@@ -126,6 +136,11 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
         }
     }
     Ok(AdmittedSpec { spec, decided: None })
+}
+
+/// Whether jobs behind this wall can have a way to the network at all.
+pub fn can_reach_gateway(wall: &Wall) -> bool {
+    matches!(wall.outermost(), RingKind::Process | RingKind::Container)
 }
 
 fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
@@ -142,7 +157,7 @@ fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_spec::{Limits, SandboxSpec, WorkspaceSpec};
+    use ringwall_spec::{Limits, Preset, RuleSet, SandboxSpec, WorkspaceSpec, WriteRights};
 
     fn asked(wall: &str) -> SandboxSpec {
         SandboxSpec::new(wall.parse().unwrap())
@@ -218,6 +233,20 @@ mod tests {
         assert_eq!(round, Err(Denied::WasmNotInnermost("wasm/process".into())));
         let twice = admit(asked("process/wasm/wasm"));
         assert_eq!(twice, Err(Denied::WasmNotInnermost("process/wasm/wasm".into())));
+    }
+
+    #[test]
+    fn a_network_needs_a_wall_with_a_way_to_the_gateway() {
+        let spec = |wall: &str| {
+            let image = (wall != "process").then(|| "x".to_owned());
+            let rules = RuleSet { presets: vec![Preset::Packages], ..RuleSet::default() };
+            let egress = Some(EgressSpec { layers: vec![rules], secrets: Vec::new() });
+            SandboxSpec { image, egress, ..asked(wall) }
+        };
+        assert!(admit(spec("process")).is_ok() && admit(spec("container/process")).is_ok());
+        assert_eq!(admit(spec("vm")), Err(Denied::NoGateway("vm".into())));
+        let nothing = SandboxSpec { egress: Some(EgressSpec::default()), ..spec("vm") };
+        assert!(admit(nothing).is_ok());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use cedar_policy::{Policy, PolicySet};
+use cedar_policy::{ActionConstraint, EntityUid, Policy, PolicySet};
 use ringwall_spec::Limits;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -134,6 +134,21 @@ struct ByHost {
 }
 
 impl Layer {
+    /// A guard-rail that is asked in one of these actions.
+    pub(crate) fn guard_rail_of(&self, acts: &[Act]) -> Option<&RuleRef> {
+        let named = |action: &EntityUid| {
+            let of = |act: &Act| action.id().unescaped() == act.name();
+            // What is none of the actions is a group of them.
+            acts.iter().any(of) || !Act::ALL.iter().any(of)
+        };
+        let rail = self.guard_rails.iter().find(|(policy, _)| match policy.action_constraint() {
+            ActionConstraint::Any => true,
+            ActionConstraint::Eq(action) => named(&action),
+            ActionConstraint::In(actions) => actions.iter().any(named),
+        });
+        rail.map(|(_, rule)| rule)
+    }
+
     pub(crate) fn load(from: LayerText, base: bool) -> Result<Layer, LoadError> {
         let LayerText { origin, path, text, guard_rails, facts } = from;
         trust(origin, &path, facts)?;

@@ -1,12 +1,13 @@
 //! The rights of a task as data, for those who enforce them: paths for mounts, endpoints for the
-//! gateway. The gateway still asks for every connection; this is what it can show and prepare.
+//! gateway.
 
 use serde::{Deserialize, Serialize};
 
 use crate::decide::Task;
 use crate::file::{AllowRule, DenyRule};
-use crate::layer::Layer;
-use crate::pattern::{FilePath, PathPattern};
+use crate::layer::{Layer, RuleRef};
+use crate::lower::Act;
+use crate::pattern::{FilePath, HostPattern, PathPattern};
 use crate::stack::Stack;
 use crate::values::Grant;
 use crate::words::{Preset, Reach, TaintEffect, Tier};
@@ -58,6 +59,8 @@ pub struct EgressRules {
     pub presets: Vec<Preset>,
     pub allow: Vec<AllowRule>,
     pub deny: Vec<DenyRule>,
+    /// Hosts that elevations give beside all that, at port 443.
+    pub granted: Vec<HostPattern>,
 }
 
 impl Stack {
@@ -78,7 +81,6 @@ impl Stack {
     }
 
     pub fn egress(&self, task: &Task) -> Egress {
-        let lifted = task.elevated.iter().any(|name| self.lifts_network(name));
         let mut layers = Vec::new();
         for layer in self.layers() {
             for subject in self.subjects(task) {
@@ -88,8 +90,16 @@ impl Stack {
                     None if layer.base => Reach::None,
                     None => Reach::Allowlist,
                 };
-                let tainted =
-                    task.tainted && layer.file.taint_effect(TaintEffect::NoNetwork).is_some();
+                let grants = || active_grants(layer, task);
+                let tainted = task.tainted
+                    && layer.file.taint_effect(TaintEffect::NoNetwork).is_some()
+                    && !grants().any(|grant| *grant == Grant::Taint);
+                let granted: Vec<HostPattern> = grants()
+                    .filter_map(|grant| match grant {
+                        Grant::Connect(pattern) => Some(pattern.clone()),
+                        _ => None,
+                    })
+                    .collect();
                 let network = layer.file.network.as_ref().map(|network| &network.value);
                 let reaches = match (reach, network) {
                     (Reach::None, _) => false,
@@ -102,15 +112,16 @@ impl Stack {
                     }
                     (Reach::Allowlist, None) => !layer.base,
                 };
-                if (!reaches || tainted) && !lifted {
+                if tainted || (!reaches && granted.is_empty()) {
                     return Egress::None;
                 }
                 let network = network.cloned().unwrap_or_default();
                 let rules = EgressRules {
-                    reach,
+                    reach: if reaches { reach } else { Reach::None },
                     presets: network.presets.map(|presets| presets.value).unwrap_or_default(),
                     allow: network.allow.into_iter().map(|allow| allow.value).collect(),
                     deny: network.deny.into_iter().map(|deny| deny.value).collect(),
+                    granted,
                 };
                 if !layers.contains(&rules) {
                     layers.push(rules);
@@ -120,14 +131,19 @@ impl Stack {
         Egress::Layers(layers)
     }
 
-    /// Whether an active elevation gives connections, or takes a taint away.
-    fn lifts_network(&self, name: &str) -> bool {
-        let elevations = self.layers().iter().flat_map(|layer| &layer.file.elevation);
-        elevations.filter(|elevation| elevation.value.name.as_str() == name).any(|elevation| {
-            let grants = &elevation.value.grants;
-            grants.iter().any(|grant| matches!(grant, Grant::Connect(_) | Grant::Taint))
-        })
+    /// A guard-rail that could forbid connections or secrets: data cannot say what it says.
+    pub fn network_guard_rail(&self) -> Option<&RuleRef> {
+        self.layers().iter().find_map(|layer| layer.guard_rail_of(&[Act::Connect, Act::Secret]))
     }
+}
+
+/// What elevations that this layer knows give to a task that has them.
+fn active_grants<'l>(layer: &'l Layer, task: &Task) -> impl Iterator<Item = &'l Grant> {
+    let elevated = task.elevated.clone();
+    let elevations = layer.file.elevation.iter().map(|elevation| &elevation.value);
+    elevations
+        .filter(move |elevation| elevated.contains(elevation.name.as_str()))
+        .flat_map(|elevation| &elevation.grants)
 }
 
 fn path_rights(layer: &Layer, tier: Tier, phase: &str, task: &Task) -> PathRights {
@@ -137,12 +153,7 @@ fn path_rights(layer: &Layer, tier: Tier, phase: &str, task: &Task) -> PathRight
     let in_phase = phases.and_then(|phases| phases.get(phase)).map(|phase| &phase.value);
     // A phase that the file does not know lets nothing be written, not even with an elevation.
     let unknown = phases.is_some() && in_phase.is_none();
-    let active = || {
-        let elevations = layer.file.elevation.iter().map(|elevation| &elevation.value);
-        elevations
-            .filter(|elevation| task.elevated.contains(elevation.name.as_str()))
-            .flat_map(|elevation| &elevation.grants)
-    };
+    let active = || active_grants(layer, task);
     PathRights {
         read: row.map(|row| row.read.clone()).or_else(|| of_base.clone()),
         write: row.map(|row| row.write.clone()).or(of_base),

@@ -1,0 +1,283 @@
+//! From policy and flags to the rules of a gateway: the one place where they meet.
+//!
+//! Invariants:
+//! - with a policy, every layer of it and what was asked for must allow;
+//! - what the gateway's rules cannot say is narrower there, or refused, never wider.
+
+use ringwall_rules::{
+    Action, AllowRule, DenyRule, Egress, EgressRules, HostPattern, Method, Reach, Stack, Task,
+    UrlPrefix,
+};
+use ringwall_spec::{Allow, Deny, EgressSpec, Preset, RuleSet, Scheme};
+
+use crate::config::Engine;
+use crate::secrets::SecretError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    #[error(
+        "the policy gives this task no network: see `network` of its tier and [network]; leave --net out, or change the policy"
+    )]
+    NotByPolicy,
+    #[error(
+        "{0} could forbid connections, and the gateway cannot ask it; write [[network.deny]] instead, or name other actions in it"
+    )]
+    GuardRail(String),
+    #[error("[[network.{list}]] with the host * is no rule that the gateway can keep; {fix}")]
+    Everything { list: &'static str, fix: &'static str },
+    #[error("the policy does not let this task use the secret {0}; leave --secret {0} out")]
+    SecretNotByPolicy(String),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+}
+
+impl Engine {
+    /// What a person ordered, where there is no policy. A secret opens the endpoint that it is for.
+    pub(crate) fn egress_ordered(&self, mut egress: EgressSpec) -> Result<EgressSpec, EgressError> {
+        let in_rules = egress.layers.iter().flat_map(|rules| &rules.allow);
+        let in_rules: Vec<String> = in_rules.filter_map(|allow| allow.secret.clone()).collect();
+        let known = self.known_secrets(&egress.secrets)?;
+        if egress.layers.is_empty() {
+            egress.layers.push(RuleSet::default());
+        }
+        let Some(first) = egress.layers.first_mut() else {
+            return Ok(egress);
+        };
+        for secret in known.into_iter().map(|known| known.spec) {
+            if in_rules.contains(&secret.name) {
+                continue;
+            }
+            first.allow.push(Allow {
+                port: Some(secret.port),
+                methods: secret.methods,
+                paths: secret.paths,
+                secret: Some(secret.name),
+                ..Allow::host(secret.host)
+            });
+        }
+        for name in in_rules {
+            if !egress.secrets.contains(&name) {
+                egress.secrets.push(name);
+            }
+        }
+        Ok(egress)
+    }
+
+    /// What the policy gives, narrowed to what was asked for.
+    pub(crate) fn egress_by(
+        &self,
+        stack: &Stack,
+        task: &Task,
+        asked: Option<EgressSpec>,
+    ) -> Result<Option<EgressSpec>, EgressError> {
+        if asked.iter().flat_map(|asked| &asked.layers).any(RuleSet::is_nothing) {
+            return Ok(None);
+        }
+        let layers = match stack.egress(task) {
+            Egress::None if asked.is_some() => return Err(EgressError::NotByPolicy),
+            Egress::None => return Ok(None),
+            Egress::Layers(layers) => layers,
+        };
+        if let Some(rail) = stack.network_guard_rail() {
+            return Err(EgressError::GuardRail(rail.to_string()));
+        }
+        let mut egress = lowered(stack, task, &layers)?;
+        if let Some(asked) = asked {
+            if let Some(name) = asked.secrets.iter().find(|name| !egress.secrets.contains(name)) {
+                return Err(EgressError::SecretNotByPolicy(name.clone()));
+            }
+            if !asked.secrets.is_empty() {
+                egress.secrets = asked.secrets;
+            }
+            egress.layers.extend(asked.layers);
+        }
+        Ok(Some(egress).filter(|egress| !egress.is_nothing()))
+    }
+}
+
+/// Layers of policy as sets of rules, with the secrets that may be used.
+fn lowered(stack: &Stack, task: &Task, layers: &[EgressRules]) -> Result<EgressSpec, EgressError> {
+    let mut egress = EgressSpec::default();
+    let mut denied_everywhere = Vec::new();
+    for rules in layers {
+        let deny: Vec<Deny> = rules.deny.iter().map(denied).collect::<Result<_, _>>()?;
+        if inherits(rules) {
+            denied_everywhere.extend(deny);
+            continue;
+        }
+        let listed = match rules.reach {
+            Reach::None => Vec::new(),
+            // All is open, so only what carries a secret needs a rule.
+            Reach::Open => rules.allow.iter().filter(|rule| rule.secret.is_some()).collect(),
+            Reach::Allowlist => rules.allow.iter().collect::<Vec<_>>(),
+        };
+        let mut set = RuleSet { presets: presets(rules), deny, ..RuleSet::default() };
+        for rule in listed {
+            let mut allow = allowed(rule)?;
+            if rules.reach == Reach::Open {
+                (allow.methods, allow.paths) = (Vec::new(), Vec::new());
+            }
+            allow.secret = allow.secret.filter(|name| may_use(stack, task, name, rule));
+            let new = |name: &&String| !egress.secrets.contains(name);
+            egress.secrets.extend(allow.secret.iter().filter(new).cloned().collect::<Vec<_>>());
+            set.allow.push(allow);
+        }
+        for host in &rules.granted {
+            set.allow.push(Allow::host(host_of(host, "allow")?));
+        }
+        egress.layers.push(set);
+    }
+    if let Some(first) = egress.layers.first_mut() {
+        first.deny.extend(denied_everywhere);
+    }
+    Ok(egress)
+}
+
+/// A layer that only narrows, and names nothing that may be reached: whatever the others allow.
+fn inherits(rules: &EgressRules) -> bool {
+    rules.reach == Reach::Allowlist && rules.presets.is_empty() && rules.allow.is_empty()
+}
+
+fn presets(rules: &EgressRules) -> Vec<Preset> {
+    match rules.reach {
+        Reach::None => Vec::new(),
+        Reach::Open => vec![Preset::Open],
+        Reach::Allowlist => {
+            rules.presets.iter().filter_map(|preset| Preset::named(preset.name())).collect()
+        }
+    }
+}
+
+fn allowed(rule: &AllowRule) -> Result<Allow, EgressError> {
+    Ok(Allow {
+        scheme: if rule.port == 80 { Scheme::Http } else { Scheme::Https },
+        port: Some(rule.port),
+        methods: words(&rule.methods),
+        paths: prefixes(&rule.paths),
+        secret: rule.secret.as_ref().map(|name| name.as_str().to_owned()),
+        passthrough: rule.passthrough,
+        ..Allow::host(host_of(&rule.host, "allow")?)
+    })
+}
+
+fn denied(rule: &DenyRule) -> Result<Deny, EgressError> {
+    Ok(Deny {
+        host: host_of(&rule.host, "deny")?,
+        port: rule.port,
+        methods: words(&rule.methods),
+        paths: prefixes(&rule.paths),
+    })
+}
+
+fn words(methods: &[Method]) -> Vec<String> {
+    methods.iter().map(|method| method.as_str().to_owned()).collect()
+}
+
+fn prefixes(paths: &[UrlPrefix]) -> Vec<String> {
+    paths.iter().map(|path| path.as_str().to_owned()).collect()
+}
+
+/// In a rule that allows, `*.` is one label for the gateway and any number for the policy: narrower.
+fn host_of(host: &HostPattern, list: &'static str) -> Result<String, EgressError> {
+    match (host.as_str(), list) {
+        ("*", "allow") => {
+            Err(EgressError::Everything { list, fix: "use presets = [\"open\"] or name the hosts" })
+        }
+        ("*", _) => {
+            Err(EgressError::Everything { list, fix: "use network = \"none\" or name the hosts" })
+        }
+        (host, _) => Ok(host.to_owned()),
+    }
+}
+
+/// Every layer may have something to say about the secret.
+fn may_use(stack: &Stack, task: &Task, name: &str, rule: &AllowRule) -> bool {
+    let host = rule.host.as_str();
+    let host = host.strip_prefix("*.").map_or_else(|| host.to_owned(), |rest| format!("a.{rest}"));
+    let action = Action::UseSecret { name: name.to_owned(), host, port: rule.port };
+    stack.decide(task, &action).allowed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringwall_rules::{LayerText, OriginKind, Tier};
+
+    fn stack(base: &str, others: &[&str]) -> Stack {
+        let mut built_in = Stack::built_in();
+        built_in.text = built_in.text.replace("presets = [\"none\"]", base);
+        let mut layers = vec![built_in];
+        for (number, text) in others.iter().enumerate() {
+            layers.push(LayerText {
+                origin: OriginKind::Workspace,
+                path: format!("/w{number}/ringwall.toml"),
+                text: (*text).to_owned(),
+                ..Stack::built_in()
+            });
+        }
+        Stack::load(layers).unwrap()
+    }
+
+    fn of_tier(stack: &Stack, tier: Tier) -> Option<EgressSpec> {
+        let task = Task { tier: Some(tier), ..Task::default() };
+        match stack.egress(&task) {
+            Egress::None => None,
+            Egress::Layers(layers) => Some(lowered(stack, &task, &layers).unwrap()),
+        }
+    }
+
+    const LISTED: &str = "presets = [\"packages\"]\n\
+        [[network.allow]]\nhost = \"api.example.com\"\nmethods = [\"GET\"]\npaths = [\"/v1/\"]\nsecret = \"key\"\n\
+        [[network.allow]]\nhost = \"plain.example.com\"\nport = 80\n\
+        [[network.deny]]\nhost = \"*.internal\"\n";
+
+    #[test]
+    fn the_allowlist_of_a_policy_becomes_rules() {
+        let stack = stack(LISTED, &[]);
+        assert_eq!(of_tier(&stack, Tier::Low), None);
+        let medium = of_tier(&stack, Tier::Medium).unwrap();
+        let [set] = &medium.layers[..] else { panic!("{medium:?}") };
+        assert_eq!(set.presets, [Preset::Packages]);
+        assert_eq!(set.allow[0].methods, ["GET"]);
+        assert_eq!(set.allow[0].paths, ["/v1/"]);
+        assert_eq!(set.allow[0].secret.as_deref(), Some("key"));
+        assert_eq!((set.allow[1].scheme, set.allow[1].port), (Scheme::Http, Some(80)));
+        assert_eq!(set.deny[0].host, "*.internal");
+        assert_eq!(medium.secrets, ["key"]);
+    }
+
+    #[test]
+    fn an_open_tier_keeps_the_denials_and_the_bounds_of_secrets() {
+        let high = of_tier(&stack(LISTED, &[]), Tier::High).unwrap();
+        let [set] = &high.layers[..] else { panic!("{high:?}") };
+        assert_eq!(set.presets, [Preset::Open]);
+        assert_eq!(set.allow.len(), 1);
+        assert!(set.allow[0].methods.is_empty() && set.allow[0].secret.is_some());
+        assert_eq!(set.deny.len(), 1);
+    }
+
+    #[test]
+    fn a_layer_below_narrows_by_its_list_its_denials_and_its_secrets() {
+        let denies = "version = 1\n[[network.deny]]\nhost = \"api.example.com\"\n";
+        let medium = of_tier(&stack(LISTED, &[denies]), Tier::Medium).unwrap();
+        assert_eq!(medium.layers.len(), 1, "{medium:?}");
+        assert_eq!(medium.layers[0].deny.len(), 2);
+        let lists = "version = 1\nsecrets = []\n[[network.allow]]\nhost = \"api.example.com\"\n";
+        let medium = of_tier(&stack(LISTED, &[lists]), Tier::Medium).unwrap();
+        assert_eq!(medium.layers.len(), 2);
+        assert!(medium.secrets.is_empty(), "{medium:?}");
+        assert_eq!(medium.layers[0].allow[0].secret, None);
+    }
+
+    #[test]
+    fn what_the_gateway_cannot_keep_is_refused() {
+        for (rule, list) in [("allow", "allow"), ("deny", "deny")] {
+            let text = format!("presets = [\"packages\"]\n[[network.{rule}]]\nhost = \"*\"\n");
+            let stack = stack(&text, &[]);
+            let task = Task { tier: Some(Tier::Medium), ..Task::default() };
+            let Egress::Layers(layers) = stack.egress(&task) else { panic!() };
+            let error = lowered(&stack, &task, &layers).unwrap_err();
+            assert!(matches!(error, EgressError::Everything { list: found, .. } if found == list));
+        }
+    }
+}

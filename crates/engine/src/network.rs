@@ -1,0 +1,214 @@
+//! The way of a sandbox to the network: a gateway of its own, which the engine starts, tells what may
+//! be reached, and hands the listening sockets that were made inside the sandbox.
+//!
+//! Invariants:
+//! - a sandbox without rules that allow something has no gateway;
+//! - the sockets belong to the sandbox's loopback, so without a gateway nobody answers there;
+//! - what the gateway decides is in the audit log, or it decides nothing more.
+
+mod process;
+mod watch;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringwall_audit::Ids;
+use ringwall_egress::{
+    Answer, ControlError, ProviderError, Question, Settings, TaskInfo, TaskSpec, environment,
+};
+use ringwall_ring::{AUTHORITY_PATH, NetworkInput, PROXY_PORT};
+use ringwall_spec::{CheckedFact, EgressSpec, SandboxId};
+
+use crate::config::Engine;
+use crate::ledger::Ledger;
+use crate::secrets::{KnownSecret, SecretError};
+use process::Process;
+use watch::Watch;
+
+/// What whoever owns the engine's home decides about all its gateways.
+const SETTINGS_FILE: &str = "gateway.json";
+const MAX_SETTINGS_BYTES: u64 = 1 << 20;
+
+/// How long streams may take to end when their sandbox has.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_PAUSE: Duration = Duration::from_millis(2);
+
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    #[error(
+        "the program {0:?} is missing next to ringwall; install all of Ringwall's programs in one directory, or use --net none"
+    )]
+    NoProgram(PathBuf),
+    #[error("the gateway could not be started")]
+    Start(#[source] io::Error),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("secret {name}")]
+    Provider { name: String, source: ProviderError },
+    #[error("a sandbox can use at most {MOST_SECRETS} secrets; name fewer")]
+    TooManySecrets,
+    #[error("the settings of the gateway in {path:?} cannot be used")]
+    Settings { path: PathBuf, source: io::Error },
+}
+
+/// As many as the descriptors that go with one order.
+const MOST_SECRETS: usize = 16;
+
+/// A gateway that serves one sandbox.
+#[derive(Debug)]
+pub(crate) struct Network {
+    task: Arc<TaskOfGateway>,
+    info: TaskInfo,
+    /// Until its events are read.
+    begun: Option<Process>,
+    watch: Option<Watch>,
+}
+
+/// All that is needed to start the gateway again.
+#[derive(Debug)]
+struct TaskOfGateway {
+    program: PathBuf,
+    /// Another user than the engine's, where root starts it.
+    user: Option<u32>,
+    settings: Settings,
+    spec: TaskSpec,
+    secrets: Vec<KnownSecret>,
+}
+
+impl Engine {
+    /// Starts the gateway of a sandbox that is about to be raised.
+    pub(crate) fn begin_network(
+        &self,
+        id: &SandboxId,
+        egress: &EgressSpec,
+    ) -> Result<Network, NetworkError> {
+        let secrets = self.known_secrets(&egress.secrets)?;
+        let mut layers = egress.layers.iter().cloned();
+        let mut task = TaskOfGateway {
+            program: self.gateway_program()?,
+            user: self.identity.gateway_user(),
+            settings: read_settings(&self.home)?,
+            spec: TaskSpec {
+                id: id.to_string(),
+                rules: layers.next().unwrap_or_default(),
+                also: layers.collect(),
+                ..TaskSpec::default()
+            },
+            secrets,
+        };
+        let (process, info) = task.start()?;
+        // Started again, it is the same to its sandbox.
+        task.spec.authority = Some(info.authority.clone());
+        for secret in &mut task.secrets {
+            secret.spec.placeholder = info.placeholders.get(&secret.spec.name).cloned();
+        }
+        Ok(Network { task: Arc::new(task), info, begun: Some(process), watch: None })
+    }
+
+    pub(crate) fn gateway_program(&self) -> Result<PathBuf, NetworkError> {
+        let program = self.programs.warden.with_file_name("ringwall-gateway");
+        if program.is_file() { Ok(program) } else { Err(NetworkError::NoProgram(program)) }
+    }
+
+    /// What a gateway would decide about a request, without doing anything.
+    pub fn explain_network(&self, question: Question) -> Result<Answer, NetworkError> {
+        let user = self.identity.gateway_user();
+        let process = Process::spawn(&self.gateway_program()?, user)?;
+        Ok(process.control.explain(question)?)
+    }
+}
+
+impl TaskOfGateway {
+    /// A gateway that knows the task and does not serve it yet.
+    fn start(&self) -> Result<(Process, TaskInfo), NetworkError> {
+        let mut process = Process::spawn(&self.program, self.user)?;
+        process.start(self.settings.clone())?;
+        let mut spec = self.spec.clone();
+        let mut opened: Vec<OwnedFd> = Vec::new();
+        for secret in &self.secrets {
+            let name = || secret.spec.name.clone();
+            let beside = secret
+                .open(&mut opened)
+                .map_err(|source| NetworkError::Provider { name: name(), source })?;
+            spec.secrets.push(beside);
+        }
+        if opened.len() > MOST_SECRETS {
+            return Err(NetworkError::TooManySecrets);
+        }
+        let beside: Vec<_> = opened.iter().map(AsFd::as_fd).collect();
+        let info = process.control.add(spec, &beside)?;
+        Ok((process, info))
+    }
+}
+
+impl Network {
+    /// What the ring is planned with.
+    pub(crate) fn input(&self) -> NetworkInput {
+        NetworkInput { authority: self.info.authority.certificate.clone() }
+    }
+
+    /// Hands the ring's sockets to the gateway. From here on it answers, and its decisions are
+    /// written down.
+    pub(crate) fn serve(
+        &mut self,
+        sockets: [OwnedFd; 3],
+        ids: Ids,
+        ledger: &Arc<Ledger>,
+    ) -> Result<(), NetworkError> {
+        let Some(process) = self.begun.take() else {
+            return Ok(());
+        };
+        let beside = sockets.each_ref().map(AsFd::as_fd);
+        process.control.listen(&self.task.spec.id, &beside)?;
+        let watch = Watch::start(process, sockets, self.task.clone(), (ids, ledger.clone()));
+        self.watch = Some(watch.map_err(NetworkError::Start)?);
+        Ok(())
+    }
+
+    /// Variables for jobs, each `NAME=value`: where the gateway is, what to trust, and placeholders.
+    pub(crate) fn environment(&self) -> Vec<String> {
+        let proxy = format!("127.0.0.1:{PROXY_PORT}");
+        let clients = environment(&proxy, AUTHORITY_PATH);
+        let mut all: Vec<String> =
+            clients.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        for secret in &self.task.secrets {
+            if let Some(placeholder) = self.info.placeholders.get(&secret.spec.name) {
+                all.extend(secret.variables(placeholder));
+            }
+        }
+        all
+    }
+
+    /// For the evidence.
+    pub(crate) fn fact(&self, egress: &EgressSpec) -> CheckedFact {
+        let reach = egress.summary().join(", and of that ");
+        let seen = format!("through the gateway only: {reach}");
+        CheckedFact { layer: "network".to_owned(), seen }
+    }
+
+    /// To be called when the sandbox has ended: what its streams still say is written down.
+    pub(crate) fn finish(&mut self) {
+        let Some(watch) = self.watch.take() else {
+            return;
+        };
+        let until = Instant::now() + END_PATIENCE;
+        while watch.open_connections(&self.task.spec.id) > 0 && Instant::now() < until {
+            std::thread::sleep(END_PAUSE);
+        }
+        watch.end();
+    }
+}
+
+fn read_settings(home: &Path) -> Result<Settings, NetworkError> {
+    let path = home.join(SETTINGS_FILE);
+    let wrong = |source| NetworkError::Settings { path: path.clone(), source };
+    match crate::host::read_own_file(&path, MAX_SETTINGS_BYTES).map_err(wrong)? {
+        None => Ok(Settings::default()),
+        Some(text) => serde_json::from_slice(&text).map_err(|error| wrong(error.into())),
+    }
+}

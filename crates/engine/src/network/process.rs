@@ -1,0 +1,64 @@
+//! One process of the gateway, and the pipe that its events come through.
+
+use std::fs::File;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use ringwall_egress::{Control, Settings};
+use ringwall_linux::fdpass;
+
+use super::NetworkError;
+
+/// Events that wait to be written down. Where they do not fit, the gateway refuses.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) control: Control,
+    pub(super) events: Option<PipeReader>,
+    child: Child,
+}
+
+impl Process {
+    /// It confines itself before it reads an order. Of root's it is another user from the start.
+    pub(super) fn spawn(program: &Path, user: Option<u32>) -> Result<Process, NetworkError> {
+        let (ours, theirs) = fdpass::pair().map_err(NetworkError::Start)?;
+        let program = File::open(program).map_err(NetworkError::Start)?;
+        // By its descriptor: the other user may not be able to walk there.
+        let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        command
+            .env_clear()
+            .current_dir("/")
+            // What interrupts us does not interrupt it: it ends when we let go of it.
+            .process_group(0)
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let child = command.spawn().map_err(NetworkError::Start)?;
+        Ok(Process { control: Control::new(ours), events: None, child })
+    }
+
+    pub(super) fn start(&mut self, settings: Settings) -> Result<(), NetworkError> {
+        let (reads, writes) = io::pipe().map_err(NetworkError::Start)?;
+        // An ordinary user may have too many pipes already; then a smaller one must do.
+        let _ = rustix::pipe::fcntl_setpipe_size(&writes, PIPE_BYTES);
+        self.control.start(settings, writes.as_fd())?;
+        self.events = Some(reads);
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It ends with its socket; killing it makes that immediate.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

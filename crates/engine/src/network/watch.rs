@@ -1,0 +1,198 @@
+//! Writes down what a gateway decides, and starts it again when it ends too early.
+
+use std::io::{self, BufRead, BufReader, PipeReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringwall_audit::{Egress, Event as Recorded, Ids, Record, Text, Verdict as Decided};
+use ringwall_egress::{Event, Verdict};
+
+use super::TaskOfGateway;
+use super::process::Process;
+use crate::ledger::Ledger;
+
+/// A gateway that ends this often has something wrong with it.
+const MOST_RESTARTS: u32 = 16;
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+/// The longest line of an event.
+const LONGEST_LINE: u64 = 4096;
+
+#[derive(Debug)]
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    process: Option<Process>,
+    ending: bool,
+}
+
+/// What the thread needs that nobody else does.
+struct Keeping {
+    shared: Arc<Shared>,
+    sockets: [OwnedFd; 3],
+    task: Arc<TaskOfGateway>,
+    ids: Ids,
+    ledger: Arc<Ledger>,
+}
+
+impl Watch {
+    pub(super) fn start(
+        mut process: Process,
+        sockets: [OwnedFd; 3],
+        task: Arc<TaskOfGateway>,
+        (ids, ledger): (Ids, Arc<Ledger>),
+    ) -> io::Result<Watch> {
+        let events = process.events.take().ok_or(io::ErrorKind::NotConnected)?;
+        let state = Mutex::new(State { process: Some(process), ending: false });
+        let shared = Arc::new(Shared { state });
+        let keeping = Keeping { shared: shared.clone(), sockets, task, ids, ledger };
+        let thread = std::thread::Builder::new().name("network".to_owned());
+        let thread = thread.spawn(move || keeping.run(events))?;
+        Ok(Watch { shared, thread: Some(thread) })
+    }
+
+    /// None if the gateway is gone.
+    pub(super) fn open_connections(&self, task: &str) -> u64 {
+        let state = self.shared.lock();
+        let usage = state.process.as_ref().map(|process| process.control.usage(task));
+        usage.and_then(Result::ok).map_or(0, |usage| usage.open_connections)
+    }
+
+    /// Ends the gateway, and waits until all that it said is written down.
+    pub(super) fn end(mut self) {
+        self.end_now();
+    }
+
+    fn end_now(&mut self) {
+        let process = {
+            let mut state = self.shared.lock();
+            state.ending = true;
+            state.process.take()
+        };
+        drop(process);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.end_now();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keeping {
+    fn run(&self, mut events: PipeReader) {
+        for _ in 0..MOST_RESTARTS {
+            if self.write_down(events).is_err() {
+                // With nobody to read its events it allows nothing, and ends with the sandbox.
+                return;
+            }
+            match self.start_again() {
+                Some(next) => events = next,
+                None => return,
+            }
+        }
+        // Without one nobody answers, which is no network.
+        let _last = self.shared.lock().process.take();
+    }
+
+    /// Until the gateway has ended. What cannot be written down is an error.
+    fn write_down(&self, events: PipeReader) -> Result<(), ()> {
+        let mut events = BufReader::new(events);
+        let mut line = Vec::new();
+        loop {
+            let mut records = Vec::new();
+            // All that came meanwhile goes into the log at once.
+            while records.is_empty() || events.buffer().contains(&b'\n') {
+                line.clear();
+                let read = io::Read::take(&mut events, LONGEST_LINE).read_until(b'\n', &mut line);
+                if read.map_err(drop)? == 0 {
+                    self.record(records)?;
+                    return Ok(());
+                }
+                // Only a gateway that was killed while it wrote leaves half a line.
+                let Ok(event) = serde_json::from_slice(&line) else { continue };
+                records.push((self.ids.clone(), recorded(&event)));
+            }
+            self.record(records)?;
+        }
+    }
+
+    fn record(&self, records: Vec<Record>) -> Result<(), ()> {
+        if records.is_empty() { Ok(()) } else { self.ledger.record(records).map_err(drop) }
+    }
+
+    /// Another gateway for the same task, on the same sockets.
+    fn start_again(&self) -> Option<PipeReader> {
+        if self.shared.lock().ending {
+            return None;
+        }
+        std::thread::sleep(RESTART_PAUSE);
+        let started = self.task.start().and_then(|(mut process, _)| {
+            let beside = self.sockets.each_ref().map(AsFd::as_fd);
+            process.control.listen(&self.task.spec.id, &beside)?;
+            Ok((process.events.take(), process))
+        });
+        let reason = match &started {
+            Ok(_) => "the gateway ended and was started again".to_owned(),
+            Err(error) => format!("the gateway ended, and another could not be started: {error}"),
+        };
+        let note = Egress { reason: Some(Text::new(reason)), ..Egress::default() };
+        self.record(vec![(self.ids.clone(), Recorded::Egress(note))]).ok()?;
+        let (events, process) = started.ok()?;
+        let mut state = self.shared.lock();
+        if state.ending {
+            return None;
+        }
+        state.process = Some(process);
+        events
+    }
+}
+
+/// An event of the gateway as the audit log has it.
+fn recorded(event: &Event) -> Recorded {
+    let verdict = match event.verdict {
+        Verdict::Allowed | Verdict::Ended | Verdict::Cut => Decided::Allowed,
+        Verdict::Refused | Verdict::Failed => Decided::Denied,
+    };
+    let reason = match (&event.reason, event.verdict) {
+        (Some(reason), _) => Some(Text::new(reason)),
+        (None, Verdict::Ended) => Some(Text::new("ended")),
+        (None, Verdict::Cut) => Some(Text::new("cut")),
+        (None, _) => None,
+    };
+    let request = event
+        .method
+        .as_ref()
+        .map(|method| Text::new(format!("{method} {}", event.path.as_deref().unwrap_or_default())));
+    Recorded::Egress(Egress {
+        verdict,
+        host: Text::new(&event.host),
+        port: event.port,
+        address: event.address.map(|address| Text::new(address.to_string())),
+        rule: event.rule.as_ref().map(Text::new).unwrap_or_default(),
+        reason,
+        sent_bytes: event.bytes_up,
+        received_bytes: event.bytes_down,
+        secrets: event.secret.iter().map(Text::new).collect(),
+        request,
+    })
+}
