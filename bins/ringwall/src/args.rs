@@ -4,8 +4,10 @@ mod approvals;
 mod audit;
 mod error;
 mod grant;
+mod net;
 mod policy;
 mod sandbox;
+mod secret;
 mod snapshot;
 mod tool;
 mod values;
@@ -22,8 +24,10 @@ pub(crate) use approvals::{ApprovalsVerb, DecisionArgs, KeyArgs};
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
 pub(crate) use error::UsageError;
 pub(crate) use grant::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
+pub(crate) use net::{NetExplainArgs, NetLearnArgs, NetLogArgs, NetVerb, NetworkArgs, Reachable};
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
-pub(crate) use sandbox::{JobArgs, RightsArgs, SandboxArgs};
+pub(crate) use sandbox::{JobArgs, PolicyArgs, RightsArgs, SandboxArgs};
+pub(crate) use secret::{SecretAddArgs, SecretBindArgs, SecretVerb};
 pub(crate) use snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, SnapshotVerb};
 pub(crate) use tool::{
     AddArgs, CallArgs, InsideArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb,
@@ -135,6 +139,12 @@ pub(crate) enum Verb {
     /// Decide on what was refused and can be allowed by a person
     #[command(subcommand)]
     Approvals(ApprovalsVerb),
+    /// Show and explain what sandboxes reached, and propose rules
+    #[command(subcommand)]
+    Net(Box<NetVerb>),
+    /// Name secrets, and say which endpoint may see each
+    #[command(subcommand)]
+    Secret(SecretVerb),
     /// Look after what microVMs are made of
     #[command(subcommand)]
     Vm(VmVerb),

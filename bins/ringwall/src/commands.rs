@@ -15,12 +15,14 @@ mod image;
 mod keep;
 mod logs;
 mod man;
+mod net;
 mod phase;
 mod policy;
 mod ps;
 mod rights;
 mod rm;
 mod run;
+mod secret;
 mod snapshot;
 mod stop;
 mod tool;
@@ -57,6 +59,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(args) => return doctor::run(&args),
         Verb::Tool(verb) => return tool::run(verb),
         Verb::Audit(verb) => return audit::run(&verb),
+        Verb::Net(verb) => return net::run(*verb),
         Verb::Policy(verb) => return ringwall_engine::deciding(|| policy::run(verb)),
         Verb::Create(args) => create::run(*args),
         Verb::Ps(args) => ps::run(&args),
@@ -74,6 +77,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Image(verb) => image::run(&verb),
         Verb::Grant(verb) => grant::run(&verb),
         Verb::Approvals(verb) => approvals::run(&verb),
+        Verb::Secret(verb) => secret::run(verb),
         Verb::Vm(verb) => vm::run(&verb),
         Verb::Gc(output) => gc::run(output.json()),
         Verb::Completions { shell } => completions::run(shell),

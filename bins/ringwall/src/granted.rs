@@ -334,6 +334,7 @@ fn parameters(spec: &SandboxSpec, words: &[String]) -> BTreeMap<String, String> 
         ("rights", text(serde_json::to_string(&spec.rights))),
         ("paths", text(serde_json::to_string(&spec.read_only_paths))),
         ("limits", text(serde_json::to_string(&spec.limits))),
+        ("network", text(serde_json::to_string(&spec.egress))),
     ];
     entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -6,12 +6,15 @@ use std::path::Path;
 use anyhow::Context;
 use ringwall_engine::{Asked, Engine, PolicySearch, deciding};
 use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec};
+use ringwall_spec::{EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec};
 use ringwall_workspace::check_workspace;
 
-use crate::args::SandboxArgs;
+use crate::args::{NetworkArgs, Reachable, SandboxArgs};
 use crate::granted::{self, Holding};
 use crate::report;
+
+/// Rules for the network are not longer than this.
+const MAX_RULES_BYTES: u64 = 1 << 20;
 
 /// Has the policy decide about the sandbox that the flags ask for. `default` are the limits that
 /// count where neither flag nor policy says otherwise.
@@ -47,6 +50,13 @@ pub(crate) fn admit(
     Ok((engine.admit(asked, &limits, &search)?, None))
 }
 
+/// Says what a network gives away, if it gives away everything.
+pub(crate) fn warn_of_network(admitted: &AdmittedSpec) {
+    if let Some(warning) = admitted.spec().egress.as_ref().and_then(EgressSpec::warning) {
+        report::note(warning);
+    }
+}
+
 fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
     let read_only_paths = args
         .read_only
@@ -61,7 +71,32 @@ fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSp
         read_only_paths,
         limits: args.limits(default),
         name: args.name.clone(),
+        egress: network(&args.network)?,
     })
+}
+
+/// What the flags ask for of the network; nothing if there are none.
+pub(crate) fn network(args: &NetworkArgs) -> anyhow::Result<Option<EgressSpec>> {
+    let mut egress = EgressSpec { layers: Vec::new(), secrets: args.secrets.clone() };
+    if let Some(path) = &args.rules {
+        let wrong = || format!("the rules in {} cannot be used", path.display());
+        let file = std::fs::File::open(path).with_context(wrong)?;
+        let file = std::io::Read::take(file, MAX_RULES_BYTES);
+        egress.layers.push(serde_json::from_reader(file).with_context(wrong)?);
+    }
+    if !args.reach.is_empty() && egress.layers.is_empty() {
+        egress.layers.push(RuleSet::default());
+    }
+    for reach in &args.reach {
+        for rules in &mut egress.layers {
+            match reach {
+                Reachable::Preset(preset) => rules.presets.push(*preset),
+                Reachable::Host(allow) => rules.allow.push((**allow).clone()),
+            }
+        }
+    }
+    let given = !egress.layers.is_empty() || !egress.secrets.is_empty();
+    Ok(given.then_some(egress))
 }
 
 /// Says what a flag gives up; to be called once the sandbox is there.

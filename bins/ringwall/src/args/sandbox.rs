@@ -8,6 +8,7 @@ use clap::Args;
 use ringwall_rules::{Profile, Task, Tier, Work};
 use ringwall_spec::{Limits, RingKind, SandboxName, Wall, WriteRights};
 
+use super::NetworkArgs;
 use super::values;
 
 #[derive(Debug, Args)]
@@ -35,6 +36,8 @@ pub(crate) struct SandboxArgs {
     /// A name for the sandbox
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     #[command(flatten)]

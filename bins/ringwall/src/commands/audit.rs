@@ -29,14 +29,22 @@ pub(super) fn run(verb: &AuditVerb) -> anyhow::Result<ExitCode> {
 }
 
 fn tail(log: &Path, args: &TailArgs) -> anyhow::Result<()> {
-    let filter = args.filter.filter();
-    let count = usize::try_from(args.lines)?;
-    let (last, mut reader) = LogReader::last(log, count, &filter)?;
-    let print = |record: &Stored| report::text(line(record, args.output.json()));
+    show_last(log, &args.filter.filter(), (args.lines, args.follow), args.output.json())
+}
+
+/// The last records that a filter takes, and those to come if they are waited for.
+pub(super) fn show_last(
+    log: &Path,
+    filter: &Filter,
+    (lines, follow): (u32, bool),
+    json: bool,
+) -> anyhow::Result<()> {
+    let (last, mut reader) = LogReader::last(log, usize::try_from(lines)?, filter)?;
+    let print = |record: &Stored| report::text(line(record, json));
     for record in &last {
         print(record)?;
     }
-    if !args.follow {
+    if !follow {
         return Ok(());
     }
     loop {

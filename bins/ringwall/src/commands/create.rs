@@ -7,7 +7,7 @@ use ringwall_spec::{Command, Limits};
 use super::open_engine;
 use crate::args::CreateArgs;
 use crate::report;
-use crate::spec::{admit, warn_of_flags};
+use crate::spec::{admit, warn_of_flags, warn_of_network};
 
 /// How long a sandbox lives that nobody stops.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -27,6 +27,7 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
     let (admitted, _) = admit(&engine, &args.sandbox, default, &words)?;
     let record = engine.create(&admitted, command.as_ref())?;
     warn_of_flags(&args.sandbox);
+    warn_of_network(&admitted);
     if args.output.json() {
         report::json(&record)?;
     } else {

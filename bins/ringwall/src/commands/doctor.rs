@@ -46,6 +46,7 @@ fn examine(image: Option<&str>) -> anyhow::Result<Report> {
     let mut vm = vm::look(&config.home);
     features.extend(vm::features(&vm));
     features.push(features::of_programs(&config.programs));
+    features.push(features::of_gateway(&config.programs));
     vm.start = image.map(vm_start::measure);
     Ok(Report {
         version: report::VERSION,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::RunArgs;
 use crate::granted::Holding;
 use crate::job::{self, Capture, PassOn, Stop};
-use crate::spec::{admit, warn_of_flags};
+use crate::spec::{admit, warn_of_flags, warn_of_network};
 use crate::{exit, report};
 
 /// What `-o json` prints.
@@ -35,6 +35,7 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let limits = admitted.spec().limits.clone();
     let raised = engine.raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);
+    warn_of_network(&admitted);
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {

@@ -48,6 +48,19 @@ pub(super) fn of_programs(programs: &Programs) -> Feature {
     }
 }
 
+pub(super) fn of_gateway(programs: &Programs) -> Feature {
+    let program = programs.warden.with_file_name("ringwall-gateway");
+    let there = program.is_file();
+    Feature {
+        name: "gateway",
+        state: if there { State::Ok } else { State::Missing },
+        seen: if there { "found" } else { "not found" }.to_owned(),
+        purpose: "the only way of a sandbox to the network",
+        needed_by: NeededBy::Nothing,
+        fix: (!there).then(|| "install ringwall-gateway beside ringwall (make install)".to_owned()),
+    }
+}
+
 /// A feature that was tried for real.
 fn tried(
     name: &'static str,

@@ -1,0 +1,128 @@
+//! The flags for the network of a sandbox, and those of `ringwall net`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use ringwall_spec::{Allow, Preset, Scheme};
+
+use super::{OutputArgs, PolicyArgs, values};
+
+/// What a sandbox may reach. Without any of it, and without a policy that gives it, nothing.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Network")]
+pub(crate) struct NetworkArgs {
+    /// What may be reached: packages, git-read, open (every public host), none, or HOST[:PORT],
+    /// *.DOMAIN, http://HOST[:PORT]; a policy decides first, and this narrows it
+    #[arg(long = "net", value_name = "WHAT", value_parser = reach)]
+    pub(crate) reach: Vec<Reachable>,
+    /// A file with rules for the network, as JSON
+    #[arg(long = "net-rules", value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// A secret that may be used at the endpoint to which it is bound (see `ringwall secret`)
+    #[arg(long = "secret", value_name = "NAME")]
+    pub(crate) secrets: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reachable {
+    Preset(Preset),
+    Host(Box<Allow>),
+}
+
+/// Whether a host can stand in a rule is the gateway's to say.
+fn reach(text: &str) -> Result<Reachable, String> {
+    if let Some(preset) = Preset::named(text) {
+        return Ok(Reachable::Preset(preset));
+    }
+    let (scheme, rest) = match text.split_once("://") {
+        None => (Scheme::Https, text),
+        Some(("https", rest)) => (Scheme::Https, rest),
+        Some(("http", rest)) => (Scheme::Http, rest),
+        Some(_) => return Err("only http:// and https:// can be reached".to_owned()),
+    };
+    let (host, port) = match rest.trim_end_matches('/').rsplit_once(':') {
+        Some((host, port)) => {
+            let port: u16 = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+            (host, Some(port))
+        }
+        None => (rest.trim_end_matches('/'), None),
+    };
+    if !host.contains('.') || host.contains('/') {
+        let words = "none, packages, git-read, open, or a host such as api.example.com";
+        return Err(format!("give {words}; for paths and methods use --net-rules"));
+    }
+    Ok(Reachable::Host(Box::new(Allow { scheme, port, ..Allow::host(host) })))
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NetVerb {
+    /// Show what sandboxes reached and what was refused
+    Log(NetLogArgs),
+    /// Say whether something could be reached, and by which rule
+    #[command(after_help = "Exit codes: 0 all can be reached, 1 something cannot.")]
+    Explain(NetExplainArgs),
+    /// Propose rules for what was refused; nothing is changed
+    Learn(NetLearnArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetLogArgs {
+    /// How many records
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "20", value_parser = values::count)]
+    pub(crate) lines: u32,
+    /// Go on with new records until interrupted
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only those of this sandbox
+    #[arg(long, value_name = "ID")]
+    pub(crate) sandbox: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetExplainArgs {
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// The method of the request [default: GET]
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Hosts or URLs
+    #[arg(value_name = "URL", required = true)]
+    pub(crate) targets: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetLearnArgs {
+    /// Only from this sandbox
+    #[arg(long, value_name = "ID")]
+    pub(crate) sandbox: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_hosts_and_urls_are_told_apart() {
+        assert_eq!(reach("packages"), Ok(Reachable::Preset(Preset::Packages)));
+        let host = |text| match reach(text) {
+            Ok(Reachable::Host(allow)) => (allow.host, allow.scheme, allow.port),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(host("api.example.com"), ("api.example.com".into(), Scheme::Https, None));
+        assert_eq!(host("*.example.com:8443").2, Some(8443));
+        assert_eq!(host("http://a.example.com:8080/").1, Scheme::Http);
+        for wrong in
+            ["package", "ftp://a.example.com", "a.example.com:x", "https://a.example.com/p"]
+        {
+            assert!(reach(wrong).is_err(), "{wrong}");
+        }
+    }
+}
