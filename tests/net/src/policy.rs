@@ -1,0 +1,80 @@
+//! A policy decides what can be reached; flags narrow it.
+
+use crate::support::{Servers, Site, Wall};
+
+fn policy(site: &Site, network: &str) {
+    site.ringwall(["policy", "init", "--force"]).exits(0);
+    let path = site.path("project/ringwall.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("[network]\npresets = [\"none\"]", network)).unwrap();
+}
+
+#[test]
+fn what_a_policy_gives_is_there_and_flags_only_narrow_it() {
+    let servers = Servers::start();
+    let site = Site::new(Wall::Process, &servers);
+    let port = servers.secure;
+    policy(
+        &site,
+        &format!(
+            "[network]\n[[network.allow]]\nhost = \"api.example.com\"\nport = {port}\nmethods = [\"GET\"]\n\
+             [[network.allow]]\nhost = \"git.example.com\"\nport = {port}\n"
+        ),
+    );
+    let (api, git) = (servers.url("/hello"), format!("https://git.example.com:{port}/hello"));
+    let run = |flags: &[&str], url: &str| {
+        let script = format!("curl -sSf {url}");
+        site.ringwall(
+            [&["run", "--wall", "process", "--kind", "build"], flags, &["--", "sh", "-c", &script]]
+                .concat(),
+        )
+    };
+    run(&[], &api).exits(0).prints("hello\n");
+    run(&[], &format!("-X POST -d x {api}")).fails();
+    run(&[], &git).exits(0).prints("hello\n");
+    let only_api = format!("api.example.com:{port}");
+    run(&["--net", &only_api], &api).exits(0).prints("hello\n");
+    run(&["--net", &only_api], &git).fails().holds("403");
+    // Asking for more than the policy gives is no way to it.
+    run(&["--net", "open"], &format!("https://evil.example.net:{port}/hello")).fails();
+    run(&["--net", "none"], &api).fails();
+    run(&["--tier", "low", "--net", &only_api], &api)
+        .exits(125)
+        .holds("the policy gives this task no network");
+    site.ringwall(["net", "explain", &api, &git]).exits(0).holds("allowed by");
+    site.ringwall(["net", "explain", "-X", "POST", &api]).exits(1).holds("no rule");
+}
+
+#[test]
+fn a_policy_without_a_network_gives_none() {
+    let servers = Servers::start();
+    let site = Site::new(Wall::Process, &servers);
+    policy(&site, "[network]\npresets = [\"none\"]");
+    let script = format!("curl -sS {}; env | grep -i proxy", servers.url("/hello"));
+    site.ringwall(["run", "--wall", "process", "--kind", "build", "--", "sh", "-c", &script])
+        .fails();
+    let log = site.net_log();
+    assert!(log.is_empty(), "{log:?}");
+}
+
+#[test]
+fn secrets_that_a_policy_names_are_used_by_the_tasks_that_may() {
+    let servers = Servers::start();
+    let site = Site::new(Wall::Process, &servers);
+    let port = servers.secure;
+    let file = site.write("key", "policy-canary-value");
+    site.ringwall(["secret", "add", "key", "--file", &file]).exits(0);
+    site.ringwall(["secret", "bind", "key", "api.example.com", "--port", &port.to_string()])
+        .exits(0);
+    policy(
+        &site,
+        &format!(
+            "[network]\n[[network.allow]]\nhost = \"api.example.com\"\nport = {port}\nsecret = \"key\"\n"
+        ),
+    );
+    let script = format!("curl -sS -H \"Authorization: Bearer $KEY\" {}", servers.url("/echo"));
+    let run = ["run", "--wall", "process", "--kind", "build", "--", "sh", "-c", &script];
+    let done = site.ringwall(run).exits(0);
+    assert!(!done.stdout.contains("policy-canary-value"), "{done:?}");
+    assert!(servers.seen().contains("Bearer policy-canary-value"));
+}

@@ -1,0 +1,138 @@
+//! A secret reaches the endpoint that it is bound to, and nothing that a sandbox or a reader of logs sees.
+
+use std::process::Stdio;
+
+use crate::support::{Finished, Servers, Site, at_every_wall};
+
+const CANARY: &str = "canary-5f3b1c9d-never-to-be-seen";
+
+/// Adds the canary as a value, bound to the secure server.
+fn add_canary(site: &Site, servers: &Servers) {
+    let mut add = site.command(["secret", "add", "key"]).stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut add.stdin.take().unwrap(), CANARY.as_bytes()).unwrap();
+    assert!(add.wait().unwrap().success());
+    let port = servers.secure.to_string();
+    site.ringwall([
+        "secret",
+        "bind",
+        "key",
+        "api.example.com",
+        "--port",
+        &port,
+        "--variable",
+        "API_KEY",
+    ])
+    .exits(0);
+}
+
+#[track_caller]
+fn without_canary(done: Finished) -> Finished {
+    assert!(!done.stdout.contains(CANARY) && !done.stderr.contains(CANARY), "{done:?}");
+    done
+}
+
+#[test]
+fn a_secret_is_where_it_belongs_and_nowhere_else() {
+    at_every_wall(|site, servers| {
+        add_canary(site, servers);
+        let url = servers.url("/echo");
+        // The server answers with all the headers that it got.
+        let script = format!(
+            "curl -sS -H \"Authorization: Bearer $API_KEY\" {url}; echo; env; \
+             cat /proc/self/environ /proc/self/mountinfo /dev/.ringwall/net/* 2>/dev/null | tr '\\0' '\\n'; \
+             grep -rsl {CANARY} /etc /tmp /dev/.ringwall/net /workspace 2>/dev/null; \
+             for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; tr '\\0' '\\n' < $p/cmdline; done 2>/dev/null; true"
+        );
+        let done = without_canary(site.run_with(&["--secret", "key"], &script).exits(0));
+        assert!(
+            servers.seen().contains(&format!("Bearer {CANARY}")),
+            "the server got it: {done:?}"
+        );
+        assert!(done.stdout.contains("API_KEY="), "{done:?}");
+        // The placeholder is refused wherever else it is put.
+        for elsewhere in [
+            format!("curl -sS -H \"X-Other: $API_KEY\" {url}"),
+            format!("curl -sS \"{url}?key=$API_KEY\""),
+            format!("curl -sS --data \"$API_KEY\" {url}"),
+        ] {
+            let before = servers.seen().len();
+            let script = format!("{elsewhere} -o /dev/null -w '%{{http_code}}'");
+            let done = site.run_with(&["--secret", "key"], &script).exits(0);
+            assert_ne!(done.stdout, "200", "{done:?}");
+            assert_eq!(servers.seen().len(), before, "nothing was sent on");
+        }
+        for verb in [
+            &["net", "log", "-o", "json"][..],
+            &["audit", "export"],
+            &["audit", "export", "--format", "ocsf"],
+            &["secret", "ls"],
+            &["secret", "ls", "-o", "json"],
+            &["ps", "-a", "-o", "json"],
+        ] {
+            without_canary(site.ringwall(verb).exits(0));
+        }
+        let log = site.ringwall(["net", "log", "-o", "json"]).exits(0);
+        assert!(log.stdout.contains("\"key\""), "it is named: {log:?}");
+        // Of all that Ringwall keeps, only the one file with the value holds it.
+        let home = site.path("home").display().to_string();
+        let found =
+            std::process::Command::new("grep").args(["-rl", CANARY, &home]).output().unwrap();
+        let found = String::from_utf8_lossy(&found.stdout).into_owned();
+        assert_eq!(found.trim(), format!("{home}/secrets/key.value"));
+        site.ringwall(["secret", "rm", "key"]).exits(0);
+        assert!(!site.path("home/secrets/key.value").exists());
+    });
+}
+
+#[test]
+fn a_secret_of_a_living_sandbox_stays_outside_of_it() {
+    let servers = Servers::start();
+    let site = Site::new(crate::support::Wall::Process, &servers);
+    let file = site.write("project-key", CANARY);
+    site.ringwall(["secret", "add", "key", "--file", &file]).exits(0);
+    site.ringwall(["secret", "add", "key", "--file", &file]).exits(125).holds("already");
+    site.ringwall(["run", "--secret", "key", "--", "true"])
+        .exits(125)
+        .holds("bound to no endpoint");
+    let port = servers.secure.to_string();
+    site.ringwall(["secret", "bind", "key", "api.example.com", "--port", &port]).exits(0);
+    let id = site.ringwall(["create", "--secret", "key"]).exits(0).word();
+    let script =
+        format!("curl -sS -H \"Authorization: Bearer $KEY\" {}; env", servers.url("/echo"));
+    let done = site.ringwall(["exec", &id, "sh", "-c", &script]).exits(0);
+    without_canary(done).holds("KEY=");
+    assert!(servers.seen().contains(CANARY));
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    site.ringwall(["run", "--secret", "key", "--", "true"]).exits(125).holds("chmod 600");
+}
+
+#[test]
+fn commands_and_variables_give_secrets_too() {
+    let servers = Servers::start();
+    let site = Site::new(crate::support::Wall::Process, &servers);
+    let port = servers.secure.to_string();
+    site.ringwall(["secret", "add", "one", "--command", "echo", CANARY]).exits(0);
+    site.ringwall(["secret", "add", "two", "--env", "CANARY_SOURCE"]).exits(0);
+    for (name, header) in [("one", "authorization"), ("two", "x-api-key")] {
+        site.ringwall([
+            "secret",
+            "bind",
+            name,
+            "api.example.com",
+            "--port",
+            &port,
+            "--header",
+            header,
+        ])
+        .exits(0);
+    }
+    let url = servers.url("/echo");
+    let script = format!("curl -sS -H \"Authorization: Bearer $ONE\" {url}");
+    without_canary(site.ringwall(["run", "--secret", "one", "--", "sh", "-c", &script]).exits(0));
+    site.ringwall(["run", "--secret", "two", "--", "true"]).exits(125).holds("CANARY_SOURCE");
+    let script = format!("curl -sS -H \"X-Api-Key: $TWO\" {url}");
+    let arguments = ["run", "--secret", "two", "--", "sh", "-c", &script];
+    let output = site.command(arguments).env("CANARY_SOURCE", CANARY).output().unwrap();
+    without_canary(Finished::new("with a variable".to_owned(), &output).exits(0));
+    assert_eq!(servers.seen().matches(CANARY).count(), 2);
+}
