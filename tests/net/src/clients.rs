@@ -210,12 +210,7 @@ fn events_come_one_by_one_and_a_websocket_speaks_both_ways() {
              \x20   print(t.recv(64)[2:].decode())\n",
             servers.secure
         );
-        let file = site.path("project/websocket.py");
-        std::fs::write(&file, program).unwrap();
-        let shown = file.display().to_string();
-        let rules = site.write("rules.json", &api(servers).to_string());
-        let done =
-            site.run_with(&["--net-rules", &rules, "--ro", &shown], &format!("python3 {shown}"));
+        let done = site.python(&api(servers), &program);
         done.exits(0).prints("ONE\nTWO\n");
     });
 }

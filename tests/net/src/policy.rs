@@ -1,18 +1,29 @@
 //! A policy decides what can be reached; flags narrow it.
 
-use crate::support::{Servers, Site, Wall};
+use crate::support::{Finished, Servers, Site, Wall};
 
+/// The user's policy, with this in place of its network.
 fn policy(site: &Site, network: &str) {
-    site.ringwall(["policy", "init", "--force"]).exits(0);
-    let path = site.path("project/ringwall.toml");
+    site.ringwall(["policy", "init", "--user"]).exits(0);
+    let path = site.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("[network]\npresets = [\"none\"]", network)).unwrap();
+    let text = text.replace("version = 1\n", "version = 1\nsecrets = [\"key\"]\n");
+    let text = text.replace("[network]\npresets = [\"none\"]", network);
+    assert!(text.contains(network) && text.contains("secrets ="), "{text}");
+    std::fs::write(&path, text).unwrap();
+}
+
+/// As the policy has it: builds are in a container.
+#[track_caller]
+fn run(site: &Site, flags: &[&str], script: &str) -> Finished {
+    let all = ["--kind", "build"];
+    site.run_with(&[&all[..], flags].concat(), script)
 }
 
 #[test]
 fn what_a_policy_gives_is_there_and_flags_only_narrow_it() {
     let servers = Servers::start();
-    let site = Site::new(Wall::Process, &servers);
+    let site = Site::new(Wall::Container, &servers);
     let port = servers.secure;
     policy(
         &site,
@@ -22,13 +33,7 @@ fn what_a_policy_gives_is_there_and_flags_only_narrow_it() {
         ),
     );
     let (api, git) = (servers.url("/hello"), format!("https://git.example.com:{port}/hello"));
-    let run = |flags: &[&str], url: &str| {
-        let script = format!("curl -sSf {url}");
-        site.ringwall(
-            [&["run", "--wall", "process", "--kind", "build"], flags, &["--", "sh", "-c", &script]]
-                .concat(),
-        )
-    };
+    let run = |flags: &[&str], url: &str| run(&site, flags, &format!("curl -sSf {url}"));
     run(&[], &api).exits(0).prints("hello\n");
     run(&[], &format!("-X POST -d x {api}")).fails();
     run(&[], &git).exits(0).prints("hello\n");
@@ -48,11 +53,10 @@ fn what_a_policy_gives_is_there_and_flags_only_narrow_it() {
 #[test]
 fn a_policy_without_a_network_gives_none() {
     let servers = Servers::start();
-    let site = Site::new(Wall::Process, &servers);
+    let site = Site::new(Wall::Container, &servers);
     policy(&site, "[network]\npresets = [\"none\"]");
     let script = format!("curl -sS {}; env | grep -i proxy", servers.url("/hello"));
-    site.ringwall(["run", "--wall", "process", "--kind", "build", "--", "sh", "-c", &script])
-        .fails();
+    run(&site, &[], &script).fails();
     let log = site.net_log();
     assert!(log.is_empty(), "{log:?}");
 }
@@ -60,7 +64,7 @@ fn a_policy_without_a_network_gives_none() {
 #[test]
 fn secrets_that_a_policy_names_are_used_by_the_tasks_that_may() {
     let servers = Servers::start();
-    let site = Site::new(Wall::Process, &servers);
+    let site = Site::new(Wall::Container, &servers);
     let port = servers.secure;
     let file = site.write("key", "policy-canary-value");
     site.ringwall(["secret", "add", "key", "--file", &file]).exits(0);
@@ -73,8 +77,7 @@ fn secrets_that_a_policy_names_are_used_by_the_tasks_that_may() {
         ),
     );
     let script = format!("curl -sS -H \"Authorization: Bearer $KEY\" {}", servers.url("/echo"));
-    let run = ["run", "--wall", "process", "--kind", "build", "--", "sh", "-c", &script];
-    let done = site.ringwall(run).exits(0);
+    let done = run(&site, &[], &script).exits(0);
     assert!(!done.stdout.contains("policy-canary-value"), "{done:?}");
     assert!(servers.seen().contains("Bearer policy-canary-value"));
 }

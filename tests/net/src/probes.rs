@@ -15,16 +15,11 @@ fn api(servers: &Servers) -> Value {
 /// Runs a Python program inside; each of its lines `NAME OUTCOME` is checked by `fine`.
 #[track_caller]
 fn probe(site: &Site, rules: &Value, program: &str, fine: impl Fn(&str) -> bool) {
-    let file = site.path("project/probe.py");
     let prelude = "import errno, socket, struct, sys\n\
         def attempt(name, do):\n\
         \x20   try: print(name, 'REACHED', do())\n\
         \x20   except Exception as e: print(name, type(e).__name__, str(e).replace('\\n', ' '))\n";
-    std::fs::write(&file, format!("{prelude}{program}")).unwrap();
-    let shown = file.display().to_string();
-    let rules = site.write("rules.json", &rules.to_string());
-    let flags = ["--net-rules", &rules, "--ro", &shown, "--timeout", "60s"];
-    let done = site.run_with(&flags, &format!("python3 {shown}")).exits(0);
+    let done = site.python(rules, &format!("{prelude}{program}")).exits(0);
     assert!(!done.stdout.is_empty(), "{done:?}");
     for line in done.stdout.lines() {
         assert!(fine(line), "{line}\n{done:?}");

@@ -40,7 +40,7 @@ fn a_secret_is_where_it_belongs_and_nowhere_else() {
         let script = format!(
             "curl -sS -H \"Authorization: Bearer $API_KEY\" {url}; echo; env; \
              cat /proc/self/environ /proc/self/mountinfo /dev/.ringwall/net/* 2>/dev/null | tr '\\0' '\\n'; \
-             grep -rsl {CANARY} /etc /tmp /dev/.ringwall/net /workspace 2>/dev/null; \
+             grep -rsl canary-5f3b1c9d''-never /etc /tmp /dev/.ringwall/net /workspace 2>/dev/null; \
              for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; tr '\\0' '\\n' < $p/cmdline; done 2>/dev/null; true"
         );
         let done = without_canary(site.run_with(&["--secret", "key"], &script).exits(0));

@@ -146,6 +146,12 @@ impl Site {
         self.ringwall([&["run"], self.wall.flags(), flags, &["--", "sh", "-c", script]].concat())
     }
 
+    /// The same with a Python program.
+    #[track_caller]
+    pub(crate) fn python(&self, rules: &Value, program: &str) -> Finished {
+        self.run(rules, &format!("python3 - <<'END'\n{program}\nEND\n"))
+    }
+
     /// `ringwall create` in the same way; gives the id.
     #[track_caller]
     pub(crate) fn create(&self, rules: &Value) -> String {
