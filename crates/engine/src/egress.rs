@@ -206,6 +206,8 @@ mod tests {
     fn stack(base: &str, others: &[&str]) -> Stack {
         let mut built_in = Stack::built_in();
         built_in.text = built_in.text.replace("presets = [\"none\"]", base);
+        let secrets = "version = 1\nsecrets = [\"key\"]\n";
+        built_in.text = built_in.text.replace("version = 1\n", secrets);
         let mut layers = vec![built_in];
         for (number, text) in others.iter().enumerate() {
             layers.push(LayerText {

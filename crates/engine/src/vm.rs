@@ -232,7 +232,7 @@ impl Engine {
         let mut all = vec![evidence];
         let mut innermost = client.clone();
         let (admitted, hostname) = (sandbox.placement.admitted.clone(), host::name_of(&sandbox.id));
-        let mut how = How::Planned { admitted, hostname };
+        let mut how = How::Planned { admitted: Box::new(admitted), hostname };
         if let Some(kind) = sandbox.wall().command_rings().get(1).copied() {
             let plan = self.plan_in_guest(kind, sandbox, &client, vm)?;
             innermost = raise_in_guest(&client, &plan, kind)?;

@@ -56,11 +56,14 @@ pub(crate) struct Shared {
     pub(crate) sink: Arc<dyn Sink>,
 }
 
+/// By id, with what accepts their connections.
+type Tasks = HashMap<String, (Arc<Task>, Option<Serving>)>;
+
 /// Serves the tasks that it is given, each on its own listening sockets.
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
 pub struct Gateway {
     shared: Arc<Shared>,
-    tasks: Mutex<HashMap<String, (Arc<Task>, Option<Serving>)>>,
+    tasks: Mutex<Tasks>,
 }
 
 impl Gateway {
@@ -130,7 +133,7 @@ impl Gateway {
         Ok(Arc::clone(task))
     }
 
-    fn tasks(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Arc<Task>, Option<Serving>)>> {
+    fn tasks(&self) -> std::sync::MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

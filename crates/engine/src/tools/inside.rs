@@ -48,7 +48,7 @@ pub(crate) enum How {
     /// It has given up its power, and can only make others give up more.
     Confined { expected: Expected },
     /// It is the first process of a guest, and raises rings as an engine does.
-    Planned { admitted: AdmittedSpec, hostname: String },
+    Planned { admitted: Box<AdmittedSpec>, hostname: String },
 }
 
 impl Engine {
