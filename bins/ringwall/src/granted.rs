@@ -1,5 +1,7 @@
 //! Sandboxes that are asked for with a grant: what its holder may have, and what a person must allow.
 
+mod network;
+
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -59,6 +61,7 @@ pub(crate) fn admit(
     asked.notes.insert("task".to_owned(), granted.standing().task.clone());
     asked.notes.insert("grant".to_owned(), granted.own_id());
     granted.or_denied(granted.narrow_paths(&mut asked.spec))?;
+    asked.network_at_most = Some(network::bounds(&granted.shown));
     let left = granted.spending.left(&granted.shown.budgets)?;
     let within = |default| granted.within_budget(limits(default), left);
     match engine.admit_by(&policy, asked.clone(), &within) {

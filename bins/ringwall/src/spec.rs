@@ -40,6 +40,7 @@ pub(crate) fn admit(
         task: args.policy.task(),
         work: args.policy.work(),
         notes: BTreeMap::new(),
+        network_at_most: None,
     };
     let limits = |default| args.limits(default);
     if let Some(file) = &args.policy.grant {

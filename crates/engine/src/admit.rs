@@ -16,7 +16,7 @@ use ringwall_rules::{
 use ringwall_spec::{EgressSpec, Limits, RingKind, SandboxSpec, Wall, WriteRights};
 
 use crate::config::Engine;
-use crate::egress::EgressError;
+use crate::egress::{self, EgressError, NetworkBounds};
 use crate::ledger::{self, LedgerError};
 use crate::policy_files::PolicySearch;
 
@@ -31,6 +31,8 @@ pub struct Asked {
     pub work: Work,
     /// To be written down with the decision.
     pub notes: BTreeMap<String, String>,
+    /// What the asker may reach at most, whatever the policy gives.
+    pub network_at_most: Option<NetworkBounds>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -179,7 +181,9 @@ impl Engine {
             .filter(|rights| *rights != WriteRights::everywhere());
         }
         spec.egress = match self.egress_by(stack, &asked.task, spec.egress.take()) {
-            Ok(egress) => egress.filter(|_| asks_network || can_reach_gateway(&spec.wall)),
+            Ok(egress) => egress
+                .and_then(|egress| egress::within(egress, asked.network_at_most.as_ref()))
+                .filter(|_| asks_network || can_reach_gateway(&spec.wall)),
             Err(refused) => {
                 self.record(vec![denied(&record, &refused.to_string())])?;
                 return Err(refused.into());

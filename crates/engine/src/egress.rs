@@ -4,6 +4,8 @@
 //! - with a policy, every layer of it and what was asked for must allow;
 //! - what the gateway's rules cannot say is narrower there, or refused, never wider.
 
+use std::collections::BTreeSet;
+
 use ringwall_rules::{
     Action, AllowRule, DenyRule, Egress, EgressRules, HostPattern, Method, Reach, Stack, Task,
     UrlPrefix,
@@ -93,6 +95,21 @@ impl Engine {
         }
         Ok(Some(egress).filter(|egress| !egress.is_nothing()))
     }
+}
+
+/// What somebody may reach at most: every set of rules must allow, and these secrets may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkBounds {
+    pub layers: Vec<RuleSet>,
+    pub secrets: BTreeSet<String>,
+}
+
+pub(crate) fn within(mut egress: EgressSpec, most: Option<&NetworkBounds>) -> Option<EgressSpec> {
+    if let Some(most) = most {
+        egress.layers.extend(most.layers.iter().cloned());
+        egress.secrets.retain(|name| most.secrets.contains(name));
+    }
+    Some(egress).filter(|egress| !egress.is_nothing())
 }
 
 /// Layers of policy as sets of rules, with the secrets that may be used.

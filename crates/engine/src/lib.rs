@@ -41,7 +41,7 @@ mod workspace_copy;
 pub use admit::{AdmitError, Asked, deciding, relative_to};
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
-pub use egress::EgressError;
+pub use egress::{EgressError, NetworkBounds};
 pub use gc::{GcError, GcReport};
 pub use job::{Brief, Job, Output, RunError, StartError};
 pub use keep::KeepError;

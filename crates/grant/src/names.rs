@@ -67,6 +67,22 @@ pub struct Endpoint {
     pub(crate) methods: Vec<String>,
 }
 
+impl Endpoint {
+    pub fn host(&self) -> &HostPattern {
+        &self.host
+    }
+
+    /// None: any.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Empty: any.
+    pub fn methods(&self) -> &[String] {
+        &self.methods
+    }
+}
+
 /// Bounds a text and refuses what could be taken for something else.
 pub(crate) fn plain(what: &'static str, text: &str, most: usize) -> Result<(), NameError> {
     if text.is_empty() {
