@@ -8,6 +8,8 @@ fn policy(site: &Site, network: &str) {
     let path = site.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     let text = text.replace("version = 1\n", "version = 1\nsecrets = [\"key\"]\n");
+    // The image has its programs from there.
+    let text = text.replace("read = [\"~/**\",", "read = [\"/usr/**\", \"~/**\",");
     let text = text.replace("[network]\npresets = [\"none\"]", network);
     assert!(text.contains(network) && text.contains("secrets ="), "{text}");
     std::fs::write(&path, text).unwrap();
@@ -43,9 +45,8 @@ fn what_a_policy_gives_is_there_and_flags_only_narrow_it() {
     // Asking for more than the policy gives is no way to it.
     run(&["--net", "open"], &format!("https://evil.example.net:{port}/hello")).fails();
     run(&["--net", "none"], &api).fails();
-    run(&["--tier", "low", "--net", &only_api], &api)
-        .exits(125)
-        .holds("the policy gives this task no network");
+    let low = ["net", "explain", "--tier", "low", "--net", &only_api, &api];
+    site.ringwall(low).exits(125).holds("the policy gives this task no network");
     site.ringwall(["net", "explain", &api, &git]).exits(0).holds("allowed by");
     site.ringwall(["net", "explain", "-X", "POST", &api]).exits(1).holds("no rule");
 }
