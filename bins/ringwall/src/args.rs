@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use ringwall_spec::Wall;
 
 pub(crate) use approvals::{ApprovalsVerb, DecisionArgs, KeyArgs};
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
@@ -153,6 +154,8 @@ pub(crate) enum Verb {
     Audit(Box<AuditVerb>),
     /// Check what this machine can do and how to fix what it cannot
     Doctor(DoctorArgs),
+    /// Attack every wall of this machine from inside, and report what got through
+    Verify(VerifyArgs),
     /// Remove what crashed runs left behind
     Gc(OutputArgs),
     /// Print a completion script for a shell
@@ -377,6 +380,33 @@ pub(crate) struct DoctorArgs {
     pub(crate) vm_start: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Only this wall; may be given more than once
+    #[arg(long = "wall", value_name = "WALL")]
+    pub(crate) walls: Vec<Wall>,
+    /// Leave out microVMs, which take longer
+    #[arg(long, conflicts_with = "walls")]
+    pub(crate) quick: bool,
+    /// Attack without any wall: shows that the attacks can work, and must fail
+    #[arg(long, conflicts_with_all = ["walls", "quick"])]
+    pub(crate) control: bool,
+    /// How the report is printed
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: VerifyFormat,
+    /// Write the report into this file too, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VerifyFormat {
+    Table,
+    Json,
+    Junit,
+    Html,
 }
 
 #[derive(Debug, Clone, Copy, Args)]

@@ -26,6 +26,7 @@ mod secret;
 mod snapshot;
 mod stop;
 mod tool;
+mod verify;
 mod vm;
 
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => return run::run(*args),
         Verb::Exec(args) => return exec::run(*args),
         Verb::Doctor(args) => return doctor::run(&args),
+        Verb::Verify(args) => return verify::run(&args),
         Verb::Tool(verb) => return tool::run(verb),
         Verb::Audit(verb) => return audit::run(&verb),
         Verb::Net(verb) => return net::run(*verb),

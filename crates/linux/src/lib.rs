@@ -14,6 +14,7 @@ pub mod fdpass;
 pub mod guest;
 pub mod host;
 pub mod inside;
+pub mod interface;
 pub mod launch;
 pub mod mount;
 pub mod network;

@@ -1,0 +1,103 @@
+//! Runs attacks where it is started, each in a process of its own, and prints a line of JSON for each.
+//!
+//!     ringwall-probe SCENE [NAME...]      all named probes, one after the other
+//!     ringwall-probe --one SCENE NAME     one, in this very process
+//!     ringwall-probe --linger MARK...     does nothing for a minute: a process to be found, or not
+//!
+//! Made for `ringwall verify`, which starts it behind every wall. SCENE is the JSON of a scene.
+
+use std::io::{self, Read, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use ringwall_probe::{Account, Probe, Scene, Tried};
+
+/// An attack that has not come back by then waits for something that does not come.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LINGER: Duration = Duration::from_secs(60);
+const MOST_OUTPUT: u64 = 64 << 10;
+
+fn main() -> ExitCode {
+    match run(std::env::args().collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "ringwall-probe: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Vec<String>) -> anyhow::Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let all = ringwall_probe::all();
+    match words.as_slice() {
+        [_, "--linger", ..] => {
+            std::thread::sleep(LINGER);
+            Ok(())
+        }
+        [_, "--one", scene, name] => {
+            let mut scene: Scene = serde_json::from_str(scene).context("the scene is no JSON")?;
+            // The directory in which it was started is the workspace, wherever that is behind this wall.
+            if scene.workspace.is_some() {
+                scene.workspace = Some(std::env::current_dir()?);
+            }
+            scene.greeting = format!("{} {name}\n", scene.greeting);
+            let probe = all.iter().find(|probe| probe.name == *name).context("unknown probe")?;
+            say(&account(probe, probe.attack(&scene)))
+        }
+        [program, scene, names @ ..] => {
+            for probe in all.iter().filter(|probe| names.is_empty() || names.contains(&probe.name))
+            {
+                say(&attack_apart(program, scene, probe))?;
+            }
+            Ok(())
+        }
+        _ => bail!("usage: ringwall-probe SCENE [NAME...]"),
+    }
+}
+
+/// Whatever becomes of the process that attacks, this one goes on.
+fn attack_apart(program: &str, scene: &str, probe: &Probe) -> Account {
+    let fate = || -> anyhow::Result<Account> {
+        let mut child = Command::new(program)
+            .args(["--one", scene, probe.name])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("no process could be started")?;
+        let give_up = Instant::now() + PATIENCE;
+        let status = loop {
+            match child.try_wait()? {
+                Some(status) => break status,
+                None if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(1)),
+                None => {
+                    child.kill()?;
+                    child.wait()?;
+                    return Ok(account(probe, Tried::Failed("it never came back".to_owned())));
+                }
+            }
+        };
+        let mut text = String::new();
+        if let Some(output) = child.stdout.take() {
+            output.take(MOST_OUTPUT).read_to_string(&mut text)?;
+        }
+        match text.lines().last().map(serde_json::from_str) {
+            Some(Ok(account)) => Ok(account),
+            _ => Ok(account(probe, Tried::Failed(format!("it was ended: {status}")))),
+        }
+    };
+    fate().unwrap_or_else(|error| account(probe, Tried::Impossible(format!("{error:#}"))))
+}
+
+fn account(probe: &Probe, tried: Tried) -> Account {
+    Account { probe: probe.name.to_owned(), tried }
+}
+
+fn say(account: &Account) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, account)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,44 @@
+//! What was laid out on the host for the attacks, and told to them: they need not search.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Told to every attack. Nothing in here is a secret: those are only where an attack must not get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scene {
+    /// Files of the host whose content is a secret; no attack may read one.
+    pub secrets: Vec<PathBuf>,
+    /// Files and directories of the host that no attack may change.
+    pub canaries: Vec<PathBuf>,
+    /// Where the host listens: TCP by address and port.
+    pub tcp: Vec<String>,
+    /// The same for UDP.
+    pub udp: Vec<String>,
+    /// The name of an abstract unix socket of the host.
+    pub abstract_socket: String,
+    /// Unix sockets of the host with a name in the file system.
+    pub sockets: Vec<PathBuf>,
+    /// A process of the host.
+    pub victim: i32,
+    /// What an attack says to a listener, so that it knows whom it hears.
+    pub greeting: String,
+    /// The name of a file that an attack leaves behind, or looks for.
+    pub mark: String,
+    /// The workspace as the attack sees it, if it has one.
+    pub workspace: Option<PathBuf>,
+    /// Bounds of the sandbox that attacks try to exceed.
+    pub pids: u32,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    pub open_files: u32,
+}
+
+impl Scene {
+    /// Files that an attack would put among the programs and libraries of the host.
+    pub fn planted_programs(&self) -> Vec<PathBuf> {
+        ["/usr/bin", "/bin", "/usr/local/bin", "/usr/lib", "/lib"]
+            .map(|directory| PathBuf::from(directory).join(format!("{}-program", self.mark)))
+            .to_vec()
+    }
+}

@@ -1,0 +1,333 @@
+//! Raises a wall, has the probe program attack in it, and collects what came of it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use ringwall_engine::{Engine, EngineConfig, Output};
+use ringwall_image::NoProgress;
+use ringwall_probe::{Account, Class, Probe};
+use ringwall_spec::{
+    Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
+};
+use tempfile::TempDir;
+
+use crate::image;
+use crate::judge::{Finding, Known, Verdict, judge, unexplained};
+use crate::report::{Report, Skipped, WallReport};
+use crate::stage::{Seen, Stage};
+
+/// What to verify.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Only these walls.
+    pub walls: Vec<Wall>,
+    /// Only walls that are raised in milliseconds.
+    pub quick: bool,
+    /// No wall at all: the control that must fail.
+    pub control: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error(
+        "the program {0} is missing next to ringwall; install all of Ringwall's programs in one directory"
+    )]
+    ProgramMissing(String),
+    #[error("the stage for the attacks could not be set")]
+    Stage(#[source] io::Error),
+    #[error("the image of the attacks could not be made")]
+    Image(#[source] ringwall_image::ImportError),
+    #[error("the store of images cannot be used")]
+    Store(#[source] ringwall_image::StoreError),
+    #[error(transparent)]
+    Open(#[from] ringwall_engine::OpenError),
+}
+
+/// What every sandbox of the attacks has: little, so that it is soon found out whether it is kept.
+fn limits(wall: Option<&Wall>, timeout: Duration) -> Limits {
+    let guest = wall.is_some_and(|wall| wall.outermost() == RingKind::Vm);
+    Limits {
+        timeout,
+        memory_bytes: if guest { 256 << 20 } else { 128 << 20 },
+        pids: 64,
+        disk_bytes: 32 << 20,
+        disk_inodes: 4096,
+        output_bytes: 4 << 20,
+        open_files: 256,
+        ..Limits::default()
+    }
+}
+
+const SESSION: Duration = Duration::from_secs(240);
+/// For attacks that go on until they are stopped; a guest needs longer to fill its disk.
+const ENDLESS: Duration = Duration::from_secs(6);
+
+/// Runs the probes behind the walls; `tell` hears how far it is.
+pub fn verify(
+    config: &EngineConfig,
+    options: &Options,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Report, VerifyError> {
+    let begun = Instant::now();
+    let workshop = Workshop::open(config)?;
+    let mut report = Report::new(options.control);
+    if options.control {
+        tell("no wall");
+        report.walls.push(workshop.attack(None)?);
+    } else {
+        let (walls, skipped) = choose(options);
+        report.skipped.extend(skipped);
+        for wall in walls {
+            tell(&wall.to_string());
+            match workshop.can_raise(&wall) {
+                Ok(()) => report.walls.push(workshop.attack(Some(&wall))?),
+                Err(reason) => report.skipped.push(Skipped { wall: wall.to_string(), reason }),
+            }
+        }
+    }
+    report.seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+fn choose(options: &Options) -> (Vec<Wall>, Vec<Skipped>) {
+    let quick = ["process", "container"];
+    let all = ["process", "container", "vm", "vm/process", "vm/container"];
+    let names: &[&str] = if options.quick { &quick } else { &all };
+    let known = names.iter().filter_map(|name| name.parse::<Wall>().ok());
+    let wanted: Vec<Wall> =
+        if options.walls.is_empty() { known.collect() } else { options.walls.clone() };
+    let (tools, walls) = wanted
+        .into_iter()
+        .partition::<Vec<_>, _>(|wall| wall.rings().last() == Some(&RingKind::Wasm));
+    let skipped = |wall: String| Skipped {
+        wall,
+        reason: "the probes are native programs, and a wasm ring runs none".to_owned(),
+    };
+    let mut left: Vec<_> = tools.iter().map(|wall| skipped(wall.to_string())).collect();
+    if options.walls.is_empty() {
+        left.push(skipped("wasm".to_owned()));
+    }
+    if options.quick && options.walls.is_empty() {
+        left.push(Skipped { wall: "vm".to_owned(), reason: "left out by --quick".to_owned() });
+    }
+    (walls, left)
+}
+
+/// An engine of its own, with an image and a workspace for the attacks.
+struct Workshop {
+    engine: Engine,
+    program: PathBuf,
+    /// Ringwall's real state.
+    state: PathBuf,
+    workspace: PathBuf,
+    _directory: TempDir,
+}
+
+/// What one run of the probe program gave.
+struct Session {
+    accounts: Vec<Account>,
+    ending: String,
+}
+
+impl Workshop {
+    fn open(config: &EngineConfig) -> Result<Workshop, VerifyError> {
+        let program = config.programs.launcher.with_file_name("ringwall-probe");
+        if !program.is_file() {
+            return Err(VerifyError::ProgramMissing(program.display().to_string()));
+        }
+        fs::create_dir_all(&config.home).map_err(VerifyError::Stage)?;
+        let made = tempfile::Builder::new().prefix("verify-").tempdir_in(&config.home);
+        let directory = made.map_err(VerifyError::Stage)?;
+        let home = directory.path().join("home");
+        let engine = Engine::open(EngineConfig { home, programs: config.programs.clone() })?;
+        let workspace = directory.path().join("workspace");
+        let prepare = || -> io::Result<PathBuf> {
+            fs::create_dir(&workspace)?;
+            let copy = workspace.join("probe");
+            fs::copy(&program, &copy)?;
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+            image::write(directory.path(), &program)
+        };
+        let image = prepare().map_err(VerifyError::Stage)?;
+        let store = engine.images().map_err(VerifyError::Store)?;
+        store.import(&image, Some(image::NAME), &NoProgress).map_err(VerifyError::Image)?;
+        Ok(Workshop {
+            engine,
+            program,
+            state: config.home.clone(),
+            workspace,
+            _directory: directory,
+        })
+    }
+
+    fn spec(&self, wall: &Wall, timeout: Duration) -> SandboxSpec {
+        SandboxSpec {
+            image: wall.image_ring().map(|_| image::NAME.to_owned()),
+            workspace: Some(WorkspaceSpec {
+                path: self.workspace.clone(),
+                mode: WorkspaceMode::CopyOnWrite,
+            }),
+            limits: limits(Some(wall), timeout),
+            ..SandboxSpec::new(wall.clone())
+        }
+    }
+
+    /// Whether this host can raise the wall; else why not.
+    fn can_raise(&self, wall: &Wall) -> Result<(), String> {
+        self.run(wall, SESSION, vec!["--linger-not".into()])
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
+    /// All attacks behind one wall, or behind none.
+    fn attack(&self, wall: Option<&Wall>) -> Result<WallReport, VerifyError> {
+        let begun = Instant::now();
+        let limits = limits(wall, SESSION);
+        let mut stage =
+            Stage::set(&self.program, &self.state, &limits).map_err(VerifyError::Stage)?;
+        if wall.is_some() {
+            stage.scene.workspace = Some(PathBuf::from("."));
+        }
+        let scene = serde_json::to_string(&stage.scene)
+            .map_err(|error| VerifyError::Stage(error.into()))?;
+        let all = ringwall_probe::all();
+        let (endless, others): (Vec<_>, Vec<_>) =
+            all.iter().partition(|probe| probe.class == Class::Exhaust);
+        let session = |probes: &[&Probe], timeout| self.session(wall, &scene, probes, timeout);
+        let first = session(&others, SESSION);
+        let lasting: Vec<&Probe> =
+            others.iter().copied().filter(|probe| probe.class == Class::Persist).collect();
+        let second = session(&lasting, SESSION);
+        let seen = stage.look();
+        let mut findings = Vec::new();
+        {
+            let secret_in = |text: &str| stage.secret_in(text);
+            for probe in &others {
+                // What counts of a lasting effect is what the next one finds.
+                let of = if probe.class == Class::Persist { &second } else { &first };
+                findings.push(of.judge(probe, wall, &seen, &secret_in));
+            }
+            for probe in endless {
+                let alone = session(&[probe], ENDLESS);
+                findings.push(alone.judge(probe, wall, &seen, &secret_in));
+            }
+        }
+        if unexplained(&findings, &seen) {
+            findings.push(Finding {
+                probe: "unexplained",
+                class: Class::WriteOutside,
+                stands_for: "an effect on the host that no attack told of",
+                verdict: Verdict::Breach,
+                detail: format!("{seen:?}"),
+            });
+        }
+        let name = wall.map_or_else(|| "none".to_owned(), ToString::to_string);
+        Ok(WallReport { wall: name, seconds: begun.elapsed().as_secs_f64(), findings })
+    }
+
+    fn session(
+        &self,
+        wall: Option<&Wall>,
+        scene: &str,
+        probes: &[&Probe],
+        timeout: Duration,
+    ) -> Session {
+        let mut words: Vec<OsString> = vec![scene.into()];
+        words.extend(probes.iter().map(|probe| OsString::from(probe.name)));
+        let ran = match wall {
+            Some(wall) => self.run(wall, timeout, words),
+            None => self.run_without_wall(words),
+        };
+        match ran {
+            Ok((output, ending)) => {
+                let lines = output.split(|byte| *byte == b'\n');
+                let accounts = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+                Session { accounts, ending }
+            }
+            Err(error) => Session { accounts: Vec::new(), ending: error.to_string() },
+        }
+    }
+
+    /// Gives what the program printed, and how it ended.
+    fn run(
+        &self,
+        wall: &Wall,
+        timeout: Duration,
+        words: Vec<OsString>,
+    ) -> Result<(Vec<u8>, String), Box<dyn std::error::Error>> {
+        let admitted = ringwall_policy::admit(self.spec(wall, timeout))?;
+        let sandbox = self.engine.raise(&admitted).map_err(with_causes)?;
+        let program = match wall.image_ring() {
+            Some(_) => PathBuf::from(image::PROGRAM),
+            None => self.workspace.join("probe"),
+        };
+        let mut argv = vec![program.into_os_string()];
+        argv.extend(words);
+        let mut collected = Collected::default();
+        let ended = sandbox
+            .start(&Command { argv, ..Command::default() })
+            .map_err(with_causes)
+            .and_then(|job| job.wait(&mut collected).map_err(with_causes));
+        // Whatever became of the job, the wall comes down.
+        let settled = sandbox.settle(*ended.as_ref().unwrap_or(&Ending::Stopped));
+        let ending = ended?;
+        settled.map_err(with_causes)?;
+        Ok((collected.0, format!("{ending:?}")))
+    }
+
+    fn run_without_wall(
+        &self,
+        words: Vec<OsString>,
+    ) -> Result<(Vec<u8>, String), Box<dyn std::error::Error>> {
+        let output = std::process::Command::new(&self.program)
+            .args(words)
+            .current_dir(&self.workspace)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()?;
+        Ok((output.stdout, output.status.to_string()))
+    }
+}
+
+impl Session {
+    fn judge(
+        &self,
+        probe: &Probe,
+        wall: Option<&Wall>,
+        seen: &Seen,
+        secret_in: &dyn Fn(&str) -> bool,
+    ) -> Finding {
+        let account = self.accounts.iter().find(|account| account.probe == probe.name);
+        judge(probe, account, &Known { wall, seen, secret_in, ending: &self.ending })
+    }
+}
+
+fn with_causes(error: impl std::error::Error) -> Box<dyn std::error::Error> {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text.into()
+}
+
+/// What the program printed on its standard output.
+#[derive(Default)]
+struct Collected(Vec<u8>);
+
+impl Output for Collected {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn stderr(&mut self, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,336 @@
+//! What attacks go for on the host, and how it is watched: secrets, canaries, listeners, a victim.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read};
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringwall_probe::Scene;
+use ringwall_spec::Limits;
+use tempfile::TempDir;
+
+/// Names of variables whose values everybody may know.
+const PLAIN_VARIABLES: [&str; 12] = [
+    "PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOSTNAME",
+    "SHLVL", "_",
+];
+const LISTEN_PAUSE: Duration = Duration::from_millis(5);
+const MOST_HEARD: u64 = 256;
+
+/// Everything is gone when it is dropped.
+pub(crate) struct Stage {
+    places: Vec<TempDir>,
+    secrets: Vec<String>,
+    before: Vec<(PathBuf, Option<Look>)>,
+    heard: Arc<Mutex<Vec<String>>>,
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    victim: Child,
+    pub(crate) scene: Scene,
+}
+
+/// What can be seen of a canary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Look {
+    content: Vec<u8>,
+    names: BTreeSet<std::ffi::OsString>,
+    mode: u32,
+    owner: (u32, u32),
+    changed: (i64, i64),
+}
+
+/// What became of the stage.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Canaries that are not what they were.
+    pub(crate) changed: Vec<PathBuf>,
+    /// Greetings that a listener heard.
+    pub(crate) heard: Vec<String>,
+    pub(crate) victim_gone: bool,
+    /// Processes that an attack left on the host.
+    pub(crate) survivors: Vec<i32>,
+}
+
+impl Stage {
+    /// Lays it out. `state` is Ringwall's own directory, which no attack may read either.
+    pub(crate) fn set(program: &Path, state: &Path, limits: &Limits) -> io::Result<Stage> {
+        let mark = format!("ringwall-{:x}", random());
+        let laid = Laid::out(state)?;
+        let Laid { places, mut secrets, secret_files, canaries, sockets, mut ears } = laid;
+        let victim_secret = format!("secret-{:x}", random());
+        let victim = Command::new(program)
+            .args(["--linger", &mark, &victim_secret])
+            .env("RINGWALL_VERIFY_SECRET", &victim_secret)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        secrets.push(victim_secret);
+        let (mut tcp, mut udp) = (Vec::new(), Vec::new());
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            if let Ok(listener) = TcpListener::bind(address) {
+                tcp.push(listener.local_addr()?.to_string());
+                ears.push(Box::new(listener));
+            }
+            if let Ok(socket) = UdpSocket::bind(address) {
+                udp.push(socket.local_addr()?.to_string());
+                ears.push(Box::new(socket));
+            }
+        }
+        let abstract_socket = format!("{mark}-abstract");
+        let address = SocketAddr::from_abstract_name(&abstract_socket)?;
+        ears.push(Box::new(UnixListener::bind_addr(&address)?));
+        let (heard, over) = (Arc::default(), Arc::default());
+        let threads = ears.into_iter().map(|ear| listen(ear, &heard, &over));
+        let threads = threads.collect::<io::Result<_>>()?;
+        let scene = Scene {
+            secrets: secret_files,
+            canaries,
+            tcp,
+            udp,
+            abstract_socket,
+            sockets,
+            victim: i32::try_from(victim.id()).map_err(io::Error::other)?,
+            greeting: mark.clone(),
+            mark,
+            workspace: None,
+            pids: limits.pids,
+            memory_bytes: limits.memory_bytes,
+            disk_bytes: limits.disk_bytes,
+            open_files: limits.open_files,
+        };
+        let watched = scene.canaries.iter().cloned().chain(scene.planted_programs());
+        let before = watched.map(|path| (path.clone(), look(&path))).collect();
+        Ok(Stage { places, secrets, before, heard, over, threads, victim, scene })
+    }
+
+    /// A secret that a text gives away.
+    pub(crate) fn secret_in(&self, text: &str) -> bool {
+        self.secrets.iter().any(|secret| text.contains(secret.as_str()))
+    }
+
+    /// What has become of it by now. A victim and survivors are looked for after the sandbox has ended.
+    pub(crate) fn look(&mut self) -> Seen {
+        let changed = self.before.iter().filter(|(path, was)| look(path) != *was);
+        Seen {
+            changed: changed.map(|(path, _)| path.clone()).collect(),
+            heard: self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            victim_gone: !matches!(self.victim.try_wait(), Ok(None)),
+            survivors: survivors(&self.scene.mark, self.scene.victim),
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+        for pid in survivors(&self.scene.mark, self.scene.victim) {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        // Without a wall, attacks that leave something leave it here.
+        let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        let places = ["/tmp", "/var/tmp", "/dev/shm", "/run", "/", "/etc"].map(PathBuf::from);
+        let left = places.iter().chain([&home]).flat_map(|place| fs::read_dir(place).ok());
+        let names = left.flatten().flatten().map(|entry| entry.path());
+        let ours = |path: &PathBuf| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(&self.scene.mark))
+        };
+        for path in names.filter(ours).chain(self.scene.planted_programs()) {
+            let _ = fs::remove_file(path);
+        }
+        self.places.clear();
+    }
+}
+
+/// Files, directories and sockets, in several places of the host.
+struct Laid {
+    places: Vec<TempDir>,
+    secrets: Vec<String>,
+    secret_files: Vec<PathBuf>,
+    canaries: Vec<PathBuf>,
+    sockets: Vec<PathBuf>,
+    ears: Vec<Box<dyn Ear>>,
+}
+
+impl Laid {
+    fn out(state: &Path) -> io::Result<Laid> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let elsewhere = [Path::new("/var/tmp"), state, Path::new("/tmp")];
+        let mut laid = Laid {
+            places: Vec::new(),
+            secrets: environment_secrets(),
+            secret_files: Vec::new(),
+            canaries: Vec::new(),
+            sockets: Vec::new(),
+            ears: Vec::new(),
+        };
+        for place in home.as_deref().into_iter().chain(elsewhere) {
+            let made = tempfile::Builder::new().prefix(".ringwall-verify-").tempdir_in(place);
+            if let Ok(made) = made {
+                laid.fill(made)?;
+            }
+        }
+        if laid.places.is_empty() {
+            return Err(io::Error::other("no canary can be put anywhere"));
+        }
+        // Whoever may read it knows the hash; nobody else may learn it.
+        let shadow = fs::read_to_string("/etc/shadow").unwrap_or_default();
+        if let Some(line) = shadow.lines().next() {
+            laid.secrets.push(line.to_owned());
+            laid.secret_files.push(PathBuf::from("/etc/shadow"));
+        }
+        Ok(laid)
+    }
+
+    fn fill(&mut self, place: TempDir) -> io::Result<()> {
+        let secret = format!("secret-{:x}", random());
+        let path = place.path().join("secret.txt");
+        fs::write(&path, &secret)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        self.secrets.push(secret);
+        self.secret_files.push(path);
+        let canary = place.path().join("canary.txt");
+        fs::write(&canary, "as it was\n")?;
+        let directory = place.path().join("canaries");
+        fs::create_dir(&directory)?;
+        self.canaries.extend([canary, directory]);
+        let socket = place.path().join("socket");
+        self.ears.push(Box::new(UnixListener::bind(&socket)?));
+        self.sockets.push(socket);
+        self.places.push(place);
+        Ok(())
+    }
+}
+
+/// Variables of this process that a job must not inherit.
+fn environment_secrets() -> Vec<String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, value)| value.len() >= 8 && !PLAIN_VARIABLES.contains(&name.as_str()))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect()
+}
+
+fn look(path: &Path) -> Option<Look> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    Some(Look {
+        content: if metadata.is_file() { fs::read(path).ok()? } else { Vec::new() },
+        names: names.collect(),
+        mode: metadata.mode(),
+        owner: (metadata.uid(), metadata.gid()),
+        // The time of any change, attributes too, and nobody can set it.
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    })
+}
+
+/// Processes with this mark among their arguments, but for the victim.
+fn survivors(mark: &str, victim: i32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| *pid != victim)
+        .filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains("--linger") && line.contains(mark)
+        })
+        .collect()
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
+}
+
+/// Something that hears without being asked twice.
+trait Ear: Send {
+    fn set_impatient(&self) -> io::Result<()>;
+    /// What came, if anything did.
+    fn hear(&self) -> Option<Vec<u8>>;
+}
+
+fn read_all(mut stream: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = Read::take(&mut stream, MOST_HEARD).read_to_end(&mut bytes);
+    bytes
+}
+
+const READ_PATIENCE: Option<Duration> = Some(Duration::from_millis(300));
+
+impl Ear for TcpListener {
+    fn set_impatient(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+
+    fn hear(&self) -> Option<Vec<u8>> {
+        let (stream, _) = self.accept().ok()?;
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(READ_PATIENCE).ok()?;
+        Some(read_all(stream))
+    }
+}
+
+impl Ear for UnixListener {
+    fn set_impatient(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+
+    fn hear(&self) -> Option<Vec<u8>> {
+        let (stream, _) = self.accept().ok()?;
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(READ_PATIENCE).ok()?;
+        Some(read_all(stream))
+    }
+}
+
+impl Ear for UdpSocket {
+    fn set_impatient(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+
+    fn hear(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; 256];
+        let length = self.recv(&mut bytes).ok()?;
+        bytes.truncate(length);
+        Some(bytes)
+    }
+}
+
+fn listen(
+    ear: Box<dyn Ear>,
+    heard: &Arc<Mutex<Vec<String>>>,
+    over: &Arc<AtomicBool>,
+) -> io::Result<JoinHandle<()>> {
+    ear.set_impatient()?;
+    let (heard, over) = (Arc::clone(heard), Arc::clone(over));
+    std::thread::Builder::new().name("listener".to_owned()).spawn(move || {
+        while !over.load(Ordering::SeqCst) {
+            match ear.hear() {
+                Some(bytes) => {
+                    let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+                    heard.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+                }
+                None => std::thread::sleep(LISTEN_PAUSE),
+            }
+        }
+    })
+}
