@@ -12,7 +12,7 @@ CARGO ?= cargo
 MUSL_TARGET := x86_64-unknown-linux-musl
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_DIR := $(TARGET_DIR)/$(MUSL_TARGET)/release
-PROGRAMS := ringwall ringwall-warden ringwall-launcher
+PROGRAMS := ringwall ringwall-warden ringwall-launcher ringwall-probe
 # Built one by one: together, the warden would get the features of the compiler.
 WASM_PROGRAMS := ringwall-wasm-warden ringwall-wasm-compiler
 # Alone, too: it has an async runtime and a TLS library, whose features belong in no other program.

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ringwall_probe::{Account, Probe, Scene, Tried};
+use ringwall_probes::{Account, Probe, Scene, Tried};
 
 /// An attack that has not come back by then waits for something that does not come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Vec<String>) -> anyhow::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let all = ringwall_probe::all();
+    let all = ringwall_probes::all();
     match words.as_slice() {
         [_, "--linger", ..] => {
             std::thread::sleep(LINGER);

@@ -399,6 +399,12 @@ pub(crate) struct VerifyArgs {
     /// Write the report into this file too, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Use a wall that did not hold all the same; stands in the audit log
+    #[arg(long, value_name = "WALL", requires = "reason", conflicts_with_all = ["walls", "quick", "control", "report"])]
+    pub(crate) accept_risk: Option<Wall>,
+    /// Why the risk is taken
+    #[arg(long, value_name = "TEXT", requires = "accept_risk")]
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,6 +9,7 @@
 mod admit;
 mod attach;
 mod config;
+mod distrust;
 mod egress;
 mod gc;
 mod host;
@@ -41,6 +42,7 @@ mod workspace_copy;
 pub use admit::{AdmitError, Asked, deciding, relative_to};
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
+pub use distrust::DistrustError;
 pub use egress::{EgressError, NetworkBounds};
 pub use gc::{GcError, GcReport};
 pub use job::{Brief, Job, Output, RunError, StartError};

@@ -19,6 +19,7 @@ use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
 
 use crate::config::Engine;
+use crate::distrust::DistrustError;
 use crate::keep::with_causes;
 use crate::ledger::{self, CallEntry, LedgerError};
 use crate::network::NetworkError;
@@ -72,6 +73,8 @@ pub enum RaiseError {
     #[error(transparent)]
     Record(#[from] RecordError),
     #[error(transparent)]
+    Distrusted(#[from] DistrustError),
+    #[error(transparent)]
     Place(#[from] PlaceError),
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -119,6 +122,7 @@ impl Engine {
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();
+        self.refuse_distrusted(&admitted.spec().wall)?;
         let id = host::new_id();
         let placement = self.place(admitted, &id, from)?;
         self.raise_placed(admitted, placement, (id, begun), kind, command)

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+use ringwall_image::Digest;
 
 /// Where the program is in the image.
 pub(crate) const PROGRAM: &str = "/usr/bin/ringwall-probe";
@@ -29,11 +29,11 @@ pub(crate) fn write(directory: &Path, program: &Path) -> io::Result<PathBuf> {
     header.set_size(content.len() as u64);
     layer.append_data(&mut header, PROGRAM.trim_start_matches('/'), content.as_slice())?;
     let layer = layer.into_inner()?;
-    let digest = hex(&Sha256::digest(&layer));
+    let digest = Digest::of(&layer);
     let config = serde_json::json!({
         "architecture": "amd64", "os": "linux",
         "config": {"Cmd": [PROGRAM]},
-        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{}", digest.hex())]},
     });
     let manifest = serde_json::json!([
         {"Config": "config.json", "RepoTags": [NAME], "Layers": ["layer.tar"]},
@@ -44,8 +44,4 @@ pub(crate) fn write(directory: &Path, program: &Path) -> io::Result<PathBuf> {
     fs::write(image.join("config.json"), config.to_string())?;
     fs::write(image.join("manifest.json"), manifest.to_string())?;
     Ok(image)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

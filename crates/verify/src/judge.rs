@@ -1,6 +1,6 @@
 //! From what an attack says and what was seen to a verdict. Pure.
 
-use ringwall_probe::{Account, Class, Probe, Reach, Tried, Witness};
+use ringwall_probes::{Account, Class, Probe, Reach, Tried, Witness};
 use ringwall_spec::{RingKind, Wall};
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ringwall_probe::Class;
+use ringwall_probes::Class;
 use serde::Serialize;
 
 use crate::judge::{Finding, Verdict};

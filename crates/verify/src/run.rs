@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_engine::{Engine, EngineConfig, Output};
 use ringwall_image::NoProgress;
-use ringwall_probe::{Account, Class, Probe};
+use ringwall_probes::{Account, Class, Probe};
 use ringwall_spec::{
     Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
@@ -195,7 +195,7 @@ impl Workshop {
         }
         let scene = serde_json::to_string(&stage.scene)
             .map_err(|error| VerifyError::Stage(error.into()))?;
-        let all = ringwall_probe::all();
+        let all = ringwall_probes::all();
         let (endless, others): (Vec<_>, Vec<_>) =
             all.iter().partition(|probe| probe.class == Class::Exhaust);
         let session = |probes: &[&Probe], timeout| self.session(wall, &scene, probes, timeout);

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringwall_probe::Scene;
+use ringwall_probes::Scene;
 use ringwall_spec::Limits;
 use tempfile::TempDir;
 

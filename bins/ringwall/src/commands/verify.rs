@@ -3,20 +3,31 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ringwall_engine::EngineConfig;
-use ringwall_verify::{Options, Verdict, verify};
+use ringwall_audit::{Event, Ids, Text, hex, sha256};
+use ringwall_engine::{Engine, EngineConfig};
+use ringwall_spec::Wall;
+use ringwall_verify::{Options, Report, Verdict, verify};
 
 use crate::args::{VerifyArgs, VerifyFormat};
-use crate::report;
+use crate::{ledger, report};
 
 /// Exit code 0 when no attack got through and at least one wall was attacked.
 pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    if let Some(wall) = &args.accept_risk {
+        accept_risk(wall, args.reason.as_deref().unwrap_or_default())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let options = Options { walls: args.walls.clone(), quick: args.quick, control: args.control };
+    let config = EngineConfig::from_environment()?;
     let mut tell = |wall: &str| report::note(&format!("attacking {wall}"));
-    let found = verify(&EngineConfig::from_environment()?, &options, &mut tell)?;
+    let found = verify(&config, &options, &mut tell)?;
+    let json = serde_json::to_vec_pretty(&found)?;
     if let Some(path) = &args.report {
-        let json = serde_json::to_vec_pretty(&found)?;
-        std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    // A control says nothing about a wall.
+    if !args.control {
+        remember(&Engine::open(config)?, &found, &hex(&sha256(&[&json])))?;
     }
     match args.format {
         VerifyFormat::Table => report::text(found.text())?,
@@ -26,4 +37,36 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     }
     let held = found.count(Verdict::Breach) == 0 && found.count(Verdict::Blocked) > 0;
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// In the signed log, with the digest of the whole report; a wall that did not hold is used no more.
+fn remember(engine: &Engine, found: &Report, digest: &str) -> anyhow::Result<()> {
+    let mut results = Vec::new();
+    for tested in &found.walls {
+        let breaches = tested.count(Verdict::Breach, None);
+        let summary = format!("{} attacks, {breaches} got through", tested.findings.len());
+        ledger::record(
+            Ids::default(),
+            Event::VerifyReport {
+                subject: Text::new(format!("wall {}", tested.wall)),
+                passed: breaches == 0,
+                digest: Some(Text::new(format!("sha256:{digest}"))),
+                summary: Text::new(summary),
+            },
+        )?;
+        results.push((tested.wall.parse::<Wall>()?, breaches == 0));
+    }
+    Ok(engine.trust_by(&results)?)
+}
+
+/// A person's decision, which counts until the wall is attacked again.
+fn accept_risk(wall: &Wall, reason: &str) -> anyhow::Result<()> {
+    let right = Text::new(format!("wall {wall} though it did not hold: {reason}"));
+    ledger::record(Ids::default(), Event::ElevationGranted { right, until_unix_ms: u64::MAX })?;
+    let engine = Engine::open(EngineConfig::from_environment()?)?;
+    engine.trust_by(&[(wall.clone(), true)])?;
+    report::note(&format!(
+        "{wall} is used again, until `ringwall verify` finds that it does not hold"
+    ));
+    Ok(())
 }

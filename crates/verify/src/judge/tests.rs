@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::*;
 
 fn probe(name: &str) -> Probe {
-    ringwall_probe::all().into_iter().find(|probe| probe.name == name).unwrap()
+    ringwall_probes::all().into_iter().find(|probe| probe.name == name).unwrap()
 }
 
 fn verdict(name: &str, tried: Option<Tried>, wall: &str, seen: &Seen) -> Verdict {
