@@ -43,4 +43,6 @@ mod tool_nested;
 #[cfg(test)]
 mod tool_serve;
 #[cfg(test)]
+mod verify;
+#[cfg(test)]
 mod workspace;

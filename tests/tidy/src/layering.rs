@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 36] = [
+const MAY_USE: [(&str, &[&str]); 39] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -18,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 36] = [
     ("wire", &["spec"]),
     ("facts", &["spec", "linux"]),
     ("guest", &["linux"]),
+    ("probes", &["linux"]),
     ("tool", &["spec", "image"]),
     ("wasm", &[]),
     ("egress", &["spec", "linux"]),
@@ -50,7 +51,9 @@ const MAY_USE: [(&str, &[&str]); 36] = [
             "tree",
         ],
     ),
+    ("verify", &["spec", "policy", "image", "probes", "engine"]),
     ("launcher", &["linux"]),
+    ("probe", &["probes"]),
     ("gateway-program", &["egress", "gateway", "linux"]),
     ("warden", &["spec", "wire", "linux", "facts", "tree"]),
     ("wasm-warden", &["spec", "wire", "linux", "facts", "wasm"]),
@@ -76,6 +79,7 @@ const COMMAND_LINE: (&str, &[&str]) = (
         "audit",
         "egress",
         "engine",
+        "verify",
         "linux",
         "image",
         "workspace",

@@ -12,12 +12,13 @@ use tempfile::TempDir;
 
 use super::Finished;
 
-const PROGRAMS: [&str; 5] = [
+const PROGRAMS: [&str; 6] = [
     "ringwall",
     "ringwall-launcher",
     "ringwall-warden",
     "ringwall-wasm-warden",
     "ringwall-wasm-compiler",
+    "ringwall-probe",
 ];
 /// A user with no entry anywhere, no groups and no rights.
 const ORDINARY_ID: u32 = 12345;
