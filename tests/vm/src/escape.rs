@@ -113,3 +113,21 @@ fn the_monitor_of_a_guest_has_no_rights_on_the_host() {
     assert_eq!(writable.collect::<Vec<_>>(), Vec::<&str>::new(), "writable mounts");
     living.remove();
 }
+
+#[test]
+fn no_attack_of_verify_gets_through_a_guest_or_a_wall_inside_it() {
+    let site = Site::new();
+    for wall in ["vm", "vm/process", "vm/container"] {
+        let found = site.ringwall_patiently(&["verify", "--wall", wall, "-o", "json"]);
+        let report = found.exits(0).json();
+        let walls = report["walls"].as_array().expect("walls");
+        assert_eq!(walls.len(), 1, "{report:#}");
+        let findings = walls[0]["findings"].as_array().expect("findings");
+        let of = |verdict: &str| findings.iter().filter(|one| one["verdict"] == verdict).count();
+        // In a guest that is its own, root is root; behind another ring nobody is.
+        let contained = of("contained");
+        assert_eq!(of("blocked") + contained, findings.len(), "{report:#}");
+        assert_eq!(contained > 0, wall == "vm", "{report:#}");
+    }
+    site.is_clean();
+}
