@@ -106,18 +106,20 @@ impl Granted {
         let home = EngineConfig::from_environment()?.home;
         let token = read_token(file)?;
         let verifier = Authority::open_existing(&home)?.verifier();
-        let shown = verifier.inspect(&token)?;
-        if let Some(refused) = shown.refused {
-            return Err(refused.into());
-        }
-        Ok(Granted {
+        let mut shown = verifier.inspect(&token)?;
+        let refused = shown.refused.take();
+        let granted = Granted {
             token,
             verifier,
             shown,
             spending: Spending::open(&home)?,
             approvals: Approvals::open(&home)?,
             approving: Approving::of(policy)?,
-        })
+        };
+        match refused {
+            Some(refused) => granted.or_denied(Err(refused.into())),
+            None => Ok(granted),
+        }
     }
 
     fn standing(&self) -> &Standing {

@@ -8,10 +8,18 @@ use crate::place::PlaceError;
 use crate::policy_files::{SYSTEM_DIRECTORY, user_directories};
 
 impl Engine {
-    /// Where they lie, with links resolved.
-    pub(crate) fn own_places(&self) -> Vec<PathBuf> {
-        let places = std::iter::once(self.home.clone()).chain(user_directories());
-        places.map(|place| resolved(&place)).collect()
+    /// Where they lie, with links resolved: what a ring that shows the host's tree must cover.
+    pub(crate) fn places_to_cover(&self) -> Vec<PathBuf> {
+        self.named_places().filter_map(|place| place.canonicalize().ok()).collect()
+    }
+
+    /// The same with places that are not there yet.
+    fn own_places(&self) -> Vec<PathBuf> {
+        self.named_places().map(|place| resolved(&place)).collect()
+    }
+
+    fn named_places(&self) -> impl Iterator<Item = PathBuf> {
+        std::iter::once(self.home.clone()).chain(user_directories())
     }
 
     /// A job that can write our records decides what `apply` writes and what `gc` removes; one that

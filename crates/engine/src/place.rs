@@ -151,7 +151,10 @@ impl Engine {
             warden: self.programs.warden.clone(),
             wasm_warden: self.wasm_warden(&spec.wall)?.filter(|_| !in_vm),
             shown,
-            masked: if outermost == RingKind::Process { self.own_places() } else { Vec::new() },
+            masked: match outermost {
+                RingKind::Process => self.places_to_cover(),
+                _ => Vec::new(),
+            },
             // What a guest gets is copied, not shown.
             workspace: workspace.filter(|_| !in_vm),
             host_links: root.links,

@@ -110,6 +110,7 @@ fn a_revoked_grant_is_worth_nothing_from_then_on() {
     let id = listed[0]["id"].as_str().expect("an id").to_owned();
     place.world.ringwall(["grant", "revoke", &id]).exits(0);
     place.run("files", "echo ran").is_refused().says(&["revoked"]);
+    assert_eq!(place.kinds_of_events().last().map(String::as_str), Some("admission-denied"));
 }
 
 #[test]
