@@ -200,6 +200,7 @@ impl Granted {
 
     /// Takes the most that the sandbox can use from the budget.
     fn hold(self, admitted: &AdmittedSpec, once: Option<ApprovalId>) -> anyhow::Result<Holding> {
+        self.or_denied(self.refuse_uncounted(admitted.spec()))?;
         let limits = &admitted.spec().limits;
         let wall_ms = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
         let reserved = Cost {
@@ -212,6 +213,19 @@ impl Granted {
         self.or_denied(self.spending.reserve(&budgets, reserved).map_err(Into::into))?;
         let Granted { spending, approvals, .. } = self;
         Ok(Holding { spending, budgets, reserved, once, approvals })
+    }
+
+    /// What is sent to the network is counted for no grant yet, so a budget of it allows none.
+    fn refuse_uncounted(&self, spec: &SandboxSpec) -> anyhow::Result<()> {
+        let parts = self.shown.budgets.iter().flat_map(|(_, budget)| budget.parts());
+        let mut sent =
+            parts.filter(|(part, _)| ["egress_bytes", "tokens", "money_micros"].contains(part));
+        match (spec.egress.is_some(), sent.next()) {
+            (true, Some((part, _))) => bail!(
+                "the grant has a budget of {part}, which cannot be kept for a sandbox that reaches the network; use a grant without one, or a sandbox without a network"
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// What the policy refused, by an elevation that a person gave; else they are asked.
