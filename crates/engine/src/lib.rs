@@ -37,6 +37,8 @@ mod tool_policy;
 mod tools;
 mod vm;
 mod watchdog;
+#[cfg(feature = "weakened")]
+mod weaken;
 mod workspace_copy;
 
 pub use admit::{AdmitError, Asked, deciding, relative_to};
@@ -67,3 +69,5 @@ pub use tools::{
     ToolOutcome,
 };
 pub use vm::{Snapshot, SnapshotError};
+#[cfg(feature = "weakened")]
+pub use weaken::Protection;

@@ -132,6 +132,7 @@ const SETTINGS: &[Row] = &[
     ("password-hashes-written", "another password", settings::password_hashes),
     ("loader-preload", "a library in every program", settings::loader_preload),
     ("timed-jobs", "a job for cron", settings::timed_jobs),
+    ("own-name", "files of /proc that change a process (CVE-2025-52881)", settings::own_name),
     ("own-program", "CVE-2019-5736: the program that started us", settings::own_program),
 ];
 
@@ -198,6 +199,7 @@ const PRIVILEGE: &[Row] = &[
     ("new-privileges", "set-user-id programs", privilege::new_privileges),
     ("no-filter", "system calls without a filter", privilege::unfiltered),
     ("make-device", "CAP_MKNOD", privilege::make_device),
+    ("make-whiteout", "a device that hides a file in a layer", privilege::make_whiteout),
     ("map-users", "another map of users", privilege::map_users),
     ("change-groups", "leaving a group that is denied", privilege::change_groups),
     (

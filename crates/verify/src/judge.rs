@@ -47,6 +47,8 @@ pub(crate) struct Known<'a> {
     pub(crate) secret_in: &'a dyn Fn(&str) -> bool,
     /// How the sandbox ended.
     pub(crate) ending: &'a str,
+    /// Whether the probe program ran at all.
+    pub(crate) started: bool,
 }
 
 pub(crate) fn judge(probe: &Probe, account: Option<&Account>, known: &Known<'_>) -> Finding {
@@ -65,7 +67,9 @@ fn decide(probe: &Probe, tried: Option<&Tried>, known: &Known<'_>) -> (Verdict, 
     let Some(tried) = tried else {
         return match probe.class {
             // Such an attack goes on until it is stopped.
-            Class::Exhaust => (Verdict::Blocked, format!("the sandbox ended: {}", known.ending)),
+            Class::Exhaust if known.started => {
+                (Verdict::Blocked, format!("the sandbox ended: {}", known.ending))
+            }
             _ => (Verdict::NotTested, format!("the sandbox ended before: {}", known.ending)),
         };
     };

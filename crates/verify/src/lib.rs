@@ -15,4 +15,5 @@ mod stage;
 
 pub use judge::{Finding, Verdict};
 pub use report::Report;
-pub use run::{Options, VerifyError, verify};
+pub use ringwall_probes::Scene;
+pub use run::{AsPlanned, Options, Raising, VerifyError, verify};

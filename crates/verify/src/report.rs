@@ -1,5 +1,6 @@
 //! What people and programs read: a table, JSON, JUnit, a page.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -121,12 +122,8 @@ impl Report {
             }
         }
         for wall in &self.walls {
-            for finding in wall.findings.iter().filter(|one| one.verdict == Verdict::NotTested) {
-                writeln!(
-                    out,
-                    "not tested here: {} {}: {}",
-                    wall.wall, finding.probe, finding.detail
-                )?;
+            for (reason, probes) in wall.not_tested() {
+                writeln!(out, "not tested here: {} {probes}: {reason}", wall.wall)?;
             }
         }
         for skipped in &self.skipped {
@@ -244,6 +241,19 @@ impl WallReport {
     pub fn count(&self, verdict: Verdict, class: Option<Class>) -> usize {
         let of_class = |finding: &&Finding| class.is_none_or(|class| finding.class == class);
         self.findings.iter().filter(of_class).filter(|finding| finding.verdict == verdict).count()
+    }
+
+    /// Reasons, each with the attacks that it kept from being made.
+    fn not_tested(&self) -> BTreeMap<&str, String> {
+        let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for finding in self.findings.iter().filter(|one| one.verdict == Verdict::NotTested) {
+            reasons.entry(&finding.detail).or_default().push(finding.probe);
+        }
+        let few = |probes: Vec<&str>| match probes.len() {
+            ..=4 => probes.join(", "),
+            count => format!("{count} attacks"),
+        };
+        reasons.into_iter().map(|(reason, probes)| (reason, few(probes))).collect()
     }
 
     fn cell(&self, class: Class) -> String {

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use ringwall_engine::{Engine, EngineConfig, Output};
+use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox};
 use ringwall_image::NoProgress;
-use ringwall_probes::{Account, Class, Probe};
+use ringwall_policy::AdmittedSpec;
+use ringwall_probes::{Account, Class, Probe, Scene};
 use ringwall_spec::{
     Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
@@ -20,6 +21,22 @@ use crate::image;
 use crate::judge::{Finding, Known, Verdict, judge, unexplained};
 use crate::report::{Report, Skipped, WallReport};
 use crate::stage::{Seen, Stage};
+
+/// How a wall comes up. Tests that show that attacks notice a missing protection have ways of their own.
+pub trait Raising {
+    /// A last word on what is asked for.
+    fn change(&self, _spec: &mut SandboxSpec, _scene: &Scene) {}
+
+    fn raise(&self, engine: &Engine, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
+        engine.raise(admitted)
+    }
+}
+
+/// As for any job.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AsPlanned;
+
+impl Raising for AsPlanned {}
 
 /// What to verify.
 #[derive(Debug, Clone, Default)]
@@ -71,10 +88,11 @@ const ENDLESS: Duration = Duration::from_secs(6);
 pub fn verify(
     config: &EngineConfig,
     options: &Options,
+    raising: &dyn Raising,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Report, VerifyError> {
     let begun = Instant::now();
-    let workshop = Workshop::open(config)?;
+    let workshop = Workshop::open(config, raising)?;
     let mut report = Report::new(options.control);
     if options.control {
         tell("no wall");
@@ -119,12 +137,13 @@ fn choose(options: &Options) -> (Vec<Wall>, Vec<Skipped>) {
 }
 
 /// An engine of its own, with an image and a workspace for the attacks.
-struct Workshop {
+struct Workshop<'a> {
     engine: Engine,
     program: PathBuf,
     /// Ringwall's real state.
     state: PathBuf,
     workspace: PathBuf,
+    raising: &'a dyn Raising,
     _directory: TempDir,
 }
 
@@ -132,10 +151,12 @@ struct Workshop {
 struct Session {
     accounts: Vec<Account>,
     ending: String,
+    /// Whether the program ran at all.
+    started: bool,
 }
 
-impl Workshop {
-    fn open(config: &EngineConfig) -> Result<Workshop, VerifyError> {
+impl<'a> Workshop<'a> {
+    fn open(config: &EngineConfig, raising: &'a dyn Raising) -> Result<Workshop<'a>, VerifyError> {
         let program = config.programs.launcher.with_file_name("ringwall-probe");
         if !program.is_file() {
             return Err(VerifyError::ProgramMissing(program.display().to_string()));
@@ -161,6 +182,7 @@ impl Workshop {
             program,
             state: config.home.clone(),
             workspace,
+            raising,
             _directory: directory,
         })
     }
@@ -179,9 +201,10 @@ impl Workshop {
 
     /// Whether this host can raise the wall; else why not.
     fn can_raise(&self, wall: &Wall) -> Result<(), String> {
-        self.run(wall, SESSION, vec!["--linger-not".into()])
-            .map(|_| ())
-            .map_err(|error| error.to_string())
+        // A probe that is none: the program starts, says so, and ends.
+        let words = ["--one", "{}", "none"].map(OsString::from);
+        let raised = self.run(wall, None, SESSION, words.to_vec());
+        raised.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// All attacks behind one wall, or behind none.
@@ -193,16 +216,17 @@ impl Workshop {
         if wall.is_some() {
             stage.scene.workspace = Some(PathBuf::from("."));
         }
-        let scene = serde_json::to_string(&stage.scene)
-            .map_err(|error| VerifyError::Stage(error.into()))?;
+        let scene = &stage.scene;
         let all = ringwall_probes::all();
         let (endless, others): (Vec<_>, Vec<_>) =
             all.iter().partition(|probe| probe.class == Class::Exhaust);
-        let session = |probes: &[&Probe], timeout| self.session(wall, &scene, probes, timeout);
+        let session = |probes: &[&Probe], timeout| self.session(wall, scene, probes, timeout);
         let first = session(&others, SESSION);
         let lasting: Vec<&Probe> =
             others.iter().copied().filter(|probe| probe.class == Class::Persist).collect();
         let second = session(&lasting, SESSION);
+        let alone: Vec<_> =
+            endless.into_iter().map(|probe| (probe, session(&[probe], ENDLESS))).collect();
         let seen = stage.look();
         let mut findings = Vec::new();
         {
@@ -212,9 +236,8 @@ impl Workshop {
                 let of = if probe.class == Class::Persist { &second } else { &first };
                 findings.push(of.judge(probe, wall, &seen, &secret_in));
             }
-            for probe in endless {
-                let alone = session(&[probe], ENDLESS);
-                findings.push(alone.judge(probe, wall, &seen, &secret_in));
+            for (probe, session) in &alone {
+                findings.push(session.judge(probe, wall, &seen, &secret_in));
             }
         }
         if unexplained(&findings, &seen) {
@@ -233,23 +256,27 @@ impl Workshop {
     fn session(
         &self,
         wall: Option<&Wall>,
-        scene: &str,
+        scene: &Scene,
         probes: &[&Probe],
         timeout: Duration,
     ) -> Session {
-        let mut words: Vec<OsString> = vec![scene.into()];
+        // A scene is paths and numbers; what cannot be told as text cannot be attacked.
+        let told = serde_json::to_string(scene).unwrap_or_default();
+        let mut words: Vec<OsString> = vec![told.into()];
         words.extend(probes.iter().map(|probe| OsString::from(probe.name)));
         let ran = match wall {
-            Some(wall) => self.run(wall, timeout, words),
+            Some(wall) => self.run(wall, Some(scene), timeout, words),
             None => self.run_without_wall(words),
         };
         match ran {
             Ok((output, ending)) => {
                 let lines = output.split(|byte| *byte == b'\n');
                 let accounts = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
-                Session { accounts, ending }
+                Session { accounts, ending, started: true }
             }
-            Err(error) => Session { accounts: Vec::new(), ending: error.to_string() },
+            Err(error) => {
+                Session { accounts: Vec::new(), ending: error.to_string(), started: false }
+            }
         }
     }
 
@@ -257,11 +284,16 @@ impl Workshop {
     fn run(
         &self,
         wall: &Wall,
+        scene: Option<&Scene>,
         timeout: Duration,
         words: Vec<OsString>,
     ) -> Result<(Vec<u8>, String), Box<dyn std::error::Error>> {
-        let admitted = ringwall_policy::admit(self.spec(wall, timeout))?;
-        let sandbox = self.engine.raise(&admitted).map_err(with_causes)?;
+        let mut spec = self.spec(wall, timeout);
+        if let Some(scene) = scene {
+            self.raising.change(&mut spec, scene);
+        }
+        let admitted = ringwall_policy::admit(spec)?;
+        let sandbox = self.raising.raise(&self.engine, &admitted).map_err(with_causes)?;
         let program = match wall.image_ring() {
             Some(_) => PathBuf::from(image::PROGRAM),
             None => self.workspace.join("probe"),
@@ -269,15 +301,18 @@ impl Workshop {
         let mut argv = vec![program.into_os_string()];
         argv.extend(words);
         let mut collected = Collected::default();
-        let ended = sandbox
-            .start(&Command { argv, ..Command::default() })
-            .map_err(with_causes)
-            .and_then(|job| job.wait(&mut collected).map_err(with_causes));
+        let started = sandbox.start(&Command { argv, ..Command::default() }).map_err(with_causes);
+        let ended = started.map(|job| job.wait(&mut collected));
         // Whatever became of the job, the wall comes down.
-        let settled = sandbox.settle(*ended.as_ref().unwrap_or(&Ending::Stopped));
-        let ending = ended?;
+        let how = ended.as_ref().ok().and_then(|ended| ended.as_ref().ok());
+        let settled = sandbox.settle(how.copied().unwrap_or(Ending::Stopped));
+        let ending = match ended? {
+            Ok(ending) => format!("{ending:?}"),
+            // An attack may have ended more than itself.
+            Err(error) => with_causes(error).to_string(),
+        };
         settled.map_err(with_causes)?;
-        Ok((collected.0, format!("{ending:?}")))
+        Ok((collected.0, ending))
     }
 
     fn run_without_wall(
@@ -303,7 +338,11 @@ impl Session {
         secret_in: &dyn Fn(&str) -> bool,
     ) -> Finding {
         let account = self.accounts.iter().find(|account| account.probe == probe.name);
-        judge(probe, account, &Known { wall, seen, secret_in, ending: &self.ending })
+        judge(
+            probe,
+            account,
+            &Known { wall, seen, secret_in, ending: &self.ending, started: self.started },
+        )
     }
 }
 

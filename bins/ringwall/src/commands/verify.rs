@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use ringwall_audit::{Event, Ids, Text, hex, sha256};
 use ringwall_engine::{Engine, EngineConfig};
 use ringwall_spec::Wall;
-use ringwall_verify::{Options, Report, Verdict, verify};
+use ringwall_verify::{AsPlanned, Options, Report, Verdict, verify};
 
 use crate::args::{VerifyArgs, VerifyFormat};
 use crate::{ledger, report};
@@ -20,7 +20,7 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let options = Options { walls: args.walls.clone(), quick: args.quick, control: args.control };
     let config = EngineConfig::from_environment()?;
     let mut tell = |wall: &str| report::note(&format!("attacking {wall}"));
-    let found = verify(&config, &options, &mut tell)?;
+    let found = verify(&config, &options, &AsPlanned, &mut tell)?;
     let json = serde_json::to_vec_pretty(&found)?;
     if let Some(path) = &args.report {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;

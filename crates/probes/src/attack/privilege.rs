@@ -83,6 +83,19 @@ pub(crate) fn make_device(scene: &Scene) -> Tried {
     })
 }
 
+/// Device 0:0 needs no right to make devices; in a layer it hides the file of its name.
+pub(crate) fn make_whiteout(scene: &Scene) -> Tried {
+    let places = [Some(Path::new("/tmp")), Some(Path::new("/dev/shm")), scene.workspace.as_deref()];
+    any_of(places.into_iter().flatten(), |place| {
+        let path = place.join(format!("{}-whiteout", scene.mark));
+        let nothing = rustix::fs::makedev(0, 0);
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, &path, FileType::CharacterDevice, mode, nothing)?;
+        let _ = fs::remove_file(&path);
+        Ok(format!("{} was made", path.display()))
+    })
+}
+
 /// The map of a user namespace that is ours already.
 pub(crate) fn map_users(_: &Scene) -> Tried {
     any_of(["uid_map", "gid_map"], |file| {

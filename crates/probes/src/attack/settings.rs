@@ -52,5 +52,6 @@ settings! {
     password_hashes => ["/etc/shadow"];
     loader_preload => ["/etc/ld.so.preload", "/etc/ld.so.cache"];
     timed_jobs => ["/etc/crontab", "/etc/cron.d"];
+    own_name => ["/proc/self/comm", "/proc/self/task/1/comm"];
     own_program => ["/proc/self/exe", "/proc/1/exe"];
 }

@@ -16,6 +16,7 @@ fn verdict(name: &str, tried: Option<Tried>, wall: &str, seen: &Seen) -> Verdict
         seen,
         secret_in: &|text| text.contains("hidden"),
         ending: "Timeout",
+        started: true,
     };
     judge(&probe(name), account.as_ref(), &known).verdict
 }
@@ -35,8 +36,13 @@ fn a_secret_that_was_printed_is_a_breach_and_is_not_told_on() {
     // Something was read, but not what was hidden.
     assert_eq!(verdict("read-secret", worked("other"), "process", &seen), Verdict::Blocked);
     let account = Account { probe: "read-secret".into(), tried: worked("hidden").unwrap() };
-    let known =
-        Known { wall: None, seen: &seen, secret_in: &|text| text.contains("hidden"), ending: "" };
+    let known = Known {
+        wall: None,
+        seen: &seen,
+        secret_in: &|text| text.contains("hidden"),
+        ending: "",
+        started: true,
+    };
     assert!(!judge(&probe("read-secret"), Some(&account), &known).detail.contains("hidden"));
 }
 

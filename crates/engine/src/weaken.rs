@@ -1,0 +1,67 @@
+//! Walls with one protection missing, so that it can be shown that attacks notice. Only compiled for
+//! the tests that do so; no program of Ringwall has it.
+
+use std::time::Instant;
+
+use ringwall_linux::step::Step;
+use ringwall_policy::AdmittedSpec;
+use ringwall_ring::RingPlan;
+
+use crate::config::Engine;
+use crate::host;
+use crate::raise::RaiseError;
+use crate::record::{Record, RecordKind};
+use crate::sandbox::Sandbox;
+
+/// What can be left out of a wall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    Seccomp,
+    Landlock,
+    DroppedCapabilities,
+    NetworkNamespace,
+    ControlGroups,
+}
+
+impl Protection {
+    fn is(self, step: &Step) -> bool {
+        match self {
+            Protection::Seccomp => matches!(step, Step::Seccomp | Step::SeccompWatched),
+            Protection::Landlock => matches!(step, Step::Landlock { .. }),
+            Protection::DroppedCapabilities => matches!(step, Step::DropCapabilities),
+            Protection::NetworkNamespace => {
+                matches!(step, Step::PrepareNetwork | Step::EnterNetwork)
+            }
+            Protection::ControlGroups => matches!(step, Step::JoinCgroups { .. }),
+        }
+    }
+
+    fn take_out_of(self, plan: &mut RingPlan) {
+        for steps in [&mut plan.template, &mut plan.ahead, &mut plan.last] {
+            steps.retain(|step| !self.is(step));
+        }
+    }
+}
+
+impl Engine {
+    /// Raises a wall of one ring without a protection, and without asking for evidence of it.
+    pub fn raise_without(
+        &self,
+        admitted: &AdmittedSpec,
+        missing: Protection,
+    ) -> Result<Sandbox, RaiseError> {
+        let begun = Instant::now();
+        let id = host::new_id();
+        let mut placement = self.place(admitted, &id, None)?;
+        missing.take_out_of(&mut placement.plan);
+        let spec = admitted.spec();
+        let record = Record::new(id, spec, RecordKind::Run, &self.home);
+        let (mut sandbox, outside) = self.start_sandbox(record, spec, placement, begun)?;
+        outside?;
+        let ring = spec.wall.outermost();
+        let client = sandbox.connect().map_err(|source| RaiseError::Warden { ring, source })?;
+        sandbox.take_scratch()?;
+        sandbox.set_raised(client, Vec::new());
+        Ok(sandbox)
+    }
+}

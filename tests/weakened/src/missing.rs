@@ -1,0 +1,125 @@
+//! One protection after the other is taken out.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use ringwall_engine::{Engine, EngineConfig, Programs, Protection, RaiseError, Sandbox};
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::{SandboxSpec, WorkspaceMode};
+use ringwall_verify::{Options, Raising, Scene, Verdict, verify};
+
+/// A wall as it should be, but for one thing.
+#[derive(Clone, Copy)]
+enum Flaw {
+    Without(Protection),
+    /// A directory of the host is shown, secrets and all.
+    HostMount,
+    /// What a job writes into its workspace is there for the next.
+    SharedVolume,
+}
+
+impl Raising for Flaw {
+    fn change(&self, spec: &mut SandboxSpec, scene: &Scene) {
+        match self {
+            Flaw::Without(_) => {}
+            Flaw::HostMount => {
+                // As careless as such mounts are: everybody may read what is there.
+                let places = scene.secrets.iter().filter_map(|path| path.parent());
+                for place in places.filter(|place| place.starts_with("/var/tmp")) {
+                    let open_to_all = |path: PathBuf, mode| {
+                        std::fs::set_permissions(path, Permissions::from_mode(mode))
+                    };
+                    open_to_all(place.to_owned(), 0o755).expect("ours");
+                    open_to_all(place.join("secret.txt"), 0o644).expect("ours");
+                    spec.read_only_paths.push(place.to_owned());
+                }
+            }
+            Flaw::SharedVolume => {
+                if let Some(workspace) = &mut spec.workspace {
+                    // Of somebody who is not root: else it is refused.
+                    let _ =
+                        std::os::unix::fs::chown(&workspace.path, Some(ORDINARY), Some(ORDINARY));
+                    workspace.mode = WorkspaceMode::ReadWrite;
+                }
+            }
+        }
+    }
+
+    fn raise(&self, engine: &Engine, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
+        match self {
+            Flaw::Without(missing) => engine.raise_without(admitted, *missing),
+            Flaw::HostMount | Flaw::SharedVolume => engine.raise(admitted),
+        }
+    }
+}
+
+const ORDINARY: u32 = 12_345;
+
+/// The names of the attacks that got through a wall with this flaw.
+fn noticed(wall: &str, flaw: Flaw) -> Vec<&'static str> {
+    let home =
+        tempfile::Builder::new().prefix("ringwall-weakened-").tempdir().expect("a directory");
+    let directory = std::env::var_os("RINGWALL_BIN_DIR").map(PathBuf::from);
+    let directory = directory.expect("RINGWALL_BIN_DIR names the built programs: run `make build`");
+    let program = |name: &str| directory.join(name);
+    let programs =
+        Programs { launcher: program("ringwall-launcher"), warden: program("ringwall-warden") };
+    let config = EngineConfig { home: home.path().join("home"), programs };
+    let options = Options { walls: vec![wall.parse().expect("a wall")], ..Options::default() };
+    let report = verify(&config, &options, &flaw, &mut |_| {}).expect("a report");
+    assert_eq!(report.walls.len(), 1, "{:?}", report.skipped);
+    let findings = report.walls.iter().flat_map(|wall| &wall.findings);
+    assert!(report.count(Verdict::Blocked) > 100, "{}", report.text());
+    findings.filter(|one| one.verdict == Verdict::Breach).map(|one| one.probe).collect()
+}
+
+#[track_caller]
+fn is_noticed_by(flaw: Flaw, probes: &[&str]) {
+    for wall in ["process", "container"] {
+        let noticed = noticed(wall, flaw);
+        for probe in probes {
+            assert!(noticed.contains(probe), "{wall}: {probe} is not among {noticed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wall_without_a_filter_of_system_calls_is_noticed() {
+    is_noticed_by(Flaw::Without(Protection::Seccomp), &["no-filter", "keyctl", "socket-vsock"]);
+}
+
+#[test]
+fn a_wall_whose_jobs_keep_capabilities_is_noticed() {
+    is_noticed_by(Flaw::Without(Protection::DroppedCapabilities), &["bounding-capabilities"]);
+}
+
+#[test]
+fn a_wall_without_landlock_is_noticed() {
+    is_noticed_by(Flaw::Without(Protection::Landlock), &["make-whiteout"]);
+}
+
+#[test]
+fn a_wall_with_the_hosts_network_is_noticed() {
+    let probes = ["tcp", "udp", "abstract-socket"];
+    let noticed = noticed("container", Flaw::Without(Protection::NetworkNamespace));
+    assert!(probes.iter().any(|probe| noticed.contains(probe)), "{noticed:?}");
+}
+
+#[test]
+fn a_wall_without_control_groups_is_noticed() {
+    is_noticed_by(
+        Flaw::Without(Protection::ControlGroups),
+        &["exhaust-processes", "exhaust-memory"],
+    );
+}
+
+#[test]
+fn a_directory_of_the_host_behind_the_wall_is_noticed() {
+    is_noticed_by(Flaw::HostMount, &["read-secret"]);
+}
+
+#[test]
+fn a_volume_that_sandboxes_share_is_noticed() {
+    is_noticed_by(Flaw::SharedVolume, &["persist-workspace"]);
+}
