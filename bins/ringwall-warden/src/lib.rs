@@ -8,6 +8,7 @@ mod error;
 mod files;
 mod guest;
 mod job;
+mod network;
 mod pump;
 mod raise;
 mod start;

@@ -27,9 +27,8 @@ const FDINFO_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     inner: OwnedFd,
-    first_process: OwnedFd,
-    /// Ends with the ring.
-    _launcher: Option<Spawner>,
+    /// Of a ring that we raised.
+    _ring: Option<Ring>,
     outbox: Outbox,
     /// The engine sends no more.
     engine_ended: bool,
@@ -37,6 +36,13 @@ pub(crate) struct Tunnel {
     inner_deaf: bool,
     /// The inner warden sends no more.
     inner_ended: bool,
+}
+
+#[derive(Debug)]
+struct Ring {
+    first_process: OwnedFd,
+    /// Ends with the ring.
+    _launcher: Option<Spawner>,
 }
 
 pub(crate) fn raise(steps: &[u8]) -> Result<Tunnel, RemoteError> {
@@ -63,18 +69,22 @@ fn with_causes(error: &dyn Error) -> String {
 
 impl Tunnel {
     fn new(ring: InnerRing) -> Result<Tunnel, RemoteError> {
-        let tunnel = Tunnel {
-            inner: ring.stream,
-            first_process: ring.pidfd,
-            _launcher: ring.launcher,
+        set_nonblocking(&ring.stream)
+            .map_err(|errno| failed("cannot prepare the inner ring's stream", errno))?;
+        let of_ring = Ring { first_process: ring.pidfd, _launcher: ring.launcher };
+        Ok(Tunnel { _ring: Some(of_ring), ..Tunnel::of_connection(ring.stream) })
+    }
+
+    /// A connection, which does not block, instead of a ring's stream.
+    pub(crate) fn of_connection(inner: OwnedFd) -> Tunnel {
+        Tunnel {
+            inner,
+            _ring: None,
             outbox: Outbox::default(),
             engine_ended: false,
             inner_deaf: false,
             inner_ended: false,
-        };
-        set_nonblocking(&tunnel.inner)
-            .map_err(|errno| failed("cannot prepare the inner ring's stream", errno))?;
-        Ok(tunnel)
+        }
     }
 
     pub(crate) fn interests(
@@ -138,7 +148,7 @@ impl Tunnel {
     }
 }
 
-impl Drop for Tunnel {
+impl Drop for Ring {
     fn drop(&mut self) {
         // Not only the first process: without a pid namespace of its own, what it started would
         // fall to us and live on. It holds its orphans, so the whole ring is below it.

@@ -9,12 +9,14 @@ use rustix::event::PollFlags;
 use crate::files::{Listing, Progress, Reader, Removal, Writer};
 use crate::guest::{TakeWorkspace, Unpacking};
 use crate::job::{Job, Port};
+use crate::network::Accepting;
 use crate::raise::Tunnel;
 
 #[derive(Debug)]
 pub(crate) enum Task {
     Job(Job),
     Tunnel(Tunnel),
+    Accept(Accepting),
     Read(Reader),
     Write(Writer),
     List(Listing),
@@ -29,6 +31,7 @@ impl Task {
         match self {
             Task::Job(job) => job.interests(sendable).collect(),
             Task::Tunnel(tunnel) => tunnel.interests(sendable).collect(),
+            Task::Accept(accepting) => accepting.interests().collect(),
             _ => Vec::new(),
         }
     }
@@ -43,6 +46,13 @@ impl Task {
         match self {
             Task::Job(job) => job.ready(port, connection, stream, buffer),
             Task::Tunnel(tunnel) => tunnel.ready(port, connection, stream, buffer),
+            Task::Accept(accepting) if port == Port::Output => accepting.answer_datagram(buffer),
+            Task::Accept(accepting) => {
+                if let Some(accepted) = accepting.take() {
+                    connection.reply(stream, &Reply::Raised);
+                    *self = Task::Tunnel(Tunnel::of_connection(accepted));
+                }
+            }
             _ => {}
         }
     }
@@ -60,7 +70,9 @@ impl Task {
                 false => Progress::Waiting,
             },
             Task::Tunnel(tunnel) if tunnel.is_over() => Progress::Finished(Ok(())),
-            Task::Tunnel(_) | Task::Write(_) | Task::Unpack(_) => Progress::Waiting,
+            Task::Tunnel(_) | Task::Accept(_) | Task::Write(_) | Task::Unpack(_) => {
+                Progress::Waiting
+            }
             Task::Pack(pack) => pack.step(connection, stream),
             Task::Read(reader) => reader.step(connection, stream, buffer),
             Task::List(listing) => listing.step(connection, stream),
@@ -70,7 +82,7 @@ impl Task {
 
     /// Whether its end is told with `Done`; the others have told it already.
     pub(crate) fn ends_with_done(&self) -> bool {
-        !matches!(self, Task::Job(_) | Task::Tunnel(_))
+        !matches!(self, Task::Job(_) | Task::Tunnel(_) | Task::Accept(_))
     }
 
     /// Bytes from the engine. False if the task is over.
@@ -98,7 +110,7 @@ impl Task {
                 connection.consumed(stream, bytes.len());
             }
             // The protocol has no data for these.
-            Task::Read(_) | Task::List(_) | Task::Remove(_) | Task::Pack(_) => {}
+            Task::Accept(_) | Task::Read(_) | Task::List(_) | Task::Remove(_) | Task::Pack(_) => {}
         }
         true
     }
@@ -119,6 +131,8 @@ impl Task {
                 }
                 return false;
             }
+            // Nobody wants the connection any more.
+            Task::Accept(_) => return false,
             Task::Read(_) | Task::List(_) | Task::Remove(_) | Task::Pack(_) => {}
         }
         true

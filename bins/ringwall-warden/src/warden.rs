@@ -19,6 +19,7 @@ use crate::error::refused;
 use crate::files::{self, Listing, Progress, Reader, Removal, Writer};
 use crate::guest::Guest;
 use crate::job::Port;
+use crate::network::Doors;
 use crate::task::Task;
 use crate::{raise, start, tree};
 
@@ -55,6 +56,7 @@ pub struct Warden {
     only_job: Option<StreamId>,
     /// Set in the first process of a guest kernel.
     guest: Option<Guest>,
+    doors: Doors,
 }
 
 /// Something that poll found.
@@ -92,6 +94,7 @@ impl Warden {
             resting: false,
             only_job: None,
             guest: None,
+            doors: Doors::default(),
         })
     }
 
@@ -334,6 +337,9 @@ impl Warden {
                 let tunnel = raise::raise_planned(&plan, self.guest()?.jobs().join())?;
                 self.connection.reply(stream, &Reply::Raised);
                 Ok(Answer::Task(Task::Tunnel(tunnel)))
+            }
+            Request::Accept { door } => {
+                self.doors.accept(door).map(|accepting| Answer::Task(Task::Accept(accepting)))
             }
             Request::PutWorkspace { owner } => {
                 self.guest()?.put_workspace(owner).map(|tree| Answer::Task(Task::Unpack(tree)))

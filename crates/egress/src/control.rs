@@ -23,6 +23,11 @@ pub enum Order {
     Listen {
         id: String,
     },
+    /// Serve one connection of the task, which is beside: of the proxy, or of DNS.
+    Connect {
+        id: String,
+        dns: bool,
+    },
     /// New rules, every one of which must allow; open streams that they forbid are closed.
     Reload {
         id: String,
@@ -111,6 +116,11 @@ impl Control {
     /// The proxy's listening socket, and those of DNS (UDP, TCP) if the task has it.
     pub fn listen(&self, id: &str, sockets: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         self.done(&Order::Listen { id: id.into() }, sockets)
+    }
+
+    /// One connection, for a sandbox whose sockets cannot be handed out.
+    pub fn connect(&self, id: &str, dns: bool, stream: BorrowedFd<'_>) -> Result<(), ControlError> {
+        self.done(&Order::Connect { id: id.into(), dns }, &[stream])
     }
 
     pub fn reload(&self, id: &str, rules: Vec<RuleSet>) -> Result<(), ControlError> {

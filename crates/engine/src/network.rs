@@ -7,6 +7,7 @@
 //! - what the gateway decides is in the audit log, or it decides nothing more.
 
 mod process;
+mod streams;
 mod watch;
 
 use std::io;
@@ -22,6 +23,8 @@ use ringwall_egress::{
 use ringwall_ring::{AUTHORITY_PATH, NetworkInput, PROXY_PORT};
 use ringwall_spec::{CheckedFact, EgressSpec, SandboxId};
 
+use ringwall_wire::{Client, ClientError, Door, WriteHow};
+
 use crate::config::Engine;
 use crate::ledger::Ledger;
 use crate::secrets::{KnownSecret, SecretError};
@@ -31,6 +34,10 @@ use watch::Watch;
 /// What whoever owns the engine's home decides about all its gateways.
 const SETTINGS_FILE: &str = "gateway.json";
 const MAX_SETTINGS_BYTES: u64 = 1 << 20;
+
+/// In a guest, where /dev is not ours.
+const GUEST_AUTHORITY_PATH: &str = "/tmp/.ringwall-authority.pem";
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long streams may take to end when their sandbox has.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -52,6 +59,8 @@ pub enum NetworkError {
     Provider { name: String, source: ProviderError },
     #[error("a sandbox can use at most {MOST_SECRETS} secrets; name fewer")]
     TooManySecrets,
+    #[error("the guest did not take what its programs need to reach the gateway")]
+    Guest(#[source] ClientError),
     #[error("the settings of the gateway in {path:?} cannot be used")]
     Settings { path: PathBuf, source: io::Error },
 }
@@ -64,6 +73,8 @@ const MOST_SECRETS: usize = 16;
 pub(crate) struct Network {
     task: Arc<TaskOfGateway>,
     info: TaskInfo,
+    /// Where the certificate of its authority is inside.
+    authority_path: &'static str,
     /// Until its events are read.
     begun: Option<Process>,
     watch: Option<Watch>,
@@ -107,7 +118,14 @@ impl Engine {
         for secret in &mut task.secrets {
             secret.spec.placeholder = info.placeholders.get(&secret.spec.name).cloned();
         }
-        Ok(Network { task: Arc::new(task), info, begun: Some(process), watch: None })
+        let task = Arc::new(task);
+        Ok(Network {
+            task,
+            info,
+            authority_path: AUTHORITY_PATH,
+            begun: Some(process),
+            watch: None,
+        })
     }
 
     pub(crate) fn gateway_program(&self) -> Result<PathBuf, NetworkError> {
@@ -165,15 +183,43 @@ impl Network {
         };
         let beside = sockets.each_ref().map(AsFd::as_fd);
         process.control.listen(&self.task.spec.id, &beside)?;
-        let watch = Watch::start(process, sockets, self.task.clone(), (ids, ledger.clone()));
+        let task = self.task.clone();
+        let watch = Watch::start(process, Some(sockets), task, (ids, ledger.clone()));
         self.watch = Some(watch.map_err(NetworkError::Start)?);
+        Ok(())
+    }
+
+    /// The same for a guest: its innermost warden takes connections, and `client` speaks to it.
+    pub(crate) fn serve_guest(
+        &mut self,
+        client: &Client,
+        ids: Ids,
+        ledger: &Arc<Ledger>,
+    ) -> Result<(), NetworkError> {
+        let Some(process) = self.begun.take() else {
+            return Ok(());
+        };
+        self.authority_path = GUEST_AUTHORITY_PATH;
+        let certificate = self.info.authority.certificate.as_bytes();
+        write(client, GUEST_AUTHORITY_PATH, certificate).map_err(NetworkError::Guest)?;
+        // Read-only in rings inside a guest; there programs ask this machine only if it is missing.
+        let _ = write(client, "/etc/resolv.conf", b"nameserver 127.0.0.1\n");
+        let task = self.task.clone();
+        let watch = Watch::start(process, None, task, (ids, ledger.clone()));
+        let watch = watch.map_err(NetworkError::Start)?;
+        for door in [Door::Proxy, Door::Dns] {
+            let id = self.task.spec.id.clone();
+            streams::serve(client.clone(), door, watch.shared(), id)
+                .map_err(NetworkError::Start)?;
+        }
+        self.watch = Some(watch);
         Ok(())
     }
 
     /// Variables for jobs, each `NAME=value`: where the gateway is, what to trust, and placeholders.
     pub(crate) fn environment(&self) -> Vec<String> {
         let proxy = format!("127.0.0.1:{PROXY_PORT}");
-        let clients = environment(&proxy, AUTHORITY_PATH);
+        let clients = environment(&proxy, self.authority_path);
         let mut all: Vec<String> =
             clients.iter().map(|(name, value)| format!("{name}={value}")).collect();
         for secret in &self.task.secrets {
@@ -202,6 +248,11 @@ impl Network {
         }
         watch.end();
     }
+}
+
+fn write(client: &Client, path: &str, content: &[u8]) -> Result<(), ClientError> {
+    let soon = client.until(Instant::now() + WRITE_PATIENCE);
+    soon.write_file(path.as_bytes(), 0o644, WriteHow::Replace, &mut &*content).map(drop)
 }
 
 fn read_settings(home: &Path) -> Result<Settings, NetworkError> {

@@ -168,7 +168,7 @@ impl Engine {
             without_cgroup: limits::without_cgroup(&kept),
             apparmor: self.apparmor.clone(),
             hostname: host::name_of(id),
-            network: network.as_ref().map(Network::input),
+            network: network.as_ref().filter(|_| !in_vm).map(Network::input),
             prepared: false,
         };
         let mut vm = None;

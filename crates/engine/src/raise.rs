@@ -317,9 +317,7 @@ impl Engine {
         let mut evidence = check(outermost, &expected, &namespaces, facts)?;
         evidence.checks.extend(group);
         sandbox.take_scratch()?;
-        if let (Some(network), Some(egress)) = (&sandbox.placement.network, &sandbox.spec.egress) {
-            evidence.checks.push(network.fact(egress));
-        }
+        evidence.checks.extend(sandbox.network_fact());
         sandbox.serve_network(&self.ledger)?;
         let mut all = vec![evidence];
         let (innermost, expected) =

@@ -257,6 +257,7 @@ impl Handler for Relay {
             // What only the keeper may ask of its warden.
             Request::Raise(_)
             | Request::RaisePlanned(_)
+            | Request::Accept { .. }
             | Request::PutWorkspace { .. }
             | Request::TakeWorkspace
             | Request::Usage

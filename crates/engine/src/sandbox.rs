@@ -12,7 +12,7 @@ use ringwall_linux::cgroup::Group;
 use ringwall_linux::process;
 use ringwall_ring::{RaiseRingError, RaisedRing, RingPlan};
 use ringwall_ring_vm::Monitor;
-use ringwall_spec::{Evidence, LimitMeans, Limits, SandboxId, SandboxSpec, Wall};
+use ringwall_spec::{CheckedFact, Evidence, LimitMeans, Limits, SandboxId, SandboxSpec, Wall};
 use ringwall_wire::{Client, ClientError};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
@@ -196,14 +196,38 @@ impl Sandbox {
 
     /// Hands the sockets that were made in the ring to its gateway, if it has one.
     pub(crate) fn serve_network(&mut self, ledger: &Arc<Ledger>) -> Result<(), RaiseError> {
-        let ids = match &self.entry {
-            Some(entry) => entry.ids().clone(),
-            None => ledger::ids(&self.id),
-        };
+        let ids = self.network_ids();
         if let Some(network) = &mut self.placement.network {
             network.serve(self.ring.sockets()?, ids, ledger)?;
         }
         Ok(())
+    }
+
+    /// The same for a guest, to whose innermost warden `client` speaks.
+    pub(crate) fn serve_network_of_guest(
+        &mut self,
+        client: &Client,
+        ledger: &Arc<Ledger>,
+    ) -> Result<(), RaiseError> {
+        let ids = self.network_ids();
+        if let Some(network) = &mut self.placement.network {
+            network.serve_guest(client, ids, ledger)?;
+        }
+        Ok(())
+    }
+
+    /// What joins decisions about the network to the call, where there is one.
+    fn network_ids(&self) -> ringwall_audit::Ids {
+        match &self.entry {
+            Some(entry) => entry.ids().clone(),
+            None => ledger::ids(&self.id),
+        }
+    }
+
+    /// What can be reached, for the evidence.
+    pub(crate) fn network_fact(&self) -> Option<CheckedFact> {
+        let egress = self.spec.egress.as_ref()?;
+        self.placement.network.as_ref().map(|network| network.fact(egress))
     }
 
     pub(crate) fn set_raised(&mut self, innermost: Client, evidence: Vec<Evidence>) {

@@ -226,6 +226,7 @@ impl Engine {
         let mut evidence = check_guest(&vm.kernel_release, &host, facts)?;
         evidence.checks.extend(check_monitor(sandbox.ring.launched.pid)?);
         evidence.checks.extend(group);
+        evidence.checks.extend(sandbox.network_fact());
         if !vm.restored {
             sandbox.copy_workspace_in(&client, vm)?;
         }
@@ -246,6 +247,7 @@ impl Engine {
             how = How::Confined { expected };
         }
         self.raise_tools(sandbox, (&innermost, how), &of_guest, &mut all)?;
+        sandbox.serve_network_of_guest(&innermost, &self.ledger)?;
         sandbox.guest = Some(client);
         sandbox.set_raised(innermost, all);
         Ok(())

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use ringwall_egress::{Answer, ControlError, Order, Question, Reply};
@@ -57,6 +58,12 @@ fn obey(
         (Order::Listen { id }, Some(gateway)) => {
             let listeners = listeners(descriptors)?;
             gateway.listen(&id, listeners).map(|()| Reply::Done).map_err(|error| told(&error))
+        }
+        (Order::Connect { id, dns }, Some(gateway)) => {
+            let [stream] = <[OwnedFd; 1]>::try_from(descriptors)
+                .map_err(|_| "connect comes with one descriptor, the connection")?;
+            let stream = UnixStream::from(stream);
+            gateway.connect(&id, dns, stream).map(|()| Reply::Done).map_err(|error| told(&error))
         }
         (Order::Reload { id, rules }, Some(gateway)) => {
             gateway.reload(&id, &rules).map(|()| Reply::Done).map_err(|error| told(&error))

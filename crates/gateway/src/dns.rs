@@ -8,8 +8,8 @@ use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::BinDecodable;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 
 use crate::event::{Door, Verdict};
@@ -51,7 +51,10 @@ pub(crate) async fn serve_udp(task: Arc<Task>, socket: UdpSocket) {
     }
 }
 
-pub(crate) async fn serve_tcp(visit: &Visit, mut stream: TcpStream) {
+pub(crate) async fn serve_tcp<S>(visit: &Visit, mut stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let work = async {
         while let Ok(Ok(size)) = tokio::time::timeout(IDLE, stream.read_u16()).await {
             let mut query = vec![0; usize::from(size)];

@@ -1,6 +1,7 @@
 //! The gateway as a whole: what all tasks share, and the tasks that it serves.
 
 use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_egress::{Settings, TaskInfo, TaskSpec};
@@ -38,6 +39,8 @@ pub enum TaskError {
     Known(String),
     #[error("there is no task {0}")]
     Unknown(String),
+    #[error("the connection cannot be served: {0}")]
+    Connection(std::io::Error),
     #[error(transparent)]
     Rules(#[from] BadRules),
     #[error(transparent)]
@@ -103,6 +106,15 @@ impl Gateway {
             Some((_, slot)) => *slot = Some(serving),
             None => return Err(TaskError::Unknown(id.to_owned())),
         }
+        Ok(())
+    }
+
+    /// Serves one connection of a task, to the proxy or to DNS. Must be called within a tokio runtime.
+    pub fn connect(&self, id: &str, dns: bool, stream: UnixStream) -> Result<(), TaskError> {
+        let task = self.task(id)?;
+        stream.set_nonblocking(true).map_err(TaskError::Connection)?;
+        let stream = tokio::net::UnixStream::from_std(stream).map_err(TaskError::Connection)?;
+        listen::connected(&task, stream, dns);
         Ok(())
     }
 

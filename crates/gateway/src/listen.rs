@@ -5,10 +5,11 @@ use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use crate::dns;
+use crate::early::Early;
 use crate::event::{Door, Verdict};
 use crate::exchange::Visit;
 use crate::forward;
@@ -83,13 +84,28 @@ enum Kind {
 async fn accept(task: Arc<Task>, listener: tokio::net::TcpListener, kind: Kind) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => admit(&task, stream, kind),
+            Ok((stream, _)) => {
+                // Small answers go at once; without it only latency is lost.
+                let _ = stream.set_nodelay(true);
+                admit(&task, stream, kind);
+            }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-fn admit(task: &Arc<Task>, stream: TcpStream, kind: Kind) {
+/// Serves a connection that came by another way than a listening socket.
+pub(crate) fn connected<S>(task: &Arc<Task>, stream: S, dns: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    admit(task, stream, if dns { Kind::Dns } else { Kind::Proxy });
+}
+
+fn admit<S>(task: &Arc<Task>, stream: S, kind: Kind)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let door = match kind {
         Kind::Proxy => Door::Http,
         Kind::Dns => Door::Dns,
@@ -99,8 +115,6 @@ fn admit(task: &Arc<Task>, stream: TcpStream, kind: Kind) {
         Err(reason) => return task.stream(door).note(Verdict::Refused, &reason),
     };
     let leash = Leash::new(task);
-    // Small answers go at once; without it only latency is lost.
-    let _ = stream.set_nodelay(true);
     let visit = Visit { task: Arc::clone(task), door, leash, open };
     tokio::spawn(async move {
         match kind {
@@ -110,16 +124,22 @@ fn admit(task: &Arc<Task>, stream: TcpStream, kind: Kind) {
     });
 }
 
-/// SOCKS5 begins with a 5, which no HTTP does.
-async fn identify(mut visit: Visit, stream: TcpStream) {
-    let mut first = [0];
-    match tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == 5 => {
-            visit.door = Door::Socks;
-            socks::serve(Arc::new(visit), stream).await;
-        }
-        Ok(Ok(1)) => forward::serve(Arc::new(visit), stream).await,
+/// The first byte of SOCKS5, with which no HTTP begins.
+const SOCKS_5: u8 = 5;
+
+async fn identify<S>(mut visit: Visit, mut io: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Ok(Ok(first)) = tokio::time::timeout(PATIENCE, io.read_u8()).await else {
         // Gone or silent: nothing was asked.
-        _ => {}
+        return;
+    };
+    let stream = Early { front: vec![first], io };
+    if first == SOCKS_5 {
+        visit.door = Door::Socks;
+        socks::serve(Arc::new(visit), stream).await;
+    } else {
+        forward::serve(Arc::new(visit), stream).await;
     }
 }

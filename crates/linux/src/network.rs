@@ -122,6 +122,11 @@ unsafe impl Ioctl for NamespaceOfSocket {
     }
 }
 
+/// Brings up the loopback device of the current network namespace. Needs power over it.
+pub fn bring_up_loopback() -> io::Result<()> {
+    loopback_up().map(drop)
+}
+
 /// Brings up the loopback device of the current network namespace; gives the socket that was
 /// needed for it.
 fn loopback_up() -> io::Result<OwnedFd> {

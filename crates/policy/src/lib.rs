@@ -87,7 +87,7 @@ pub enum Denied {
     )]
     WasmNotInnermost(String),
     #[error(
-        "the wall {0} has no way to the gateway, so it can have no network; leave --net out, or use a wall that begins with process or container"
+        "the wall {0} has no way to the gateway, so it can have no network; leave --net out, or use a wall that begins with another ring"
     )]
     NoGateway(String),
     #[error("the path {0:?} is not absolute; give the full path")]
@@ -140,7 +140,7 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
 
 /// Whether jobs behind this wall can have a way to the network at all.
 pub fn can_reach_gateway(wall: &Wall) -> bool {
-    matches!(wall.outermost(), RingKind::Process | RingKind::Container)
+    wall.outermost() != RingKind::Wasm
 }
 
 fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
@@ -243,9 +243,10 @@ mod tests {
             let egress = Some(EgressSpec { layers: vec![rules], secrets: Vec::new() });
             SandboxSpec { image, egress, ..asked(wall) }
         };
-        assert!(admit(spec("process")).is_ok() && admit(spec("container/process")).is_ok());
-        assert_eq!(admit(spec("vm")), Err(Denied::NoGateway("vm".into())));
-        let nothing = SandboxSpec { egress: Some(EgressSpec::default()), ..spec("vm") };
+        assert!(admit(spec("process")).is_ok() && admit(spec("vm/container")).is_ok());
+        let wasm = || SandboxSpec { image: None, ..spec("wasm") };
+        assert_eq!(admit(wasm()), Err(Denied::NoGateway("wasm".into())));
+        let nothing = SandboxSpec { egress: Some(EgressSpec::default()), ..wasm() };
         assert!(admit(nothing).is_ok());
     }
 

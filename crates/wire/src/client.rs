@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use ringwall_spec::RingFacts;
 
 use crate::error::{StreamError, Violation};
-use crate::message::{GuestUsage, RaisePlanned, RaiseRing, Reply, Request, StartProcess};
+use crate::message::{Door, GuestUsage, RaisePlanned, RaiseRing, Reply, Request, StartProcess};
 use crate::process::RemoteProcess;
 use crate::tunnel::Tunnel;
 pub use error::ClientError;
@@ -82,6 +82,11 @@ impl Client {
     /// Raises the next ring in a guest, as it would be raised on a host.
     pub fn raise_planned(&self, plan: RaisePlanned) -> Result<Tunnel, ClientError> {
         self.tunnel(&Request::RaisePlanned(plan))
+    }
+
+    /// Waits for the next connection that a program inside makes to a door.
+    pub fn accept(&self, door: Door) -> Result<Tunnel, ClientError> {
+        self.tunnel(&Request::Accept { door })
     }
 
     /// What all jobs of a guest used.

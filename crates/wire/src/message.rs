@@ -52,6 +52,11 @@ pub enum Request {
     /// The first process of a guest only: raises a ring with a launcher, as the engine does on its
     /// host. Replies and data as for `Raise`.
     RaisePlanned(RaisePlanned),
+    /// Take the next connection at a door. Replies `Raised` when one came, which may take as long as
+    /// the ring lives; from then on both sides' data are the connection's.
+    Accept {
+        door: Door,
+    },
     /// The first process of a guest only. Input data is the workspace as a tree; replies `Done` once
     /// it can be seen.
     PutWorkspace {
@@ -98,6 +103,22 @@ pub enum Request {
         name: Option<String>,
         for_fork: bool,
     },
+}
+
+/// Where programs inside find the gateway, on loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Door {
+    Proxy,
+    Dns,
+}
+
+impl Door {
+    pub const fn port(self) -> u16 {
+        match self {
+            Door::Proxy => 3128,
+            Door::Dns => 53,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

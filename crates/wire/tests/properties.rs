@@ -15,9 +15,9 @@ use proptest::prelude::*;
 use raw::{Kind, engine, feed, frame, frame_of, hello, warden};
 use ringwall_spec::{CodeFor, ToolKind, ToolLimits, ToolMeter, ToolStatus};
 use ringwall_wire::{
-    CallReport, CallTool, Channel, CompileReport, Connection, Event, LoadTool, MAX_DATA_BYTES,
-    MAX_VIOLATIONS, ProtocolError, RaisePlanned, RaiseRing, Reply, Request, SendTool, Side,
-    StartProcess, StreamId, WINDOW,
+    CallReport, CallTool, Channel, CompileReport, Connection, Door, Event, LoadTool,
+    MAX_DATA_BYTES, MAX_VIOLATIONS, ProtocolError, RaisePlanned, RaiseRing, Reply, Request,
+    SendTool, Side, StartProcess, StreamId, WINDOW,
 };
 
 fn requests() -> Vec<Request> {
@@ -43,6 +43,7 @@ fn requests() -> Vec<Request> {
             bytes: 3,
             hash: [7; 32],
         }),
+        Request::Accept { door: Door::Dns },
         Request::RaisePlanned(RaisePlanned { template: vec![1], ahead: vec![], last: vec![2] }),
         Request::PutWorkspace { owner: (7, 8) },
         Request::TakeWorkspace,

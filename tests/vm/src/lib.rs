@@ -25,6 +25,8 @@ mod living;
 #[cfg(test)]
 mod monitors;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod ordinary_user;
 #[cfg(test)]
 mod seeds;

@@ -25,8 +25,9 @@ pub(super) struct Watch {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The gateway as it is now.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     state: Mutex<State>,
 }
 
@@ -39,7 +40,7 @@ struct State {
 /// What the thread needs that nobody else does.
 struct Keeping {
     shared: Arc<Shared>,
-    sockets: [OwnedFd; 3],
+    sockets: Option<[OwnedFd; 3]>,
     task: Arc<TaskOfGateway>,
     ids: Ids,
     ledger: Arc<Ledger>,
@@ -48,7 +49,7 @@ struct Keeping {
 impl Watch {
     pub(super) fn start(
         mut process: Process,
-        sockets: [OwnedFd; 3],
+        sockets: Option<[OwnedFd; 3]>,
         task: Arc<TaskOfGateway>,
         (ids, ledger): (Ids, Arc<Ledger>),
     ) -> io::Result<Watch> {
@@ -59,6 +60,10 @@ impl Watch {
         let thread = std::thread::Builder::new().name("network".to_owned());
         let thread = thread.spawn(move || keeping.run(events))?;
         Ok(Watch { shared, thread: Some(thread) })
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
     }
 
     /// None if the gateway is gone.
@@ -93,6 +98,13 @@ impl Drop for Watch {
 }
 
 impl Shared {
+    /// Hands a connection over, to the proxy or to DNS.
+    pub(super) fn connect(&self, task: &str, dns: bool, stream: OwnedFd) -> io::Result<()> {
+        let state = self.lock();
+        let process = state.process.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        process.control.connect(task, dns, stream.as_fd()).map_err(io::Error::other)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,8 +159,10 @@ impl Keeping {
         }
         std::thread::sleep(RESTART_PAUSE);
         let started = self.task.start().and_then(|(mut process, _)| {
-            let beside = self.sockets.each_ref().map(AsFd::as_fd);
-            process.control.listen(&self.task.spec.id, &beside)?;
+            if let Some(sockets) = &self.sockets {
+                let beside = sockets.each_ref().map(AsFd::as_fd);
+                process.control.listen(&self.task.spec.id, &beside)?;
+            }
             Ok((process.events.take(), process))
         });
         let reason = match &started {

@@ -59,6 +59,10 @@ pub struct Snapshot {
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error(
+        "a sandbox with a network cannot be kept: its connections and its gateway are not part of it; create it with --net none"
+    )]
+    Network,
+    #[error(
         "only a sandbox whose wall is `vm` alone can be kept with its memory; this one's is {0}"
     )]
     Wall(String),
@@ -148,6 +152,9 @@ impl Engine {
     ) -> Result<(), SnapshotError> {
         if sandbox.wall().rings() != [RingKind::Vm] {
             return Err(SnapshotError::Wall(sandbox.wall().to_string()));
+        }
+        if sandbox.placement.network.is_some() {
+            return Err(SnapshotError::Network);
         }
         let vm = sandbox.placement.vm.clone().ok_or(SnapshotError::Booted)?;
         let loader = vm.loader.as_deref().cloned().ok_or(SnapshotError::Booted)?;

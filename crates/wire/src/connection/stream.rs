@@ -69,7 +69,7 @@ impl Stream {
             Request::Facts => Shape::Facts,
             Request::Usage => Shape::Usage,
             Request::Checkpoint => Shape::Rest,
-            Request::Raise(_) | Request::RaisePlanned(_) => Shape::Raise,
+            Request::Raise(_) | Request::RaisePlanned(_) | Request::Accept { .. } => Shape::Raise,
             Request::CallTool(_) => Shape::Call,
             Request::CallInside(_) => Shape::CallInside,
             Request::Compile { .. } => Shape::Compile,

@@ -201,7 +201,7 @@ impl TinyWarden {
             Request::Remove { path, .. } => {
                 self.files.remove(&path).map_or_else(not_found, |_| Reply::Done)
             }
-            Request::Raise(_) | Request::RaisePlanned(_) => {
+            Request::Raise(_) | Request::RaisePlanned(_) | Request::Accept { .. } => {
                 self.jobs.insert(stream, Job::Tunnel(Box::new(TinyWarden::new())));
                 Reply::Raised
             }

@@ -1,0 +1,101 @@
+//! The network of guests: connections to their own loopback, carried through the channel to a gateway.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::site::{Site, WALLS};
+
+/// Longer than what is under way on one stream at once.
+const BODY_BYTES: usize = 2 << 20;
+
+/// An HTTP server on the host's loopback, which counts its requests.
+fn server() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut head) = (stream.expect("a connection"), Vec::new());
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
+                head.extend(byte);
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+            let body = match String::from_utf8_lossy(&head).contains("/long") {
+                true => vec![b'x'; BODY_BYTES],
+                false => b"hello\n".to_vec(),
+            };
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+        }
+    });
+    (port, asked)
+}
+
+fn settings_of(site: &Site) -> PathBuf {
+    site.ground.world.home().join("gateway.json")
+}
+
+/// A site whose gateways find the server by one name.
+fn site_with_names() -> Site {
+    let site = Site::new();
+    let settings = r#"{"names": {"zone": {"api.example.com": ["127.0.0.1"], "evil.example.net": ["127.0.0.1"]}}, "exempt": ["127.0.0.1"]}"#;
+    std::fs::write(settings_of(&site), settings).expect("a file");
+    site
+}
+
+#[test]
+fn each_wall_reaches_what_is_allowed_through_the_gateway_and_nothing_else() {
+    let site = site_with_names();
+    let (port, asked) = server();
+    let allowed = format!("http://api.example.com:{port}");
+    for wall in WALLS {
+        asked.store(0, Ordering::SeqCst);
+        let script = format!(
+            "busybox wget -q -O - {allowed}/hello; busybox wget -q -O - {allowed}/long | wc -c; \
+             busybox wget -q -O - http://evil.example.net:{port}/hello || echo refused; \
+             unset http_proxy HTTP_PROXY; busybox wget -q -T 3 -O - http://10.0.2.2:{port}/ || echo alone; \
+             echo /sys/class/net/*"
+        );
+        let run = site.run_in(wall, &["--net", &allowed, "--timeout", "90s"], &script);
+        let out = run.exits(0).out();
+        let wanted = format!("hello\n{BODY_BYTES}\nrefused\nalone\n");
+        assert!(out.starts_with(&wanted), "{wall}: {run:?}");
+        assert!(!out.contains("eth"), "{wall}: {out}");
+        assert_eq!(asked.load(Ordering::SeqCst), 2, "{wall}: only what was allowed arrived");
+        let log = site.ringwall(&["net", "log"]).exits(0).out();
+        assert!(log.contains("evil.example.net") && log.contains("api.example.com"), "{log}");
+    }
+    std::fs::remove_file(settings_of(&site)).expect("the test's own file");
+    site.is_clean();
+}
+
+#[test]
+fn a_living_guest_has_its_network_as_long_as_it_lives() {
+    let site = site_with_names();
+    let (port, _) = server();
+    let allowed = format!("http://api.example.com:{port}");
+    let living = site.create("vm", &["--net", &allowed]);
+    for _ in 0..3 {
+        living.exec(&format!("busybox wget -q -O - {allowed}/hello")).exits(0).prints("hello\n");
+    }
+    let refused = site.ringwall(&["snapshot", &living.id]);
+    assert!(refused.code != 0 && refused.err().contains("network"), "{refused:?}");
+    living.remove();
+    std::fs::remove_file(settings_of(&site)).expect("the test's own file");
+    site.is_clean();
+}
+
+#[test]
+fn a_guest_without_rules_has_no_door() {
+    let site = Site::new();
+    let script = "env | grep -i proxy; echo | busybox nc -w 2 127.0.0.1 3128 && echo OPEN; true";
+    site.run(&[], script).exits(0).prints("");
+}
