@@ -1,0 +1,310 @@
+//! What may be spent: reserved before a call, settled after it.
+//!
+//! A reservation counts as spent until it is settled, so calls that run at the same time cannot
+//! spend the same rest twice, and a crash never gives anything back.
+
+use crate::database::{Columns, Tx, Value};
+use crate::{Store, StoreError};
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dimension {
+    Calls,
+    WallSeconds,
+    CpuSeconds,
+    Fuel,
+    MemoryMibSeconds,
+    EgressBytes,
+    Tokens,
+    MoneyMicros,
+}
+
+impl Dimension {
+    pub const ALL: [Dimension; 8] = [
+        Dimension::Calls,
+        Dimension::WallSeconds,
+        Dimension::CpuSeconds,
+        Dimension::Fuel,
+        Dimension::MemoryMibSeconds,
+        Dimension::EgressBytes,
+        Dimension::Tokens,
+        Dimension::MoneyMicros,
+    ];
+
+    /// As grants name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dimension::Calls => "calls",
+            Dimension::WallSeconds => "wall_seconds",
+            Dimension::CpuSeconds => "cpu_seconds",
+            Dimension::Fuel => "fuel",
+            Dimension::MemoryMibSeconds => "memory_mib_seconds",
+            Dimension::EgressBytes => "egress_bytes",
+            Dimension::Tokens => "tokens",
+            Dimension::MoneyMicros => "money_micros",
+        }
+    }
+
+    fn place(self) -> usize {
+        Dimension::ALL.iter().position(|other| *other == self).unwrap_or(0)
+    }
+}
+
+/// So much of each dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amounts([u64; 8]);
+
+impl Amounts {
+    pub fn with(mut self, dimension: Dimension, amount: u64) -> Amounts {
+        if let Some(place) = self.0.get_mut(dimension.place()) {
+            *place = amount;
+        }
+        self
+    }
+
+    pub fn get(&self, dimension: Dimension) -> u64 {
+        self.0.get(dimension.place()).copied().unwrap_or(0)
+    }
+}
+
+/// Somebody who may spend so much: a grant, or a tenant. A dimension that is not named has no limit
+/// here, and is counted all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// `grant:...` or `tenant:...`.
+    pub key: String,
+    pub limits: Vec<(Dimension, u64)>,
+}
+
+/// What a call wants to spend: so much at once, so much for each second, and that for so long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wish {
+    pub at_once: Amounts,
+    pub per_second: Amounts,
+    pub seconds: u64,
+    /// The most fuel; less will do.
+    pub fuel: u64,
+}
+
+/// What a call got. It may be less time and less fuel than was wished for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    pub id: String,
+    pub seconds: u64,
+    pub fuel: u64,
+    /// What made it less.
+    pub bound_by: Option<Dimension>,
+    scopes: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReserveError {
+    #[error("the budget is used up: {} of {limit}, with {spent} spent or reserved", .dimension.name())]
+    Exhausted { dimension: Dimension, limit: u64, spent: u64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a scope has spent of a dimension, and what is reserved beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spent {
+    pub dimension: Dimension,
+    pub spent: u64,
+    pub reserved: u64,
+}
+
+impl Store {
+    /// Reserves for all of these scopes or for none.
+    pub fn reserve(
+        &self,
+        id: &str,
+        scopes: &[Scope],
+        wish: &Wish,
+    ) -> Result<Reservation, ReserveError> {
+        let mut refused = None;
+        let reserved = self.write(|tx| {
+            let fit = match fit(tx, scopes, wish)? {
+                Ok(fit) => fit,
+                Err(exhausted) => {
+                    refused = Some(exhausted);
+                    return Ok(None);
+                }
+            };
+            let Fit { seconds, fuel, bound_by } = fit;
+            for scope in scopes {
+                for dimension in Dimension::ALL {
+                    let amount = needed(wish, dimension, seconds, fuel);
+                    if amount > 0 {
+                        self.hold(tx, id, &scope.key, dimension, amount)?;
+                    }
+                }
+            }
+            let scopes = scopes.iter().map(|scope| scope.key.clone()).collect();
+            Ok(Some(Reservation { id: id.to_owned(), seconds, fuel, bound_by, scopes }))
+        })?;
+        match (reserved, refused) {
+            (Some(reservation), _) => Ok(reservation),
+            (None, Some(refused)) => Err(refused),
+            (None, None) => Err(StoreError::Damaged("a reservation without an answer").into()),
+        }
+    }
+
+    fn hold(
+        &self,
+        tx: &mut dyn Tx,
+        id: &str,
+        scope: &str,
+        dimension: Dimension,
+        amount: u64,
+    ) -> Result<(), StoreError> {
+        tx.execute(
+            "INSERT INTO reserved (reservation, scope, dimension, amount, engine)
+             VALUES ($1, $2, $3, $4, $5)",
+            &[
+                id.into(),
+                scope.into(),
+                dimension.name().into(),
+                amount.into(),
+                self.engine.as_str().into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Gives back what was not used.
+    pub fn settle(&self, reservation: &Reservation, used: &Amounts) -> Result<(), StoreError> {
+        self.write(|tx| {
+            let gone = tx.execute(
+                "DELETE FROM reserved WHERE reservation = $1",
+                &[reservation.id.as_str().into()],
+            )?;
+            if gone == 0 {
+                // Settled before, or counted as spent by an engine that began anew.
+                return Ok(());
+            }
+            for scope in &reservation.scopes {
+                for dimension in Dimension::ALL {
+                    spend(tx, scope, dimension.name(), used.get(dimension))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub fn spent(&self, scope: &str) -> Result<Vec<Spent>, StoreError> {
+        self.read(|tx| {
+            Dimension::ALL
+                .into_iter()
+                .map(|dimension| {
+                    let (spent, reserved) = totals(tx, scope, dimension)?;
+                    Ok(Spent { dimension, spent, reserved })
+                })
+                .collect()
+        })
+    }
+}
+
+struct Fit {
+    seconds: u64,
+    fuel: u64,
+    bound_by: Option<Dimension>,
+}
+
+fn needed(wish: &Wish, dimension: Dimension, seconds: u64, fuel: u64) -> u64 {
+    if dimension == Dimension::Fuel {
+        return fuel;
+    }
+    let running = wish.per_second.get(dimension).saturating_mul(seconds);
+    wish.at_once.get(dimension).saturating_add(running)
+}
+
+/// The longest time and the most fuel that every scope has left.
+fn fit(
+    tx: &mut dyn Tx,
+    scopes: &[Scope],
+    wish: &Wish,
+) -> Result<Result<Fit, ReserveError>, StoreError> {
+    let mut fit = Fit { seconds: wish.seconds, fuel: wish.fuel, bound_by: None };
+    for scope in scopes {
+        for (dimension, limit) in &scope.limits {
+            let (spent, reserved) = totals(tx, &scope.key, *dimension)?;
+            let taken = spent.saturating_add(reserved);
+            let left = limit.saturating_sub(taken);
+            let exhausted = || ReserveError::Exhausted {
+                dimension: *dimension,
+                limit: *limit,
+                spent: taken,
+            };
+            if *dimension == Dimension::Fuel {
+                if wish.fuel > 0 && left == 0 {
+                    return Ok(Err(exhausted()));
+                }
+                if left < fit.fuel {
+                    (fit.fuel, fit.bound_by) = (left, Some(*dimension));
+                }
+                continue;
+            }
+            let Some(left) = left.checked_sub(wish.at_once.get(*dimension)) else {
+                return Ok(Err(exhausted()));
+            };
+            let rate = wish.per_second.get(*dimension);
+            if rate > 0 && wish.seconds > 0 {
+                let seconds = left / rate;
+                if seconds == 0 {
+                    return Ok(Err(exhausted()));
+                }
+                if seconds < fit.seconds {
+                    (fit.seconds, fit.bound_by) = (seconds, Some(*dimension));
+                }
+            }
+        }
+    }
+    Ok(Ok(fit))
+}
+
+fn totals(
+    tx: &mut dyn Tx,
+    scope: &str,
+    dimension: Dimension,
+) -> Result<(u64, u64), StoreError> {
+    let parameters: [Value; 2] = [scope.into(), dimension.name().into()];
+    let mut sum = |table: &str| -> Result<u64, StoreError> {
+        let rows = tx.query(
+            &format!("SELECT amount FROM {table} WHERE scope = $1 AND dimension = $2"),
+            &parameters,
+        )?;
+        let mut sum = 0u64;
+        for row in rows {
+            sum = sum.saturating_add(Columns::of(row).number()?);
+        }
+        Ok(sum)
+    };
+    Ok((sum("spent")?, sum("reserved")?))
+}
+
+fn spend(tx: &mut dyn Tx, scope: &str, dimension: &str, amount: u64) -> Result<(), StoreError> {
+    if amount == 0 {
+        return Ok(());
+    }
+    tx.execute(
+        "INSERT INTO spent (scope, dimension, amount) VALUES ($1, $2, $3)
+         ON CONFLICT (scope, dimension) DO UPDATE SET amount = spent.amount + $3",
+        &[scope.into(), dimension.into(), amount.into()],
+    )?;
+    Ok(())
+}
+
+/// What an engine had reserved when it ended counts as spent.
+pub(crate) fn spend_all(tx: &mut dyn Tx, engine: &str) -> Result<(), StoreError> {
+    let rows = tx.query(
+        "SELECT scope, dimension, amount FROM reserved WHERE engine = $1",
+        &[engine.into()],
+    )?;
+    for row in rows {
+        let mut row = Columns::of(row);
+        let (scope, dimension, amount) = (row.text()?, row.text()?, row.number()?);
+        spend(tx, &scope, &dimension, amount)?;
+    }
+    tx.execute("DELETE FROM reserved WHERE engine = $1", &[engine.into()])?;
+    Ok(())
+}

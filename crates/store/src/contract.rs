@@ -1,0 +1,282 @@
+//! What every database must hold to: the same tests, against SQLite and a real PostgreSQL server.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// A store in a fresh place, and what keeps the place.
+struct Fresh {
+    store: Store,
+    reopen: Box<dyn Fn(&str) -> Store>,
+    _place: Box<dyn std::any::Any>,
+}
+
+fn sqlite() -> Fresh {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let store = Store::sqlite(&path, "one").unwrap();
+    let reopen = Box::new(move |engine: &str| Store::sqlite(&path, engine).unwrap());
+    Fresh { store, reopen, _place: Box::new(directory) }
+}
+
+/// A server of its own, as an ordinary user and on a socket only.
+struct Server {
+    directory: tempfile::TempDir,
+    process: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Debian keeps the server's programs out of PATH.
+fn program(name: &str) -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let found = versions.flatten().map(|version| version.path().join("bin").join(name));
+    found.filter(|path| path.is_file()).max()
+}
+
+/// PostgreSQL does not run as root.
+fn unprivileged(program: &Path) -> Command {
+    if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+        return command;
+    }
+    Command::new(program)
+}
+
+fn postgresql() -> Option<Fresh> {
+    let (initdb, postgres) = (program("initdb")?, program("postgres")?);
+    // Short: a socket's name has at most 107 bytes.
+    let directory = tempfile::Builder::new().prefix("rw-pg").tempdir_in("/tmp").unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(directory.path(), Some(65534), Some(65534)).unwrap();
+    }
+    let data = directory.path().join("data");
+    let made = unprivileged(&initdb)
+        .args(["--no-sync", "--auth=trust", "--username=ringwall", "--pgdata"])
+        .arg(&data)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let process = unprivileged(&postgres)
+        .arg("-D")
+        .arg(&data)
+        .arg("-k")
+        .arg(directory.path())
+        .args(["-c", "listen_addresses=", "-c", "fsync=off"])
+        .env_clear()
+        .env("LC_ALL", "C")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let settings = format!("host={} user=ringwall dbname=postgres", directory.path().display());
+    let server = Server { directory, process };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let store = loop {
+        match Store::postgresql(&settings, "one") {
+            Ok(store) => break store,
+            Err(error) if Instant::now() > deadline => panic!("{error:?}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    assert!(server.directory.path().is_dir());
+    let reopen = Box::new(move |engine: &str| Store::postgresql(&settings, engine).unwrap());
+    Some(Fresh { store, reopen, _place: Box::new(server) })
+}
+
+fn sandbox<'a>(id: &'a str, tenant: &'a str, name: Option<&'a str>) -> NewSandbox<'a> {
+    NewSandbox { id, tenant, task: "t", name, spec: "{}" }
+}
+
+fn call<'a>(id: &'a str, tenant: &'a str) -> NewCall<'a> {
+    NewCall { id, tenant, task: "t", sandbox: Some("s1"), kind: "exec", what: "true" }
+}
+
+fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
+    let store = &fresh.store;
+    store.add_sandbox(&sandbox("s1", "acme", Some("web"))).unwrap();
+    store.add_sandbox(&sandbox("s2", "other", Some("web"))).unwrap();
+    let taken = store.add_sandbox(&sandbox("s3", "acme", Some("web")));
+    assert!(matches!(taken, Err(StoreError::NameTaken(name)) if name == "web"));
+    assert_eq!(store.sandbox("acme", "web").unwrap().unwrap().id, "s1");
+    assert_eq!(store.sandbox("acme", "s2").unwrap(), None);
+    assert_eq!(store.living().unwrap().len(), 2);
+    assert!(store.end_sandbox("s1", "{\"x\":1}").unwrap());
+    assert!(!store.end_sandbox("s1", "{}").unwrap());
+    assert!(!store.end_sandbox("nobody", "{}").unwrap());
+    let ended = store.sandbox("acme", "s1").unwrap().unwrap();
+    assert_eq!((ended.state, ended.outcome.as_deref()), (SandboxState::Ended, Some("{\"x\":1}")));
+    // The name is free again.
+    store.add_sandbox(&sandbox("s4", "acme", Some("web"))).unwrap();
+    let newest = store.sandboxes("acme", None, None, 1).unwrap();
+    assert_eq!(newest[0].id, "s4");
+    let rest = store.sandboxes("acme", None, Some(newest[0].number), 10).unwrap();
+    assert_eq!(rest.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["s1"]);
+    let running = store.sandboxes("acme", Some(SandboxState::Running), None, 10).unwrap();
+    assert_eq!(running.len(), 1);
+    assert_eq!(store.ids_of_tenant("other").unwrap(), ["s2"]);
+}
+
+fn events_are_numbered_and_followed(fresh: &Fresh) {
+    let store = &fresh.store;
+    let from = store.last_event().unwrap();
+    store.begin_call(&call("c1", "acme")).unwrap();
+    store.begin_call(&call("c2", "other")).unwrap();
+    store.end_call(&call("c1", "acme"), "{\"code\":0}").unwrap();
+    store.end_call(&call("c1", "acme"), "{\"code\":1}").unwrap();
+    let events = store.events_after(Some("acme"), from, 10).unwrap();
+    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(kinds, ["call.started", "call.ended"]);
+    assert!(events[0].number < events[1].number);
+    assert_eq!(store.events_after(Some("acme"), events[0].number, 10).unwrap().len(), 1);
+    assert_eq!(store.events_after(None, from, 10).unwrap().len(), 3);
+    let ended = store.call("acme", "c1").unwrap().unwrap();
+    assert_eq!((ended.state, ended.result.as_deref()), (CallState::Ended, Some("{\"code\":0}")));
+    assert_eq!(store.call("other", "c1").unwrap(), None);
+    assert_eq!(store.calls("acme", Some("s1"), None, 10).unwrap().len(), 1);
+}
+
+fn an_engine_that_begins_loses_its_own_calls_only(fresh: &Fresh) {
+    let store = &fresh.store;
+    store.begin_call(&call("mine", "acme")).unwrap();
+    let other = (fresh.reopen)("two");
+    other.begin_call(&call("theirs", "acme")).unwrap();
+    let anew = (fresh.reopen)("one");
+    anew.begin().unwrap();
+    assert_eq!(anew.call("acme", "mine").unwrap().unwrap().state, CallState::Lost);
+    assert_eq!(anew.call("acme", "theirs").unwrap().unwrap().state, CallState::Running);
+}
+
+fn a_request_is_done_once(fresh: &Fresh) {
+    let store = &fresh.store;
+    assert_eq!(store.claim_request("acme", "k", "r").unwrap(), Claim::Taken);
+    assert_eq!(store.claim_request("acme", "k", "r").unwrap(), Claim::UnderWay);
+    assert_eq!(store.claim_request("acme", "k", "else").unwrap(), Claim::OtherRequest);
+    assert_eq!(store.claim_request("other", "k", "r").unwrap(), Claim::Taken);
+    let reply = Reply { status: 201, body: "{}".to_owned() };
+    store.finish_request("acme", "k", &reply).unwrap();
+    assert_eq!(store.claim_request("acme", "k", "r").unwrap(), Claim::Answered(reply));
+    store.give_up_request("other", "k").unwrap();
+    assert_eq!(store.claim_request("other", "k", "r").unwrap(), Claim::Taken);
+    (fresh.reopen)("one").begin().unwrap();
+    assert_eq!(store.claim_request("other", "k", "r").unwrap(), Claim::Unknown);
+}
+
+fn nothing_is_spent_twice(fresh: &Fresh) {
+    let store = &fresh.store;
+    let scope = |limits: &[(Dimension, u64)]| Scope { key: "grant:a".into(), limits: limits.into() };
+    let one = Amounts::default().with(Dimension::Calls, 1);
+    let wall = Amounts::default().with(Dimension::WallSeconds, 1);
+    let wish = Wish { at_once: one, per_second: wall, seconds: 30, fuel: 0 };
+    let limits = [(Dimension::Calls, 3), (Dimension::WallSeconds, 40)];
+    let first = store.reserve("r1", &[scope(&limits)], &wish).unwrap();
+    assert_eq!((first.seconds, first.bound_by), (30, None));
+    // Ten seconds are left: less time, and it is said why.
+    let second = store.reserve("r2", &[scope(&limits)], &wish).unwrap();
+    assert_eq!((second.seconds, second.bound_by), (10, Some(Dimension::WallSeconds)));
+    let third = store.reserve("r3", &[scope(&limits)], &wish);
+    assert!(matches!(
+        third,
+        Err(ReserveError::Exhausted { dimension: Dimension::WallSeconds, limit: 40, spent: 40 })
+    ));
+    store.settle(&first, &one.with(Dimension::WallSeconds, 2)).unwrap();
+    store.settle(&first, &one.with(Dimension::WallSeconds, 2)).unwrap();
+    let third = store.reserve("r3", &[scope(&limits)], &wish).unwrap();
+    assert_eq!(third.seconds, 28);
+    let fourth = store.reserve("r4", &[scope(&limits)], &wish);
+    assert!(matches!(fourth, Err(ReserveError::Exhausted { dimension: Dimension::Calls, .. })));
+    // A crash gives nothing back.
+    (fresh.reopen)("one").begin().unwrap();
+    let spent = store.spent("grant:a").unwrap();
+    let of = |dimension| spent.iter().find(|it| it.dimension == dimension).copied().unwrap();
+    assert_eq!((of(Dimension::Calls).spent, of(Dimension::Calls).reserved), (3, 0));
+    assert_eq!(of(Dimension::WallSeconds).spent, 2 + 10 + 28);
+}
+
+fn many_threads_reserve_no_more_than_there_is(fresh: &Fresh) {
+    let limits = vec![(Dimension::Calls, 25)];
+    let scope = [Scope { key: "tenant:x".into(), limits }];
+    let wish = Wish { at_once: Amounts::default().with(Dimension::Calls, 1), ..Wish::default() };
+    let store = &fresh.store;
+    let got = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        for thread in 0..4 {
+            let (scope, wish, got) = (&scope, &wish, &got);
+            threads.spawn(move || {
+                for turn in 0..10 {
+                    let id = format!("x{thread}-{turn}");
+                    if store.reserve(&id, scope, wish).is_ok() {
+                        got.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(got.into_inner(), 25);
+}
+
+fn what_is_old_is_forgotten(fresh: &Fresh) {
+    let store = &fresh.store;
+    store.add_sandbox(&sandbox("old", "past", None)).unwrap();
+    store.add_sandbox(&sandbox("alive", "past", None)).unwrap();
+    store.end_sandbox("old", "{}").unwrap();
+    store.forget_before(now_ms() + 10_000).unwrap();
+    assert_eq!(store.ids_of_tenant("past").unwrap(), ["alive"]);
+}
+
+fn hold_to_the_contract(fresh: &Fresh) {
+    sandboxes_belong_to_their_tenant(fresh);
+    events_are_numbered_and_followed(fresh);
+    an_engine_that_begins_loses_its_own_calls_only(fresh);
+    a_request_is_done_once(fresh);
+    nothing_is_spent_twice(fresh);
+    many_threads_reserve_no_more_than_there_is(fresh);
+    what_is_old_is_forgotten(fresh);
+}
+
+#[test]
+fn sqlite_holds_to_the_contract() {
+    hold_to_the_contract(&sqlite());
+}
+
+#[test]
+fn postgresql_holds_to_the_contract() {
+    let fresh = postgresql().expect("PostgreSQL is installed: scripts/setup.sh test");
+    hold_to_the_contract(&fresh);
+}
+
+#[test]
+fn a_server_on_another_machine_is_refused() {
+    let refused = Store::postgresql("host=db.example.com user=x", "one");
+    assert!(matches!(refused, Err(StoreError::NotLocal(host)) if host == "db.example.com"));
+}
+
+#[test]
+fn nobody_else_can_read_the_file() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    drop(Store::sqlite(&path, "one").unwrap());
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let store = Store::sqlite(&path, "one").unwrap();
+    store.write(|tx| tx.execute("UPDATE version SET number = 99", &[])).unwrap();
+    drop(store);
+    assert!(matches!(Store::sqlite(&path, "one"), Err(StoreError::Newer { found: 99, .. })));
+}
