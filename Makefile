@@ -17,6 +17,8 @@ PROGRAMS := ringwall ringwall-warden ringwall-launcher ringwall-probe
 WASM_PROGRAMS := ringwall-wasm-warden ringwall-wasm-compiler
 # Alone, too: it has an async runtime and a TLS library, whose features belong in no other program.
 GATEWAY := ringwall-gateway
+# Apart, so that the demo need not wait for its database and its web server.
+DAEMON := ringwall-daemon
 TOOLS_DIR := $(BIN_DIR)/tools
 
 # Tests and the bench use the programs that `make build` made, never ones from PATH.
@@ -26,10 +28,10 @@ export RINGWALL_BIN_DIR := $(BIN_DIR)
 # nextest runs test programs side by side; plain cargo does where it is absent.
 RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,test --no-fail-fast)
 # These test the built programs; the last one only reads the repository.
-WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened
+WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-api-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup build programs gateway wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm install clean
+.PHONY: help setup build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,13 +39,16 @@ help: ## list the targets
 setup: ## install what is missing on this machine (quick when nothing is)
 	@scripts/setup.sh all
 
-build: programs gateway wasm-programs ## all programs, optimised
+build: programs gateway daemon wasm-programs ## all programs, optimised
 
 programs: ## ringwall, its warden and its launcher
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) $(PROGRAMS:%=--package %)
 
 gateway: ## the process through which sandboxes reach the network
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package $(GATEWAY)-program
+
+daemon: ## what `ringwall serve` starts
+	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package $(DAEMON)
 
 wasm-programs: ## what runs WASM tools, and what compiles them
 	$(foreach program,$(WASM_PROGRAMS),$(CARGO) build --locked --release --target $(MUSL_TARGET) --package $(program) &&) true
@@ -113,7 +118,7 @@ bench-vm: ## microVMs cold, from templates, pools and forks, beside QEMU with a 
 
 install: build tools ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"
-	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") "$(BIN_DIR)/$(GATEWAY)" $(WASM_PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") "$(BIN_DIR)/$(GATEWAY)" "$(BIN_DIR)/$(DAEMON)" $(WASM_PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
 	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
 	install -m 644 "$(TOOLS_DIR)"/*.wasm "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
 	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools/runtimes"

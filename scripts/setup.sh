@@ -14,7 +14,7 @@ readonly MUSL_TARGET=x86_64-unknown-linux-musl
 readonly FOR_BUILD="cc:gcc make:make musl-gcc:musl-tools"
 readonly FOR_TOOLS="python3:python3 python3-venv:python3-venv"
 readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
-readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux curl:curl git:git fsck.erofs:erofs-utils dockerd:docker.io"
+readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux curl:curl git:git fsck.erofs:erofs-utils dockerd:docker.io initdb:postgresql"
 # What unpacks a guest kernel depends on the Debian release that it is from.
 readonly FOR_VM="qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd lz4:lz4"
 readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs"
@@ -34,6 +34,11 @@ has_static_busybox() {
     has_command busybox && ! ldd "$(command -v busybox)" >/dev/null 2>&1
 }
 
+# Debian keeps the server's programs out of PATH, by version.
+has_initdb() {
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
 # A part of Python that Debian keeps in a package of its own.
 has_venv() {
     python3 -c 'import ensurepip' >/dev/null 2>&1
@@ -46,6 +51,7 @@ missing_packages() {
         case "$command" in
             busybox) has_static_busybox ;;
             python3-venv) has_venv ;;
+            initdb) has_initdb ;;
             *) has_command "$command" ;;
         esac || echo "$package"
     done
@@ -103,15 +109,15 @@ prepare_guest_kernel() {
     esac
 }
 
-# Programs of others that must agree with the audit log. Tests without them say so.
+# Programs of others that must agree with the audit log and the API. Tests without them say so.
 prepare_python_verifiers() {
     local place=target/test-python
-    "$place/bin/python" -c 'import aics_tlog, ocsf_json_schema, jsonschema' >/dev/null 2>&1 && return
-    echo "setup: installing what checks the audit log independently"
+    "$place/bin/python" -c 'import aics_tlog, ocsf_json_schema, jsonschema, schemathesis' >/dev/null 2>&1 && return
+    echo "setup: installing what checks the audit log and the API independently"
     # aics-tlog asks for Python 3.12 and runs with 3.11, which Debian 12 has.
     python3 -m venv "$place" &&
         "$place/bin/pip" install -q --disable-pip-version-check --ignore-requires-python \
-            aics-tlog==0.2.1 ocsf-json-schema==1.2.0 jsonschema ||
+            aics-tlog==0.2.1 ocsf-json-schema==1.2.0 jsonschema schemathesis==4.32.5 ||
         echo "setup: no Python packages; the audit log is checked by Rust crates alone"
 }
 

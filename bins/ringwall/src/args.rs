@@ -8,6 +8,7 @@ mod net;
 mod policy;
 mod sandbox;
 mod secret;
+mod serve;
 mod snapshot;
 mod tool;
 mod values;
@@ -29,6 +30,7 @@ pub(crate) use net::{NetExplainArgs, NetLearnArgs, NetLogArgs, NetVerb, NetworkA
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 pub(crate) use sandbox::{JobArgs, PolicyArgs, RightsArgs, SandboxArgs};
 pub(crate) use secret::{SecretAddArgs, SecretBindArgs, SecretVerb};
+pub(crate) use serve::ServeDaemonArgs;
 pub(crate) use snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, SnapshotVerb};
 pub(crate) use tool::{
     AddArgs, CallArgs, InsideArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb,
@@ -152,6 +154,12 @@ pub(crate) enum Verb {
     /// Read and verify the log of what was decided and done
     #[command(subcommand)]
     Audit(Box<AuditVerb>),
+    /// Serve the API: sandboxes, commands, files and tools for many clients
+    #[command(
+        after_help = "The state is in a file of RINGWALL_HOME, or, for several engines on one \
+        state, in the PostgreSQL database that RINGWALL_POSTGRESQL names (host=/run/postgresql dbname=ringwall)."
+    )]
+    Serve(Box<ServeDaemonArgs>),
     /// Check what this machine can do and how to fix what it cannot
     Doctor(DoctorArgs),
     /// Attack every wall of this machine from inside, and report what got through

@@ -23,6 +23,7 @@ mod rights;
 mod rm;
 mod run;
 mod secret;
+mod serve;
 mod snapshot;
 mod stop;
 mod tool;
@@ -81,6 +82,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Approvals(verb) => approvals::run(&verb),
         Verb::Secret(verb) => secret::run(verb),
         Verb::Vm(verb) => vm::run(&verb),
+        Verb::Serve(args) => serve::run(&args),
         Verb::Gc(output) => gc::run(output.json()),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { directory } => man::run(directory.as_deref()),

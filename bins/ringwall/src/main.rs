@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod daemon;
 mod exit;
 mod granted;
 mod job;

@@ -1,1 +1,30 @@
-//! The API.
+//! The daemon: what the engine does, for many clients at once, over HTTP.
+//!
+//! A request goes: connection (`server`) → who asks (`caller`) → room for it (`admission`) → budget →
+//! the engine, on a blocking thread → an answer. Errors are `application/problem+json` with codes
+//! that stay (`problem`).
+//!
+//! Invariants:
+//! - without a token only the owner's unix socket is served; with one, only what its grant allows;
+//! - a tenant's objects are looked up by tenant, never looked up and then compared;
+//! - whatever waits, is kept or is read has a bound, and what is beyond it is refused by name.
+
+mod admission;
+mod caller;
+mod document;
+mod engines;
+mod fields;
+mod guard;
+mod live;
+mod metrics;
+mod once;
+mod options;
+mod problem;
+mod routes;
+mod server;
+mod service;
+mod spending;
+
+pub use document::{openapi, reference};
+pub use options::{Options, Tls};
+pub use server::{ServeError, serve};

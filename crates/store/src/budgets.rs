@@ -230,11 +230,8 @@ fn fit(
             let (spent, reserved) = totals(tx, &scope.key, *dimension)?;
             let taken = spent.saturating_add(reserved);
             let left = limit.saturating_sub(taken);
-            let exhausted = || ReserveError::Exhausted {
-                dimension: *dimension,
-                limit: *limit,
-                spent: taken,
-            };
+            let exhausted =
+                || ReserveError::Exhausted { dimension: *dimension, limit: *limit, spent: taken };
             if *dimension == Dimension::Fuel {
                 if wish.fuel > 0 && left == 0 {
                     return Ok(Err(exhausted()));
@@ -262,11 +259,7 @@ fn fit(
     Ok(Ok(fit))
 }
 
-fn totals(
-    tx: &mut dyn Tx,
-    scope: &str,
-    dimension: Dimension,
-) -> Result<(u64, u64), StoreError> {
+fn totals(tx: &mut dyn Tx, scope: &str, dimension: Dimension) -> Result<(u64, u64), StoreError> {
     let parameters: [Value; 2] = [scope.into(), dimension.name().into()];
     let mut sum = |table: &str| -> Result<u64, StoreError> {
         let rows = tx.query(

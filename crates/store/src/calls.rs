@@ -92,8 +92,7 @@ impl Store {
                     now_ms().into(),
                 ],
             )?;
-            let about =
-                About { tenant: new.tenant, sandbox: new.sandbox, call: Some(new.id) };
+            let about = About { tenant: new.tenant, sandbox: new.sandbox, call: Some(new.id) };
             events::append(tx, "call.started", &about, "{}")
         })
     }
@@ -108,17 +107,17 @@ impl Store {
             if ended == 0 {
                 return Ok(());
             }
-            let about =
-                About { tenant: new.tenant, sandbox: new.sandbox, call: Some(new.id) };
+            let about = About { tenant: new.tenant, sandbox: new.sandbox, call: Some(new.id) };
             events::append(tx, "call.ended", &about, result)
         })
     }
 
-    pub fn call(&self, tenant: &str, id: &str) -> Result<Option<CallRow>, StoreError> {
+    pub fn call(&self, tenant: Option<&str>, id: &str) -> Result<Option<CallRow>, StoreError> {
+        let (whose, tenant) = crate::whose(tenant);
         let rows = self.read(|tx| {
             tx.query(
-                &format!("SELECT {COLUMNS} FROM calls WHERE tenant = $1 AND id = $2"),
-                &[tenant.into(), id.into()],
+                &format!("SELECT {COLUMNS} FROM calls WHERE {whose} AND id = $2"),
+                &[tenant, id.into()],
             )
         })?;
         rows.into_iter().next().map(call).transpose()
@@ -127,21 +126,22 @@ impl Store {
     /// A page of them, the newest first: those begun before number `before`. In one sandbox, or all.
     pub fn calls(
         &self,
-        tenant: &str,
+        tenant: Option<&str>,
         sandbox: Option<&str>,
         before: Option<u64>,
         most: u32,
     ) -> Result<Vec<CallRow>, StoreError> {
         let before = before.map_or(i64::MAX, crate::signed);
+        let (whose, tenant) = crate::whose(tenant);
         let rows = self.read(|tx| {
             tx.query(
                 &format!(
                     "SELECT {COLUMNS} FROM calls
-                     WHERE tenant = $1 AND number < $2 AND ($3 = '' OR sandbox = $3)
+                     WHERE {whose} AND number < $2 AND ($3 = '' OR sandbox = $3)
                      ORDER BY number DESC LIMIT $4"
                 ),
                 &[
-                    tenant.into(),
+                    tenant,
                     before.into(),
                     sandbox.unwrap_or_default().into(),
                     i64::from(most).into(),
@@ -163,11 +163,8 @@ pub(crate) fn lose_all(tx: &mut dyn Tx, engine: &str) -> Result<(), StoreError> 
             "UPDATE calls SET state = 'lost', ended_ms = $2 WHERE id = $1",
             &[row.id.as_str().into(), now_ms().into()],
         )?;
-        let about = About {
-            tenant: &row.tenant,
-            sandbox: row.sandbox.as_deref(),
-            call: Some(&row.id),
-        };
+        let about =
+            About { tenant: &row.tenant, sandbox: row.sandbox.as_deref(), call: Some(&row.id) };
         events::append(tx, "call.lost", &about, "{}")?;
     }
     Ok(())

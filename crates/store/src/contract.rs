@@ -109,22 +109,24 @@ fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
     store.add_sandbox(&sandbox("s2", "other", Some("web"))).unwrap();
     let taken = store.add_sandbox(&sandbox("s3", "acme", Some("web")));
     assert!(matches!(taken, Err(StoreError::NameTaken(name)) if name == "web"));
-    assert_eq!(store.sandbox("acme", "web").unwrap().unwrap().id, "s1");
-    assert_eq!(store.sandbox("acme", "s2").unwrap(), None);
+    assert_eq!(store.sandbox(Some("acme"), "web").unwrap().unwrap().id, "s1");
+    assert_eq!(store.sandbox(Some("acme"), "s2").unwrap(), None);
     assert_eq!(store.living().unwrap().len(), 2);
     assert!(store.end_sandbox("s1", "{\"x\":1}").unwrap());
     assert!(!store.end_sandbox("s1", "{}").unwrap());
     assert!(!store.end_sandbox("nobody", "{}").unwrap());
-    let ended = store.sandbox("acme", "s1").unwrap().unwrap();
+    let ended = store.sandbox(Some("acme"), "s1").unwrap().unwrap();
     assert_eq!((ended.state, ended.outcome.as_deref()), (SandboxState::Ended, Some("{\"x\":1}")));
     // The name is free again.
     store.add_sandbox(&sandbox("s4", "acme", Some("web"))).unwrap();
-    let newest = store.sandboxes("acme", None, None, 1).unwrap();
+    let newest = store.sandboxes(Some("acme"), None, None, 1).unwrap();
     assert_eq!(newest[0].id, "s4");
-    let rest = store.sandboxes("acme", None, Some(newest[0].number), 10).unwrap();
+    let rest = store.sandboxes(Some("acme"), None, Some(newest[0].number), 10).unwrap();
     assert_eq!(rest.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["s1"]);
-    let running = store.sandboxes("acme", Some(SandboxState::Running), None, 10).unwrap();
+    let running = store.sandboxes(Some("acme"), Some(SandboxState::Running), None, 10).unwrap();
     assert_eq!(running.len(), 1);
+    assert_eq!(store.sandboxes(None, None, None, 10).unwrap().len(), 3);
+    assert_eq!(store.sandbox(None, "s2").unwrap().unwrap().tenant, "other");
     assert_eq!(store.ids_of_tenant("other").unwrap(), ["s2"]);
 }
 
@@ -141,10 +143,10 @@ fn events_are_numbered_and_followed(fresh: &Fresh) {
     assert!(events[0].number < events[1].number);
     assert_eq!(store.events_after(Some("acme"), events[0].number, 10).unwrap().len(), 1);
     assert_eq!(store.events_after(None, from, 10).unwrap().len(), 3);
-    let ended = store.call("acme", "c1").unwrap().unwrap();
+    let ended = store.call(Some("acme"), "c1").unwrap().unwrap();
     assert_eq!((ended.state, ended.result.as_deref()), (CallState::Ended, Some("{\"code\":0}")));
-    assert_eq!(store.call("other", "c1").unwrap(), None);
-    assert_eq!(store.calls("acme", Some("s1"), None, 10).unwrap().len(), 1);
+    assert_eq!(store.call(Some("other"), "c1").unwrap(), None);
+    assert_eq!(store.calls(Some("acme"), Some("s1"), None, 10).unwrap().len(), 1);
 }
 
 fn an_engine_that_begins_loses_its_own_calls_only(fresh: &Fresh) {
@@ -154,8 +156,8 @@ fn an_engine_that_begins_loses_its_own_calls_only(fresh: &Fresh) {
     other.begin_call(&call("theirs", "acme")).unwrap();
     let anew = (fresh.reopen)("one");
     anew.begin().unwrap();
-    assert_eq!(anew.call("acme", "mine").unwrap().unwrap().state, CallState::Lost);
-    assert_eq!(anew.call("acme", "theirs").unwrap().unwrap().state, CallState::Running);
+    assert_eq!(anew.call(Some("acme"), "mine").unwrap().unwrap().state, CallState::Lost);
+    assert_eq!(anew.call(Some("acme"), "theirs").unwrap().unwrap().state, CallState::Running);
 }
 
 fn a_request_is_done_once(fresh: &Fresh) {
@@ -175,7 +177,8 @@ fn a_request_is_done_once(fresh: &Fresh) {
 
 fn nothing_is_spent_twice(fresh: &Fresh) {
     let store = &fresh.store;
-    let scope = |limits: &[(Dimension, u64)]| Scope { key: "grant:a".into(), limits: limits.into() };
+    let scope =
+        |limits: &[(Dimension, u64)]| Scope { key: "grant:a".into(), limits: limits.into() };
     let one = Amounts::default().with(Dimension::Calls, 1);
     let wall = Amounts::default().with(Dimension::WallSeconds, 1);
     let wish = Wish { at_once: one, per_second: wall, seconds: 30, fuel: 0 };

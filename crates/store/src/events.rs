@@ -64,9 +64,7 @@ impl Store {
                 &[tenant.into(), number.into(), i64::from(most).into()],
             ),
             None => tx.query(
-                &format!(
-                    "SELECT {COLUMNS} FROM events WHERE number > $1 ORDER BY number LIMIT $2"
-                ),
+                &format!("SELECT {COLUMNS} FROM events WHERE number > $1 ORDER BY number LIMIT $2"),
                 &[number.into(), i64::from(most).into()],
             ),
         })?;

@@ -60,22 +60,16 @@ impl Store {
             let state = row.text()?;
             let (status, body) = (row.optional_number()?, row.optional_text()?);
             Ok(match (state.as_str(), status, body) {
-                ("answered", Some(status), Some(body)) => Claim::Answered(Reply {
-                    status: u16::try_from(status).unwrap_or(500),
-                    body,
-                }),
+                ("answered", Some(status), Some(body)) => {
+                    Claim::Answered(Reply { status: u16::try_from(status).unwrap_or(500), body })
+                }
                 ("under-way", ..) => Claim::UnderWay,
                 _ => Claim::Unknown,
             })
         })
     }
 
-    pub fn finish_request(
-        &self,
-        tenant: &str,
-        key: &str,
-        reply: &Reply,
-    ) -> Result<(), StoreError> {
+    pub fn finish_request(&self, tenant: &str, key: &str, reply: &Reply) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute(
                 "UPDATE replies SET state = 'answered', status = $3, body = $4

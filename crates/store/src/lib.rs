@@ -131,6 +131,14 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Whose rows are looked at, as a condition on the first parameter: a tenant's, or all.
+fn whose(tenant: Option<&str>) -> (&'static str, database::Value) {
+    match tenant {
+        Some(tenant) => ("tenant = $1", tenant.into()),
+        None => ("$1 = 'all'", "all".into()),
+    }
+}
+
 /// Databases know signed numbers only.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

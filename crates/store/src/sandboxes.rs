@@ -47,8 +47,7 @@ pub struct SandboxRow {
     pub outcome: Option<String>,
 }
 
-const COLUMNS: &str =
-    "number, id, tenant, task, name, state, spec, created_ms, ended_ms, outcome";
+const COLUMNS: &str = "number, id, tenant, task, name, state, spec, created_ms, ended_ms, outcome";
 
 fn sandbox(row: Row) -> Result<SandboxRow, StoreError> {
     let mut row = Columns::of(row);
@@ -117,38 +116,44 @@ impl Store {
     }
 
     /// By its whole id, or by the tenant's name for it while it runs.
-    pub fn sandbox(&self, tenant: &str, id: &str) -> Result<Option<SandboxRow>, StoreError> {
+    pub fn sandbox(
+        &self,
+        tenant: Option<&str>,
+        id: &str,
+    ) -> Result<Option<SandboxRow>, StoreError> {
+        let (whose, tenant) = crate::whose(tenant);
         let rows = self.read(|tx| {
             tx.query(
                 &format!(
                     "SELECT {COLUMNS} FROM sandboxes
-                     WHERE tenant = $1 AND (id = $2 OR (name = $2 AND ended_ms IS NULL))
+                     WHERE {whose} AND (id = $2 OR (name = $2 AND ended_ms IS NULL))
                      ORDER BY number DESC LIMIT 1"
                 ),
-                &[tenant.into(), id.into()],
+                &[tenant, id.into()],
             )
         })?;
         rows.into_iter().next().map(sandbox).transpose()
     }
 
-    /// A page of them, the newest first: those made before number `before`.
+    /// A page of those of a tenant, or of all, the newest first: those made before number `before`.
     pub fn sandboxes(
         &self,
-        tenant: &str,
+        tenant: Option<&str>,
         state: Option<SandboxState>,
         before: Option<u64>,
         most: u32,
     ) -> Result<Vec<SandboxRow>, StoreError> {
         let before = before.map_or(i64::MAX, crate::signed);
         let state = state.map_or("", SandboxState::word);
+        let (whose, tenant) = crate::whose(tenant);
         let rows = self.read(|tx| {
             tx.query(
                 &format!(
                     "SELECT {COLUMNS} FROM sandboxes
-                     WHERE tenant = $1 AND number < $2 AND ($3 = '' OR state = $3)
+                     WHERE {whose} AND number < $2 AND ($3 = '' OR state = $3)
                      ORDER BY number DESC LIMIT $4"
                 ),
-                &[tenant.into(), before.into(), state.into(), i64::from(most).into()],
+                &[tenant, before.into(), state.into(), i64::from(most).into()],
             )
         })?;
         rows.into_iter().map(sandbox).collect()
@@ -170,15 +175,13 @@ impl Store {
 
     /// The ids of all that a tenant ever had here, as far as is remembered.
     pub fn ids_of_tenant(&self, tenant: &str) -> Result<Vec<String>, StoreError> {
-        let rows = self.read(|tx| {
-            tx.query("SELECT id FROM sandboxes WHERE tenant = $1", &[tenant.into()])
-        })?;
+        let rows = self
+            .read(|tx| tx.query("SELECT id FROM sandboxes WHERE tenant = $1", &[tenant.into()]))?;
         rows.into_iter().map(|row| Columns::of(row).text()).collect()
     }
 }
 
 fn find(tx: &mut dyn Tx, id: &str) -> Result<Option<SandboxRow>, StoreError> {
-    let rows =
-        tx.query(&format!("SELECT {COLUMNS} FROM sandboxes WHERE id = $1"), &[id.into()])?;
+    let rows = tx.query(&format!("SELECT {COLUMNS} FROM sandboxes WHERE id = $1"), &[id.into()])?;
     rows.into_iter().next().map(sandbox).transpose()
 }

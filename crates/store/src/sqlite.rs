@@ -38,10 +38,7 @@ impl Sqlite {
     }
 }
 
-fn opening(
-    path: &Path,
-    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> StoreError {
+fn opening(path: &Path, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::Open { place: path.display().to_string(), source: source.into() }
 }
 

@@ -5,6 +5,7 @@ mod host;
 mod inside;
 mod new;
 mod serve;
+mod served;
 mod show;
 
 use std::process::ExitCode;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Tools;
 use super::host::{self, Allowed};
-use super::inside;
+use super::{inside, served};
 use crate::args::CallArgs;
 use crate::report;
 
@@ -42,6 +42,9 @@ struct Document<'a> {
 
 pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     let input = read_input(&args.input)?;
+    if let Some(done) = served::call(args, &input)? {
+        return Ok(done);
+    }
     let place = inside::find(&args.inside)?;
     let tools = Tools::open_with(place.code_for())?;
     let tool = tools.get(&args.tool)?;
@@ -109,7 +112,7 @@ fn exit_code(result: &Result<Value, Failure>, status: &ToolStatus) -> u8 {
 }
 
 /// Pretty for people, one line for programs.
-fn print_output(output: &Value) -> anyhow::Result<()> {
+pub(super) fn print_output(output: &Value) -> anyhow::Result<()> {
     if io::stdout().is_terminal() {
         // Every character that a terminal would obey is escaped in JSON, or made printable.
         let pretty = serde_json::to_string_pretty(output)?;

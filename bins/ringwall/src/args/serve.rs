@@ -1,0 +1,50 @@
+//! The flags of `ringwall serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::values;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeDaemonArgs {
+    /// The unix socket, for you only; unless you are root it must be in Ringwall's home, which no
+    /// ring shows [default: api.sock there]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Also listen on a TCP address, for holders of grants only; beyond loopback with TLS only
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The certificate of the TCP address, with those above it, as PEM
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The certificate's key, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Jobs at once
+    #[arg(long, value_name = "N", default_value = "64", value_parser = values::count)]
+    pub(crate) jobs: u32,
+    /// Jobs at once of one tenant
+    #[arg(long, value_name = "N", default_value = "32", value_parser = values::count)]
+    pub(crate) jobs_per_tenant: u32,
+    /// Memory limits of all sandboxes together [default: this machine's memory]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
+    pub(crate) memory: Option<u64>,
+    /// What each tenant may spend in all: calls, wall_seconds, cpu_seconds, fuel,
+    /// memory_mib_seconds, egress_bytes, tokens or money_micros
+    #[arg(long, value_name = "NAME=N", value_parser = budget)]
+    pub(crate) tenant_budget: Vec<(String, u64)>,
+    /// How long requests under way get when the daemon is told to end
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
+    pub(crate) grace: Duration,
+}
+
+fn budget(text: &str) -> Result<(String, u64), String> {
+    let parts = text.split_once('=').map(|(name, most)| (name.to_owned(), most.parse::<u64>()));
+    match parts {
+        Some((name, Ok(most))) => Ok((name, most)),
+        _ => Err(format!("{text:?} is no budget; write for example calls=1000")),
+    }
+}

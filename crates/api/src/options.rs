@@ -1,0 +1,43 @@
+//! How a daemon is set up. `ringwall serve` makes it of its flags.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// What is not said is safe: the owner's socket, and nothing else.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The unix socket, for the owner only.
+    pub socket: PathBuf,
+    /// A TCP address, for holders of grants only.
+    #[serde(default)]
+    pub listen: Option<SocketAddr>,
+    /// Needed for an address that is not loopback.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+    /// PostgreSQL instead of a file in the engine's home, as libpq names a server.
+    #[serde(skip)]
+    pub postgresql: Option<String>,
+    /// Jobs at once, of all tenants and of each.
+    pub jobs: usize,
+    pub jobs_per_tenant: usize,
+    /// Memory limits of all sandboxes together; this machine's memory if nothing is said.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+    /// What each tenant may spend in all, by the dimension's name.
+    #[serde(default)]
+    pub tenant_budget: Vec<(String, u64)>,
+    /// How long requests under way get when the daemon is told to end.
+    pub grace_ms: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// PEM: the server's certificate, and those above it.
+    pub certificate: PathBuf,
+    /// PEM, readable by the owner only.
+    pub key: PathBuf,
+}

@@ -1,0 +1,298 @@
+//! What went wrong, as RFC 9457 has it: a status, a code that stays, and words for people.
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ringwall_engine::{
+    AdmitError, AttachError, KeepError, PhaseError, RaiseError, RecordError, RunError, StartError,
+    StopError, ToolDenied, ToolError,
+};
+use ringwall_store::{ReserveError, StoreError};
+use ringwall_wire::{ClientError, ErrorCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Clients may decide by these; they are never renamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    BadRequest,
+    Unauthenticated,
+    OwnerOnly,
+    NotGranted,
+    DeniedByPolicy,
+    BudgetExhausted,
+    NotFound,
+    NoSuchRoute,
+    MethodNotAllowed,
+    NameTaken,
+    NotRunning,
+    StillRunning,
+    KeyReused,
+    RequestUnderWay,
+    OutcomeUnknown,
+    TooLarge,
+    Refused,
+    ProgramNotFound,
+    Busy,
+    Ending,
+    Internal,
+}
+
+impl Code {
+    fn parts(self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Code::BadRequest => {
+                (StatusCode::BAD_REQUEST, "bad-request", "The request makes no sense")
+            }
+            Code::Unauthenticated => {
+                (StatusCode::UNAUTHORIZED, "unauthenticated", "A good grant is needed")
+            }
+            Code::OwnerOnly => {
+                (StatusCode::FORBIDDEN, "owner-only", "Only the owner of the daemon may do this")
+            }
+            Code::NotGranted => {
+                (StatusCode::FORBIDDEN, "not-granted", "The grant does not allow this")
+            }
+            Code::DeniedByPolicy => {
+                (StatusCode::FORBIDDEN, "denied-by-policy", "The policy does not allow this")
+            }
+            Code::BudgetExhausted => {
+                (StatusCode::FORBIDDEN, "budget-exhausted", "The budget is used up")
+            }
+            Code::NotFound => (StatusCode::NOT_FOUND, "not-found", "There is no such thing"),
+            Code::NoSuchRoute => {
+                (StatusCode::NOT_FOUND, "no-such-route", "The API has no such path")
+            }
+            Code::MethodNotAllowed => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Not with this method")
+            }
+            Code::NameTaken => (StatusCode::CONFLICT, "name-taken", "The name is taken"),
+            Code::NotRunning => (StatusCode::CONFLICT, "not-running", "It is not running"),
+            Code::StillRunning => (StatusCode::CONFLICT, "still-running", "It is still running"),
+            Code::KeyReused => {
+                (StatusCode::CONFLICT, "key-reused", "The key was used for another request")
+            }
+            Code::RequestUnderWay => {
+                (StatusCode::CONFLICT, "request-under-way", "The same request is under way")
+            }
+            Code::OutcomeUnknown => {
+                (StatusCode::CONFLICT, "outcome-unknown", "What came of the request is not known")
+            }
+            Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "That is too much"),
+            Code::Refused => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "refused", "This cannot be had here")
+            }
+            Code::ProgramNotFound => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "program-not-found",
+                "The program cannot be started in the sandbox",
+            ),
+            Code::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy", "There is no room right now"),
+            Code::Ending => {
+                (StatusCode::SERVICE_UNAVAILABLE, "ending", "The daemon is about to end")
+            }
+            Code::Internal => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Ringwall itself failed")
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    code: Code,
+    detail: String,
+    elevation: Option<String>,
+}
+
+/// An error, as `application/problem+json`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct ProblemBody {
+    /// `urn:ringwall:problem:` and the code
+    r#type: String,
+    title: String,
+    status: u16,
+    /// What to decide by; it never changes
+    code: String,
+    /// What was refused, why, and how to fix it
+    detail: String,
+    /// An elevation that a person could approve, and that would allow it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elevation_hint: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Problem {
+        Problem { code, detail: detail.into(), elevation: None }
+    }
+
+    pub(crate) fn not_found(what: &str, id: &str) -> Problem {
+        Problem::new(Code::NotFound, format!("there is no {what} {id:?}"))
+    }
+
+    pub(crate) fn owner_only() -> Problem {
+        let how = "ask for it over the unix socket of the daemon, without a token";
+        Problem::new(Code::OwnerOnly, how)
+    }
+
+    /// Our own fault: told in words, for the log has no other place.
+    pub(crate) fn internal(error: &dyn std::error::Error) -> Problem {
+        Problem::new(Code::Internal, with_causes(error))
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.code.parts().0
+    }
+
+    pub(crate) fn word(&self) -> &'static str {
+        self.code.parts().1
+    }
+
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self.code, Code::Busy | Code::Internal | Code::Ending)
+    }
+
+    pub(crate) fn body(&self) -> ProblemBody {
+        let (status, code, title) = self.code.parts();
+        ProblemBody {
+            r#type: format!("urn:ringwall:problem:{code}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            code: code.to_owned(),
+            detail: self.detail.clone(),
+            elevation_hint: self.elevation.clone(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status(), Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        let kind = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, kind);
+        if self.code == Code::Busy {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.code == Code::Unauthenticated {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// An error and what caused it, as one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = source.source();
+    }
+    text
+}
+
+/// Each error of the engine is the caller's, the host's or ours.
+macro_rules! problems {
+    ($($error:ty => |$this:ident| $code:expr;)*) => {$(
+        impl From<$error> for Problem {
+            fn from($this: $error) -> Problem {
+                let words = with_causes(&$this);
+                Problem::new($code, words)
+            }
+        }
+    )*};
+}
+
+problems! {
+    JsonRejection => |error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
+        _ => Code::BadRequest,
+    };
+    QueryRejection => |_error| Code::BadRequest;
+    PathRejection => |_error| Code::BadRequest;
+    ringwall_grant::Refused => |_error| Code::NotGranted;
+    ringwall_grant::NameError => |_error| Code::BadRequest;
+    ringwall_policy::Denied => |_error| Code::Refused;
+    ringwall_rules::LoadError => |_error| Code::DeniedByPolicy;
+    ringwall_workspace::WorkspaceError => |_error| Code::Refused;
+    RaiseError => |_error| Code::Refused;
+    KeepError => |_error| Code::Refused;
+    RunError => |_error| Code::NotRunning;
+    StopError => |_error| Code::Internal;
+    PhaseError => |_error| Code::DeniedByPolicy;
+    ringwall_engine::LedgerError => |_error| Code::Internal;
+    ringwall_engine::SettleError => |_error| Code::Internal;
+    ringwall_engine::ToolHostError => |_error| Code::Refused;
+    StartError => |error| match error {
+        StartError::EmptyCommand => Code::BadRequest,
+        StartError::NotFound { .. } | StartError::NotExecutable { .. } => Code::ProgramNotFound,
+        StartError::Refused(_) => Code::Refused,
+        StartError::Warden(_) => Code::NotRunning,
+        StartError::Ledger(_) => Code::Internal,
+    };
+    AttachError => |_error| Code::NotRunning;
+    ToolError => |error| match error {
+        ToolError::NotCompiled(_) | ToolError::Dir { .. } | ToolError::Refused(_) => Code::Refused,
+        ToolError::Raise(_) | ToolError::Sandbox(_) => Code::Refused,
+        ToolError::WardenLost => Code::Busy,
+    };
+    ToolDenied => |error| match error {
+        ToolDenied::Ledger(_) => Code::Internal,
+        _ => Code::DeniedByPolicy,
+    };
+    RecordError => |error| match error {
+        RecordError::NotFound(_) | RecordError::Ambiguous(_) => Code::NotFound,
+        RecordError::NameTaken(..) => Code::NameTaken,
+        _ => Code::Internal,
+    };
+    ClientError => |error| match error {
+        ClientError::Remote(remote) => match remote.code {
+            ErrorCode::NotFound => Code::NotFound,
+            ErrorCode::NotPermitted | ErrorCode::Limit | ErrorCode::System => Code::Refused,
+            ErrorCode::Invalid => Code::BadRequest,
+        },
+        ClientError::FileTooLarge { .. } => Code::TooLarge,
+        ClientError::Local(_) => Code::BadRequest,
+        _ => Code::NotRunning,
+    };
+    StoreError => |error| match error {
+        StoreError::NameTaken(_) => Code::NameTaken,
+        _ => Code::Internal,
+    };
+    ReserveError => |error| match error {
+        ReserveError::Exhausted { .. } => Code::BudgetExhausted,
+        ReserveError::Store(_) => Code::Internal,
+    };
+    ringwall_tool::StoreError => |error| match error {
+        ringwall_tool::StoreError::NotFound(_) => Code::NotFound,
+        _ => Code::Refused,
+    };
+    ringwall_tool::ToolNameError => |_error| Code::BadRequest;
+    ringwall_tool::GrantError => |_error| Code::Refused;
+    ringwall_tool::LimitWishError => |_error| Code::BadRequest;
+    ringwall_spec::WallError => |_error| Code::BadRequest;
+    ringwall_spec::IdError => |_error| Code::BadRequest;
+}
+
+impl From<AdmitError> for Problem {
+    fn from(error: AdmitError) -> Problem {
+        let code = match &error {
+            AdmitError::Denied(_) | AdmitError::NothingToRouteBy | AdmitError::Shown { .. } => {
+                Code::Refused
+            }
+            AdmitError::Ledger(_) => Code::Internal,
+            _ => Code::DeniedByPolicy,
+        };
+        let elevation = match &error {
+            AdmitError::Refused { refusal } => refusal.elevations().first().cloned(),
+            _ => None,
+        };
+        Problem { elevation, ..Problem::new(code, with_causes(&error)) }
+    }
+}

@@ -1,0 +1,101 @@
+//! One file per kind of thing. Each turns a request into calls of the engine, and an answer.
+
+mod audit;
+mod calls;
+mod changes;
+mod events;
+mod files;
+mod grants;
+mod runs;
+mod sandboxes;
+mod system;
+mod terminal;
+pub(crate) mod tools;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::problem::{Code, Problem};
+use crate::service::Service;
+
+/// The longest input of a tool, and the rest of its request.
+const MOST_BODY: usize = (16 << 20) + (64 << 10);
+
+/// All there is to ask for.
+pub(crate) fn all() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new()
+        .routes(routes!(system::health))
+        .routes(routes!(system::metrics))
+        .routes(routes!(system::policy))
+        .routes(routes!(system::images))
+        .routes(routes!(system::budgets))
+        .routes(routes!(sandboxes::create, sandboxes::list))
+        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(runs::exec))
+        .routes(routes!(runs::run))
+        .routes(routes!(calls::start))
+        .routes(routes!(calls::list))
+        .routes(routes!(calls::get, calls::kill))
+        .routes(routes!(calls::events))
+        .routes(routes!(terminal::open))
+        .routes(routes!(files::read, files::write, files::remove))
+        .routes(routes!(files::list))
+        .routes(routes!(changes::diff))
+        .routes(routes!(changes::apply))
+        .routes(routes!(tools::list))
+        .routes(routes!(tools::inspect))
+        .routes(routes!(tools::call))
+        .routes(routes!(grants::mint, grants::list))
+        .routes(routes!(grants::own))
+        .routes(routes!(grants::revoke))
+        .routes(routes!(grants::approvals))
+        .routes(routes!(grants::approval))
+        .routes(routes!(audit::records))
+        .routes(routes!(events::follow))
+}
+
+/// The routes, with what counts for each of them.
+pub(crate) fn router(service: Arc<Service>) -> axum::Router {
+    let (router, _) = all().split_for_parts();
+    router
+        .fallback(|| async {
+            Problem::new(Code::NoSuchRoute, "the API has no such path; see docs/api.md")
+        })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(Code::MethodNotAllowed, "the path is there, but not with this method")
+        })
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&service), measure))
+        .with_state(service)
+}
+
+async fn measure(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let mut response = next.run(request).await;
+    let route = route.as_deref().unwrap_or("none");
+    let status = response.status().as_u16();
+    service.metrics.request(method.as_str(), route, status, begun.elapsed());
+    let headers = response.headers_mut();
+    // Answers are data: no browser may take them for anything else, or keep them.
+    for (name, value) in [("x-content-type-options", "nosniff"), ("cache-control", "no-store")] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A name for a call or a reservation.
+pub(crate) fn new_id() -> String {
+    let mut bytes = [0; 12];
+    // Short requests are filled whole; the kernel's pool is ready long before a daemon starts.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    ringwall_spec::SandboxId::from_random(bytes).to_string()
+}

@@ -1,0 +1,81 @@
+//! What happens to sandboxes and calls, as it happens.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::Stream;
+use ringwall_store::EventRow;
+use serde_json::{Value, json};
+
+use super::calls::last_seen;
+use crate::caller::Caller;
+use crate::problem::{Problem, ProblemBody};
+use crate::service::Service;
+
+/// How often a follower looks. Other engines may write to the same state, so nobody is told.
+const POLL: Duration = Duration::from_millis(200);
+const AT_ONCE: u32 = 200;
+
+/// Follow what happens: `sandbox.created`, `sandbox.ended`, `call.started`, `call.ended` and
+/// `call.lost`. `Last-Event-ID` goes on behind that event; without it, from now on
+#[utoipa::path(get, path = "/v1/events", tag = "events",
+    params(("Last-Event-ID" = Option<u64>, Header, description = "The number of the last event seen")),
+    responses(
+        (status = 200, body = String, content_type = "text/event-stream"),
+        (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+    ))]
+pub(crate) async fn follow(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let seen = match last_seen(&headers)? {
+        Some(seen) => seen,
+        None => service.work(|service| Ok(service.store.last_event()?)).await?,
+    };
+    let at = At { service, caller, seen, ready: VecDeque::new() };
+    let stream = futures_util::stream::unfold(at, |mut at| async move {
+        loop {
+            if let Some(row) = at.ready.pop_front() {
+                at.seen = row.number;
+                return Some((Ok(shown(&row)), at));
+            }
+            let (caller, seen) = (at.caller.clone(), at.seen);
+            let rows = at.service.work(move |service| {
+                // A grant may have ended since.
+                if let Caller::Holder(holder) = &caller {
+                    service.inspect(&holder.token)?;
+                }
+                Ok(service.store.events_after(caller.sees(), seen, AT_ONCE)?)
+            });
+            at.ready = rows.await.ok()?.into();
+            if at.ready.is_empty() {
+                tokio::time::sleep(POLL).await;
+            }
+        }
+    });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+}
+
+struct At {
+    service: Arc<Service>,
+    caller: Caller,
+    seen: u64,
+    ready: VecDeque<EventRow>,
+}
+
+fn shown(row: &EventRow) -> Event {
+    let detail: Value = serde_json::from_str(&row.detail).unwrap_or(Value::Null);
+    let data = json!({
+        "time_unix_ms": row.time_ms,
+        "sandbox": row.sandbox,
+        "call": row.call,
+        "detail": detail,
+    });
+    Event::default().id(row.number.to_string()).event(&row.kind).data(data.to_string())
+}

@@ -1,0 +1,287 @@
+//! Grants and approvals. Decisions on approvals need a person's own key and are not made here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use ringwall_approval::{Approval, Approvals};
+use ringwall_audit::{Event, GrantMinted, Id, Ids, Text};
+use ringwall_grant::{
+    Authority, AuthorityError, Budget, DEFAULT_LIFETIME, GrantId, Name, NameError, Rights,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::caller::Caller;
+use crate::fields::Body;
+use crate::problem::{Code, Problem, ProblemBody, with_causes};
+use crate::service::Service;
+
+/// What the holder of a new grant may do. An empty list allows nothing
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GrantFields {
+    task: String,
+    tenant: String,
+    /// Who is meant to hold it, for people to read
+    holder: String,
+    #[serde(default)]
+    tools: Vec<String>,
+    /// Directories of the host, with all that is below them
+    #[serde(default)]
+    read: Vec<String>,
+    #[serde(default)]
+    write: Vec<String>,
+    /// Kinds of work that a sandbox may be asked for with
+    #[serde(default)]
+    kinds: Vec<String>,
+    #[serde(default)]
+    walls: Vec<String>,
+    #[serde(default)]
+    phases: Vec<String>,
+    #[serde(default)]
+    secrets: Vec<String>,
+    /// By `calls`, `wall_seconds`, `cpu_seconds`, `fuel`, `memory_mib_seconds`, `egress_bytes`,
+    /// `tokens` and `money_micros`
+    #[serde(default)]
+    budget: BTreeMap<String, u64>,
+    /// An hour if nothing is said
+    #[serde(default)]
+    lifetime_seconds: Option<u64>,
+}
+
+impl GrantFields {
+    fn rights(&self) -> Result<Rights, Problem> {
+        let name = |text: &str| text.parse::<Name>();
+        let mut budget = Budget::default();
+        for (dimension, most) in &self.budget {
+            let unknown = || Problem::new(Code::BadRequest, format!("no budget is {dimension:?}"));
+            budget = budget.least(Budget::of(dimension, *most).ok_or_else(unknown)?);
+        }
+        Ok(Rights {
+            tools: set(&self.tools)?,
+            read: set(&self.read)?,
+            write: set(&self.write)?,
+            kinds: set(&self.kinds)?,
+            walls: set(&self.walls)?,
+            phases: set(&self.phases)?,
+            secrets: set(&self.secrets)?,
+            budget,
+            ..Rights::none(name(&self.task)?, name(&self.tenant)?, name(&self.holder)?)
+        })
+    }
+}
+
+fn set<T: FromStr<Err = NameError> + Ord>(texts: &[String]) -> Result<BTreeSet<T>, NameError> {
+    texts.iter().map(|text| text.parse()).collect()
+}
+
+/// A grant, without its token
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GrantEntry {
+    id: String,
+    task: String,
+    tenant: String,
+    holder: String,
+    expires_unix: u64,
+}
+
+/// A new grant. The token is shown once and kept nowhere
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NewGrant {
+    token: String,
+    grant: GrantEntry,
+}
+
+fn failed(error: &AuthorityError) -> Problem {
+    Problem::new(Code::Refused, with_causes(error))
+}
+
+/// Make a grant; for the owner
+#[utoipa::path(post, path = "/v1/grants", tag = "grants", request_body = GrantFields, responses(
+    (status = 201, body = NewGrant),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn mint(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Body(fields): Body<GrantFields>,
+) -> Result<(StatusCode, Json<NewGrant>), Problem> {
+    caller.must_be_owner()?;
+    service
+        .work(move |service| {
+            let rights = fields.rights()?;
+            let lifetime = fields.lifetime_seconds.map_or(DEFAULT_LIFETIME, Duration::from_secs);
+            let authority = Authority::open(&service.home).map_err(|error| failed(&error))?;
+            let minted = authority.mint(&rights, lifetime).map_err(|error| failed(&error))?;
+            let record = &minted.record;
+            let event = Event::GrantMinted(GrantMinted {
+                holder: Text::new(&record.holder),
+                summary: Text::default(),
+                expires_unix_ms: Some(record.expires_unix.saturating_mul(1000)),
+            });
+            let ids = Ids::default().grant(Id::new(record.id.to_string()));
+            service.engine.record(vec![(ids.task(Id::new(&record.task)), event)])?;
+            let token = minted.token.to_text().to_string();
+            Ok((StatusCode::CREATED, Json(NewGrant { token, grant: entry(record) })))
+        })
+        .await
+}
+
+fn entry(record: &ringwall_grant::Record) -> GrantEntry {
+    GrantEntry {
+        id: record.id.to_string(),
+        task: record.task.clone(),
+        tenant: record.tenant.clone(),
+        holder: record.holder.clone(),
+        expires_unix: record.expires_unix,
+    }
+}
+
+/// List the grants that were made here; for the owner
+#[utoipa::path(get, path = "/v1/grants", tag = "grants", responses(
+    (status = 200, body = Vec<GrantEntry>),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn list(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+) -> Result<Json<Vec<GrantEntry>>, Problem> {
+    caller.must_be_owner()?;
+    let records = service
+        .work(|service| match Authority::open_existing(&service.home) {
+            Err(AuthorityError::NoKey) => Ok(Vec::new()),
+            Err(error) => Err(failed(&error)),
+            Ok(authority) => authority.records().map_err(|error| failed(&error)),
+        })
+        .await?;
+    Ok(Json(records.iter().map(entry).collect()))
+}
+
+/// The grant that this request was made with
+#[utoipa::path(get, path = "/v1/grant", tag = "grants", responses(
+    (status = 200, body = GrantEntry),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn own(caller: Caller) -> Result<Json<GrantEntry>, Problem> {
+    let Caller::Holder(holder) = caller else {
+        return Err(Problem::new(Code::NotFound, "the owner needs no grant"));
+    };
+    let standing = &holder.inspected.standing;
+    Ok(Json(GrantEntry {
+        id: standing.ids.last().map(ToString::to_string).unwrap_or_default(),
+        task: standing.task.clone(),
+        tenant: standing.tenant.clone(),
+        holder: standing.holder.clone(),
+        expires_unix: standing.expires_unix,
+    }))
+}
+
+/// Revoke a grant, with all that were narrowed from it; for the owner
+#[utoipa::path(delete, path = "/v1/grants/{id}", tag = "grants", params(("id" = String, Path)), responses(
+    (status = 204, description = "It is revoked"),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn revoke(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    caller.must_be_owner()?;
+    service
+        .work(move |service| {
+            let parsed: GrantId = id.parse().map_err(|error: ringwall_grant::GrantIdError| {
+                Problem::new(Code::BadRequest, error.to_string())
+            })?;
+            let authority =
+                Authority::open_existing(&service.home).map_err(|error| failed(&error))?;
+            let known = authority.records().map_err(|error| failed(&error))?;
+            if !known.iter().any(|record| record.id == parsed) {
+                return Err(Problem::not_found("grant", &id));
+            }
+            authority.revoke(&[parsed]).map_err(|error| failed(&error))?;
+            let event = Event::GrantRevoked {
+                by: Text::new("the owner, through the API"),
+                reason: Text::default(),
+            };
+            let ids = Ids::default().grant(Id::new(parsed.to_string()));
+            service.engine.record(vec![(ids, event)])?;
+            Ok(StatusCode::NO_CONTENT)
+        })
+        .await
+}
+
+/// A question to a person, and what came of it
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApprovalEntry {
+    id: String,
+    /// `pending`, `lapsed`, `denied`, `approved` or `over`
+    state: String,
+    elevation: String,
+    asked_unix: u64,
+    expires_unix: u64,
+    /// What exactly is asked for
+    #[schema(value_type = Object)]
+    action: Value,
+}
+
+impl ApprovalEntry {
+    fn new(approval: &Approval) -> ApprovalEntry {
+        let asked = &approval.asked;
+        ApprovalEntry {
+            id: asked.id.to_string(),
+            state: approval.state.word().to_owned(),
+            elevation: asked.elevation.clone(),
+            asked_unix: asked.asked_unix,
+            expires_unix: asked.expires_unix,
+            action: serde_json::to_value(&asked.action).unwrap_or(Value::Null),
+        }
+    }
+}
+
+fn seen(service: &Service, caller: &Caller) -> Result<Vec<Approval>, Problem> {
+    let approvals = Approvals::open(&service.home).map_err(|error| Problem::internal(&error))?;
+    let listed = approvals.list(SystemTime::now()).map_err(|error| Problem::internal(&error))?;
+    let mut all = listed.approvals;
+    all.retain(|it| caller.sees().is_none_or(|tenant| it.asked.action.tenant == tenant));
+    Ok(all)
+}
+
+/// List approvals
+#[utoipa::path(get, path = "/v1/approvals", tag = "grants", responses(
+    (status = 200, body = Vec<ApprovalEntry>),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn approvals(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+) -> Result<Json<Vec<ApprovalEntry>>, Problem> {
+    let all = service.work(move |service| seen(service, &caller)).await?;
+    Ok(Json(all.iter().map(ApprovalEntry::new).collect()))
+}
+
+/// Look at an approval
+#[utoipa::path(get, path = "/v1/approvals/{id}", tag = "grants", params(("id" = String, Path)), responses(
+    (status = 200, body = ApprovalEntry),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn approval(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<ApprovalEntry>, Problem> {
+    service
+        .work(move |service| {
+            let all = seen(service, &caller)?;
+            let found = all.iter().find(|it| it.asked.id.as_str() == id);
+            found
+                .map(|it| Json(ApprovalEntry::new(it)))
+                .ok_or_else(|| Problem::not_found("approval", &id))
+        })
+        .await
+}

@@ -1,0 +1,286 @@
+//! Commands that are waited for: in a sandbox that lives, or behind a fresh wall.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use ringwall_engine::{Job, PolicySearch, RunError, StartError};
+use ringwall_spec::{Ending, Limits};
+use ringwall_store::NewCall;
+use ringwall_wire::ProcessInput;
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::{new_id, sandboxes};
+use crate::caller::Caller;
+use crate::fields::{Body, CommandFields, CommandResult, SandboxFields, ending_word};
+use crate::guard::Guard;
+use crate::live::Captured;
+use crate::once::{Key, once};
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::service::Service;
+use crate::spending::{Spending, stopped_by};
+
+/// Run a command in a sandbox and wait for its end
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "calls", request_body = CommandFields,
+    params(
+        ("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key does the same thing once"),
+    ),
+    responses(
+        (status = 200, body = CommandResult),
+        (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+    ))]
+pub(crate) async fn exec(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    key: Key,
+    Body(fields): Body<CommandFields>,
+) -> Result<Response, Problem> {
+    let work = {
+        let (service, caller) = (Arc::clone(&service), caller.clone());
+        let (id, fields) = (id.clone(), fields.clone());
+        async move { exec_now(&service, &caller, &id, &fields).await }
+    };
+    let request = ("exec", &(&id, &fields));
+    once(&service, &caller, key, request, (StatusCode::OK, work)).await
+}
+
+async fn exec_now(
+    service: &Arc<Service>,
+    caller: &Caller,
+    id: &str,
+    fields: &CommandFields,
+) -> Result<CommandResult, Problem> {
+    let permit = service.admission.enter(caller.tenant(), 0).await?;
+    let (caller, id, fields) = (caller.clone(), id.to_owned(), fields.clone());
+    let guard = Guard::default();
+    let _watch = guard.watch();
+    service
+        .work(move |service| {
+            let _permit = permit;
+            let mut output = Captured::default();
+            let started = |job: &Job| {
+                let input = job.input();
+                guard.arm(move || input.signal(Signal::KILL.as_raw()));
+            };
+            let ended = exec_in(service, &caller, (&id, &new_id()), &fields, started, &mut output)?;
+            guard.disarm();
+            let result = CommandResult::new(&ended.call, ended.ending, output);
+            Ok(CommandResult { stopped_by: ended.stopped_by, ..result })
+        })
+        .await
+}
+
+/// How a command in a sandbox ended.
+pub(crate) struct Ended {
+    pub(crate) call: String,
+    pub(crate) ending: Ending,
+    pub(crate) stopped_by: Option<String>,
+}
+
+impl Ended {
+    /// As the store keeps it.
+    pub(crate) fn summary(&self) -> String {
+        json!({
+            "ending": ending_word(self.ending),
+            "exit_code": self.ending.exit_code(),
+            "stopped_by": self.stopped_by,
+        })
+        .to_string()
+    }
+}
+
+/// Runs a command in a sandbox that lives, with all that is written down and spent for it.
+pub(crate) fn exec_in(
+    service: &Service,
+    caller: &Caller,
+    (id, call): (&str, &str),
+    fields: &CommandFields,
+    started: impl FnOnce(&Job),
+    output: &mut dyn ringwall_engine::Output,
+) -> Result<Ended, Problem> {
+    let command = fields.command()?;
+    let living = service.attach(caller, id)?;
+    let sandbox = living.record.id.as_str();
+    if let Some(kind) = &fields.kind {
+        let workspace = living.record.workspace.as_ref().map(|it| it.path.clone());
+        let search = PolicySearch::from_environment(workspace);
+        service.engine.allow_exec(&living.record, kind, &search)?;
+    }
+    let limits = &living.record.limits;
+    let timeout = fields.timeout_ms.map_or(limits.timeout, Duration::from_millis);
+    let timeout = timeout.min(limits.timeout).max(Duration::from_millis(1));
+    let spending = Spending::begin(service, caller, call, (timeout, limits))?;
+    let words = command.words().join(" ");
+    let new = NewCall {
+        id: call,
+        tenant: caller.tenant(),
+        task: caller.task(),
+        sandbox: Some(sandbox),
+        kind: "exec",
+        what: shortened(&words),
+    };
+    service.store.begin_call(&new)?;
+    let ran = living.attached.start(&command, spending.timeout).map_err(Problem::from);
+    let ran = ran.and_then(|job| {
+        started(&job);
+        feed(&job.input(), fields.stdin.as_deref());
+        Ok(job.wait(output)?)
+    });
+    let ending = match ran {
+        Ok(ending) => ending,
+        Err(problem) => {
+            service.detach(sandbox);
+            service.metrics.call("exec", "error");
+            let failed = json!({ "failed": problem.word() }).to_string();
+            service.store.end_call(&new, &failed)?;
+            return Err(problem);
+        }
+    };
+    service.metrics.call("exec", if ending.exit_code() == 0 { "ok" } else { "failed" });
+    let stopped_by = stopped_by(&spending, ending == Ending::Timeout);
+    spending.settle(0, None)?;
+    let ended = Ended { call: call.to_owned(), ending, stopped_by };
+    service.store.end_call(&new, &ended.summary())?;
+    Ok(ended)
+}
+
+/// Standard input is sent beside the waiting: a command may write before it reads.
+fn feed(input: &ProcessInput, text: Option<&str>) {
+    let Some(text) = text else { return };
+    let (input, text) = (input.clone(), text.to_owned());
+    let sent = std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        // A command that does not want it has closed it.
+        let _ = input.write_all(text.as_bytes());
+        input.close();
+    });
+    // Without a thread the command sees that nothing comes.
+    drop(sent);
+}
+
+/// Commands can be as long as a script; a list shows how they begin.
+pub(crate) fn shortened(text: &str) -> &str {
+    const MOST: usize = 200;
+    text.char_indices().nth(MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+/// Run a command behind a fresh wall and wait for its end
+#[utoipa::path(post, path = "/v1/runs", tag = "calls", request_body = SandboxFields,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key does the same thing once")),
+    responses(
+        (status = 200, body = CommandResult),
+        (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+    ))]
+pub(crate) async fn run(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    key: Key,
+    Body(fields): Body<SandboxFields>,
+) -> Result<Response, Problem> {
+    let work = {
+        let (service, caller, fields) = (Arc::clone(&service), caller.clone(), fields.clone());
+        async move { run_now(&service, &caller, &fields).await }
+    };
+    let request = ("run", &fields);
+    once(&service, &caller, key, request, (StatusCode::OK, work)).await
+}
+
+async fn run_now(
+    service: &Arc<Service>,
+    caller: &Caller,
+    fields: &SandboxFields,
+) -> Result<CommandResult, Problem> {
+    let permit = service.admission.enter(caller.tenant(), fields.memory()).await?;
+    let (caller, fields) = (caller.clone(), fields.clone());
+    let guard = Guard::default();
+    let _watch = guard.watch();
+    service
+        .work(move |service| {
+            let _permit = permit;
+            let result = run_behind_wall(service, &caller, &fields, &guard);
+            guard.disarm();
+            let word = match &result {
+                Ok(result) if result.exit_code == 0 => "ok",
+                Ok(_) => "failed",
+                Err(_) => "error",
+            };
+            service.metrics.call("run", word);
+            result
+        })
+        .await
+}
+
+fn run_behind_wall(
+    service: &Service,
+    caller: &Caller,
+    fields: &SandboxFields,
+    guard: &Guard,
+) -> Result<CommandResult, Problem> {
+    let wanted = fields.command.as_ref();
+    let no_command = || Problem::new(Code::BadRequest, "a run needs a `command`");
+    let described = wanted.ok_or_else(no_command)?;
+    let command = described.command()?;
+    let mut wanted = fields.clone();
+    // The sandbox is gone when the answer is there: nobody could use a name.
+    wanted.name = None;
+    let call = new_id();
+    if let Some(timeout) = described.timeout_ms {
+        wanted.limits.cap_timeout(Duration::from_millis(timeout.max(1)));
+    }
+    let asked = wanted.limits.over(Limits::default());
+    let spending = Spending::begin(service, caller, &call, (asked.timeout, &asked))?;
+    wanted.limits.cap_timeout(spending.timeout);
+    let admitted = sandboxes::admit(service, caller, &wanted, Limits::default())?;
+    let words = command.words();
+    let line = words.join(" ");
+    let new = NewCall {
+        id: &call,
+        tenant: caller.tenant(),
+        task: caller.task(),
+        sandbox: None,
+        kind: "run",
+        what: shortened(&line),
+    };
+    service.store.begin_call(&new)?;
+    let mut output = Captured::default();
+    let ran = (|| -> Result<_, Problem> {
+        let crew =
+            service.engines.of(caller.tenant()).map_err(|error| Problem::internal(&error))?;
+        let raised = crew.engine.raise_for(&admitted, &words)?;
+        let killer = raised.killer();
+        guard.arm(move || killer.kill());
+        let started: Result<Job, StartError> = raised.start(&command);
+        let ending = started.map_err(Problem::from).and_then(|job| {
+            feed(&job.input(), described.stdin.as_deref());
+            let waited: Result<Ending, RunError> = job.wait(&mut output);
+            Ok(waited?)
+        });
+        match ending {
+            Ok(ending) => Ok(raised.settle(ending)?),
+            Err(problem) => {
+                // The first error says what went wrong; taking the wall down is tidying up.
+                let _ = raised.settle(Ending::Stopped);
+                Err(problem)
+            }
+        }
+    })();
+    let outcome = match ran {
+        Ok(outcome) => outcome,
+        Err(problem) => {
+            let failed = json!({ "failed": problem.word() }).to_string();
+            service.store.end_call(&new, &failed)?;
+            return Err(problem);
+        }
+    };
+    let stopped_by = stopped_by(&spending, outcome.ending == Ending::Timeout);
+    spending.settle(0, outcome.usage.cpu_ms.map(Duration::from_millis))?;
+    let ended = Ended { call: call.clone(), ending: outcome.ending, stopped_by };
+    service.store.end_call(&new, &ended.summary())?;
+    let result = CommandResult::new(&call, outcome.ending, output);
+    let outcome = serde_json::to_value(&outcome).map_err(|error| Problem::internal(&error))?;
+    Ok(CommandResult { stopped_by: ended.stopped_by, outcome: Some(outcome), ..result })
+}

@@ -1,0 +1,253 @@
+//! Sandboxes: made, looked at, ended.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::{self, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use ringwall_engine::{RecordState, relative_to};
+use ringwall_grant::Ask;
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::{Limits, SandboxSpec, WorkspaceMode, WriteRights};
+use ringwall_store::SandboxState;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::caller::{Caller, Holder};
+use crate::fields::{Body, CommandFields, LIFETIME, Page, Params, Sandbox, SandboxFields};
+use crate::once::{Key, once};
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::service::Service;
+
+/// Make a sandbox that lives until it is deleted or its time is over
+#[utoipa::path(post, path = "/v1/sandboxes", tag = "sandboxes", request_body = SandboxFields,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key does the same thing once")),
+    responses(
+        (status = 201, body = Sandbox),
+        (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+    ))]
+pub(crate) async fn create(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    key: Key,
+    Body(fields): Body<SandboxFields>,
+) -> Result<Response, Problem> {
+    let work = {
+        let (service, caller, fields) = (Arc::clone(&service), caller.clone(), fields.clone());
+        async move { create_now(&service, &caller, &fields).await }
+    };
+    let request = ("create", &fields);
+    once(&service, &caller, key, request, (StatusCode::CREATED, work)).await
+}
+
+async fn create_now(
+    service: &Arc<Service>,
+    caller: &Caller,
+    fields: &SandboxFields,
+) -> Result<Sandbox, Problem> {
+    let permit = service.admission.enter(caller.tenant(), fields.memory()).await?;
+    let (caller, fields) = (caller.clone(), fields.clone());
+    service
+        .work(move |service| {
+            let default = Limits { timeout: LIFETIME, ..Limits::default() };
+            let admitted = admit(service, &caller, &fields, default)?;
+            let command = fields.command.as_ref().map(CommandFields::command).transpose()?;
+            let _making = service.making();
+            let name = fields.name.as_deref();
+            if let Some(name) = name
+                && service.store.sandbox(Some(caller.tenant()), name)?.is_some()
+            {
+                let why = format!("the name {name} is taken; choose another");
+                return Err(Problem::new(Code::NameTaken, why));
+            }
+            let record = service.engine.create(&admitted, command.as_ref())?;
+            if let Err(problem) = service.remember(&caller, &record, name) {
+                // Nobody would know of it.
+                let _ = service.engine.stop(&record, Duration::ZERO);
+                return Err(problem);
+            }
+            service.hold_memory(record.id.as_str(), permit);
+            Ok(service.row(&caller, record.id.as_str())?.into())
+        })
+        .await
+}
+
+/// Has policy and grant decide.
+pub(crate) fn admit(
+    service: &Service,
+    caller: &Caller,
+    fields: &SandboxFields,
+    default: Limits,
+) -> Result<AdmittedSpec, Problem> {
+    let (mut asked, search) = fields.asked(caller, default)?;
+    let limits = |default| fields.limits.over(default);
+    let Caller::Holder(holder) = caller else {
+        return Ok(service.engine.admit(asked, &limits, &search)?);
+    };
+    narrow_writing(holder, &mut asked.spec);
+    let ends = UNIX_EPOCH + Duration::from_secs(holder.inspected.standing.expires_unix);
+    let life = ends.duration_since(SystemTime::now()).unwrap_or_default();
+    let limits = |default| {
+        let asked = limits(default);
+        Limits { timeout: asked.timeout.min(life), ..asked }
+    };
+    // What a grant allows is on top of a policy, never instead of one.
+    let policy = search.load()?;
+    let admitted = ringwall_engine::deciding(|| service.engine.admit_by(&policy, asked, &limits))?;
+    let spec = admitted.spec();
+    let kind = admitted.decision().and_then(|decided| decided.kind.clone());
+    let kind = kind.unwrap_or_else(|| "untrusted".to_owned());
+    caller.may(service, Ask::Place { kind, wall: spec.wall.to_string() })?;
+    if let Some(workspace) = &spec.workspace {
+        caller.may(service, Ask::Read { path: canonical(&workspace.path)? })?;
+        if workspace.mode == WorkspaceMode::ReadWrite {
+            caller.may(service, Ask::Write { path: canonical(&workspace.path)? })?;
+        }
+    }
+    for path in &spec.read_only_paths {
+        caller.may(service, Ask::Read { path: canonical(path)? })?;
+    }
+    Ok(admitted)
+}
+
+/// In a workspace whose changes are kept apart, only what the grant lets be written can be.
+fn narrow_writing(holder: &Holder, spec: &mut SandboxSpec) {
+    let Some(workspace) = &spec.workspace else { return };
+    if workspace.mode == WorkspaceMode::ReadWrite {
+        // Nothing would keep a job from writing to a part of it: the grant must allow all of it.
+        return;
+    }
+    let inspected = &holder.inspected;
+    let lists = inspected.narrowings.iter().filter_map(|narrowing| narrowing.write.as_ref());
+    let mut rights = spec.rights.clone().unwrap_or_else(WriteRights::everywhere);
+    for list in lists.chain([&inspected.rights.write]) {
+        let places = list.iter().map(|subtree| Path::new(subtree.as_str()));
+        let writable = places.filter_map(|place| relative_to(place, &workspace.path)).collect();
+        rights = rights.and(&WriteRights { writable, read_only: Vec::new() });
+    }
+    spec.rights = Some(rights);
+}
+
+/// The one spelling of a path that grants speak of.
+pub(crate) fn canonical(path: &Path) -> Result<String, Problem> {
+    let real = std::fs::canonicalize(path).ok();
+    let real = real.and_then(|path| path.to_str().map(str::to_owned));
+    // Whether it exists is not for everybody to know.
+    real.ok_or_else(|| Problem::new(Code::NotGranted, format!("{path:?} cannot be used")))
+}
+
+/// Which sandboxes
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only those that are `running` or have `ended`
+    state: Option<String>,
+}
+
+/// A page of sandboxes, the newest first
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SandboxPage {
+    items: Vec<Sandbox>,
+    /// The cursor of the next page, if there is one
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// List sandboxes
+#[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", params(Page, Which), responses(
+    (status = 200, body = SandboxPage),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn list(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Params(page): Params<Page>,
+    Params(which): Params<Which>,
+) -> Result<Json<SandboxPage>, Problem> {
+    let (before, most) = page.bounds()?;
+    let state = match which.state.as_deref() {
+        None => None,
+        Some("running") => Some(SandboxState::Running),
+        Some("ended") => Some(SandboxState::Ended),
+        Some(_) => return Err(Problem::new(Code::BadRequest, "state is `running` or `ended`")),
+    };
+    let rows = service
+        .work(move |service| {
+            service.look_round()?;
+            Ok(service.store.sandboxes(caller.sees(), state, before, most)?)
+        })
+        .await?;
+    let next = rows.last().filter(|_| rows.len() == most as usize).map(|row| row.number);
+    Ok(Json(SandboxPage { next, items: rows.into_iter().map(Sandbox::from).collect() }))
+}
+
+/// Look at a sandbox, by id or by its tenant's name for it
+#[utoipa::path(get, path = "/v1/sandboxes/{id}", tag = "sandboxes",
+    params(("id" = String, Path)), responses(
+    (status = 200, body = Sandbox),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn get(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    extract::Path(id): extract::Path<String>,
+) -> Result<Json<Sandbox>, Problem> {
+    let row = service.work(move |service| service.row(&caller, &id)).await?;
+    Ok(Json(row.into()))
+}
+
+/// How to end
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct How {
+    /// How long its processes get to end by themselves
+    #[serde(default = "grace")]
+    #[param(default = 2000, maximum = 60000)]
+    grace_ms: u64,
+    /// Keep its changes and its log
+    #[serde(default)]
+    keep: bool,
+}
+
+fn grace() -> u64 {
+    2000
+}
+
+/// End a sandbox, and remove what it left unless that is to be kept
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}", tag = "sandboxes",
+    params(("id" = String, Path), How), responses(
+    (status = 204, description = "It has ended"),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn delete(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    extract::Path(id): extract::Path<String>,
+    Params(how): Params<How>,
+) -> Result<StatusCode, Problem> {
+    let grace = Duration::from_millis(how.grace_ms.min(60_000));
+    service
+        .work(move |service| {
+            let row = service.row(&caller, &id)?;
+            let engine = &service.engine;
+            if let Ok(record) = engine.find(&row.id) {
+                if record.state == RecordState::Running {
+                    engine.stop(&record, grace)?;
+                }
+                let left = engine.find(&row.id).ok();
+                let outcome = left.as_ref().and_then(|left| left.outcome.as_ref());
+                let outcome = serde_json::to_string(&outcome).unwrap_or_default();
+                if let Some(left) = left.filter(|_| !how.keep) {
+                    engine.remove(&left)?;
+                }
+                service.ended(&row.id, &outcome)?;
+            } else {
+                service.ended(&row.id, "null")?;
+            }
+            Ok(StatusCode::NO_CONTENT)
+        })
+        .await
+}

@@ -1,0 +1,337 @@
+//! What all requests share: engines, state, room, and what is under way.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use ringwall_engine::{Attached, Engine, EngineConfig, OpenError, Record, RecordKind, RecordState};
+use ringwall_grant::{Authority, Inspected, Token, Verifier};
+use ringwall_store::{Dimension, NewSandbox, Store, StoreError, now_ms};
+use ringwall_tool::{BuiltIns, ToolStore};
+use rustix::fs::FlockOperation;
+use serde_json::json;
+
+use crate::admission::{Admission, Permit, Room};
+use crate::caller::{Caller, OWNER};
+use crate::engines::Engines;
+use crate::live::LiveCalls;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::problem::{Code, Problem};
+use crate::routes::tools::KnownTools;
+
+/// How long what has ended is remembered.
+const MEMORY: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenServiceError {
+    #[error(transparent)]
+    Engine(#[from] OpenError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Tools(#[from] ringwall_tool::StoreError),
+    #[error("another daemon serves {0}; end it first, or set RINGWALL_HOME to another directory")]
+    Taken(String),
+    #[error("{0:?} is no budget; the dimensions are {names}", names = dimension_names())]
+    Budget(String),
+    #[error("the state directory {path} cannot be used")]
+    Io { path: String, source: std::io::Error },
+}
+
+fn dimension_names() -> String {
+    Dimension::ALL.map(Dimension::name).join(", ")
+}
+
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) home: PathBuf,
+    /// For all that is not one tenant's job: records, keepers, cleaning up.
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) engines: Engines,
+    pub(crate) store: Store,
+    pub(crate) tools: ToolStore,
+    pub(crate) known_tools: KnownTools,
+    pub(crate) admission: Admission,
+    pub(crate) calls: LiveCalls,
+    pub(crate) metrics: Metrics,
+    pub(crate) tenant_budget: Vec<(Dimension, u64)>,
+    verifier: Mutex<Option<Arc<Verifier>>>,
+    /// Connections to sandboxes that live, by id.
+    attached: Mutex<HashMap<String, Arc<Living>>>,
+    /// What living sandboxes take of the memory, by id.
+    memory: Mutex<HashMap<String, Permit>>,
+    /// Held shared from the making of a sandbox until it stands in the store.
+    making: RwLock<()>,
+    /// One daemon for each home.
+    _lock: File,
+}
+
+/// A sandbox that lives, and the way to it.
+#[derive(Debug)]
+pub(crate) struct Living {
+    pub(crate) record: Record,
+    pub(crate) attached: Attached,
+}
+
+impl Service {
+    pub(crate) fn open(
+        config: EngineConfig,
+        options: &Options,
+    ) -> Result<Service, OpenServiceError> {
+        let home = config.home.clone();
+        let programs = config.programs.launcher.parent().map(PathBuf::from).unwrap_or_default();
+        let engine = Arc::new(Engine::open(config.clone())?);
+        let lock = take_lock(&home)?;
+        let store = match &options.postgresql {
+            Some(settings) => Store::postgresql(settings, &engine_name(&home))?,
+            None => Store::sqlite(&home.join("daemon.db"), "local")?,
+        };
+        store.begin()?;
+        store.forget_before(
+            now_ms().saturating_sub(u64::try_from(MEMORY.as_millis()).unwrap_or(u64::MAX)),
+        )?;
+        let mut tenant_budget = Vec::new();
+        for (name, most) in &options.tenant_budget {
+            let known = Dimension::ALL.into_iter().find(|it| it.name() == name);
+            let dimension = known.ok_or_else(|| OpenServiceError::Budget(name.clone()))?;
+            tenant_budget.push((dimension, *most));
+        }
+        let room = Room {
+            jobs: options.jobs.max(1),
+            jobs_per_tenant: options.jobs_per_tenant.max(1),
+            memory_bytes: options.memory_bytes.unwrap_or_else(host_memory),
+        };
+        let service = Service {
+            tools: ToolStore::open(&home.join("tools"), BuiltIns::from_environment(&programs))?,
+            known_tools: KnownTools::default(),
+            engines: Engines::new(config),
+            engine,
+            store,
+            admission: Admission::new(room),
+            calls: LiveCalls::default(),
+            metrics: Metrics::default(),
+            tenant_budget,
+            verifier: Mutex::default(),
+            attached: Mutex::default(),
+            memory: Mutex::default(),
+            making: RwLock::new(()),
+            _lock: lock,
+            home,
+        };
+        Ok(service)
+    }
+
+    /// Compares what the store says with what lives, both ways.
+    pub(crate) fn look_round(&self) -> Result<(), Problem> {
+        let Ok(_nothing_is_half_made) = self.making.try_write() else { return Ok(()) };
+        let records = self.engine.records()?;
+        for row in self.store.living()? {
+            let record = records.iter().find(|record| record.id.as_str() == row.id);
+            match record {
+                Some(record) if record.state == RecordState::Running => {
+                    self.count_memory(record, &row.tenant);
+                }
+                found => {
+                    let outcome = found.and_then(|record| record.outcome.as_ref());
+                    let outcome = serde_json::to_string(&outcome).unwrap_or_default();
+                    self.ended(&row.id, &outcome)?;
+                }
+            }
+        }
+        for record in &records {
+            let lives = record.state == RecordState::Running && record.kind == RecordKind::Living;
+            if lives && self.store.any_sandbox(record.id.as_str())?.is_none() {
+                // Made by the command line: the owner's.
+                self.remember(&Caller::Owner, record, record.name.as_ref().map(|it| it.as_str()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// To be held while a sandbox is made and written down.
+    pub(crate) fn making(&self) -> std::sync::RwLockReadGuard<'_, ()> {
+        self.making.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn remember(
+        &self,
+        caller: &Caller,
+        record: &Record,
+        name: Option<&str>,
+    ) -> Result<(), Problem> {
+        let spec = json!({
+            "wall": record.wall,
+            "image": record.image,
+            "workspace": record.workspace,
+            "limits": record.limits,
+            "command": record.command,
+        });
+        self.store.add_sandbox(&NewSandbox {
+            id: record.id.as_str(),
+            tenant: caller.tenant(),
+            task: caller.task(),
+            name,
+            spec: &spec.to_string(),
+        })?;
+        Ok(())
+    }
+
+    fn count_memory(&self, record: &Record, tenant: &str) {
+        let mut memory = lock(&self.memory);
+        if !memory.contains_key(record.id.as_str()) {
+            let taken = self.admission.take_memory(tenant, record.limits.memory_bytes);
+            memory.insert(record.id.to_string(), taken);
+        }
+    }
+
+    /// A sandbox that was just made keeps the memory that it was let in with.
+    pub(crate) fn hold_memory(&self, id: &str, permit: Permit) {
+        let kept = permit.keep_memory();
+        lock(&self.memory).insert(id.to_owned(), kept);
+    }
+
+    pub(crate) fn ended(&self, id: &str, outcome: &str) -> Result<(), Problem> {
+        self.store.end_sandbox(id, outcome)?;
+        lock(&self.attached).remove(id);
+        let taken = lock(&self.memory).remove(id);
+        drop(taken);
+        Ok(())
+    }
+
+    pub(crate) fn living_count(&self) -> usize {
+        lock(&self.memory).len()
+    }
+
+    /// The sandbox that a caller means, if it is one that the caller may see, running or kept.
+    pub(crate) fn record(&self, caller: &Caller, id: &str) -> Result<Record, Problem> {
+        let row = self.row(caller, id)?;
+        self.engine.find(&row.id).map_err(|_| {
+            let why = format!("the sandbox {id} has ended, and nothing of it is kept");
+            Problem::new(Code::NotRunning, why)
+        })
+    }
+
+    pub(crate) fn row(
+        &self,
+        caller: &Caller,
+        id: &str,
+    ) -> Result<ringwall_store::SandboxRow, Problem> {
+        if let Some(row) = self.store.sandbox(caller.sees(), id)? {
+            return Ok(row);
+        }
+        // It may have been made by the command line a moment ago.
+        if matches!(caller, Caller::Owner) && self.engine.find(id).is_ok() {
+            self.look_round()?;
+            if let Some(row) = self.store.sandbox(caller.sees(), id)? {
+                return Ok(row);
+            }
+        }
+        Err(Problem::not_found("sandbox", id))
+    }
+
+    /// A connection to a sandbox that lives.
+    pub(crate) fn attach(&self, caller: &Caller, id: &str) -> Result<Arc<Living>, Problem> {
+        let row = self.row(caller, id)?;
+        if let Some(living) = lock(&self.attached).get(&row.id) {
+            return Ok(Arc::clone(living));
+        }
+        let record = self
+            .engine
+            .find(&row.id)
+            .map_err(|_| Problem::new(Code::NotRunning, format!("the sandbox {id} has ended")))?;
+        let attached = self.engine.attach(&record)?;
+        let living = Arc::new(Living { record, attached });
+        lock(&self.attached).insert(row.id, Arc::clone(&living));
+        Ok(living)
+    }
+
+    /// After a connection that did not work: the next one is made anew.
+    pub(crate) fn detach(&self, id: &str) {
+        lock(&self.attached).remove(id);
+    }
+
+    /// Checks grants with the keys that there are. They may be made while we run.
+    pub(crate) fn verifier(&self, anew: bool) -> Result<Arc<Verifier>, Problem> {
+        let mut verifier = lock(&self.verifier);
+        match &*verifier {
+            Some(known) if !anew => Ok(Arc::clone(known)),
+            _ => {
+                let authority = Authority::open_existing(&self.home).map_err(|_| {
+                    Problem::new(Code::Unauthenticated, "the token was not made here")
+                })?;
+                let fresh = Arc::new(authority.verifier());
+                *verifier = Some(Arc::clone(&fresh));
+                Ok(fresh)
+            }
+        }
+    }
+
+    /// A token whose grant is good at this moment.
+    pub(crate) fn inspect(&self, token: &Token) -> Result<Inspected, Problem> {
+        let refused = |error: &ringwall_grant::Refused| {
+            Problem::new(Code::Unauthenticated, error.to_string())
+        };
+        let inspected = match self.verifier(false)?.inspect(token) {
+            Ok(inspected) => inspected,
+            // Perhaps by a key that was made since.
+            Err(_) => self.verifier(true)?.inspect(token).map_err(|error| refused(&error))?,
+        };
+        match &inspected.refused {
+            Some(error) => Err(refused(error)),
+            None => Ok(inspected),
+        }
+    }
+
+    /// Does what blocks, on a thread for that.
+    pub(crate) async fn work<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Service>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let service = Arc::clone(self);
+        match tokio::task::spawn_blocking(move || work(&service)).await {
+            Ok(done) => done,
+            Err(_) => Err(Problem::new(Code::Ending, "the request was broken off")),
+        }
+    }
+}
+
+/// The tenant that names belong to in the engine itself.
+pub(crate) fn engine_name_for(caller: &Caller, name: Option<&str>) -> Option<String> {
+    // A name in the engine is seen by all: whether it is taken must not tell of other tenants.
+    name.filter(|_| caller.tenant() == OWNER).map(str::to_owned)
+}
+
+fn take_lock(home: &std::path::Path) -> Result<File, OpenServiceError> {
+    let path = home.join("daemon.lock");
+    let wrong = |source| OpenServiceError::Io { path: path.display().to_string(), source };
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(wrong)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(OpenServiceError::Taken(home.display().to_string()))
+        }
+        Err(error) => Err(wrong(error.into())),
+    }
+}
+
+/// Which rows of a shared server are ours: the same after every start.
+fn engine_name(home: &std::path::Path) -> String {
+    let uname = rustix::system::uname();
+    format!("{} {}", uname.nodename().to_string_lossy(), home.display())
+}
+
+/// All of this machine's memory.
+fn host_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(1 << 20).saturating_mul(1024)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

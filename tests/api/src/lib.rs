@@ -1,0 +1,24 @@
+//! Tests of the daemon as its clients meet it. See `support` for what they stand on.
+
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod load;
+#[cfg(test)]
+mod reach;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod sandboxes;
+#[cfg(test)]
+mod schema;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod tenants;
+#[cfg(test)]
+mod terminal;
+#[cfg(test)]
+mod tools;

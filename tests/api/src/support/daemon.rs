@@ -1,0 +1,124 @@
+//! `ringwall serve` in a world of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+use super::{Client, World};
+
+/// The policy that is shipped, for work that needs no image.
+const SHIPPED: &str = include_str!("../../../../crates/rules/src/default.toml");
+
+pub(crate) struct Daemon {
+    pub(crate) world: World,
+    flags: Vec<String>,
+    process: Child,
+    tcp: Option<SocketAddr>,
+}
+
+impl Daemon {
+    pub(crate) fn start() -> Daemon {
+        Daemon::start_with(&[])
+    }
+
+    pub(crate) fn start_with(flags: &[&str]) -> Daemon {
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let world = World::new();
+        let process = serve(&world, &flags);
+        Daemon { world, flags, process, tcp: None }
+    }
+
+    /// Listens on loopback, too, with a policy that lets grants have a process ring.
+    pub(crate) fn for_tenants(flags: &[&str]) -> Daemon {
+        let world = World::new();
+        let config = world.path("nobody-home/.config/ringwall");
+        fs::create_dir_all(&config).expect("a directory");
+        for directory in ["nobody-home", "nobody-home/.config", "nobody-home/.config/ringwall"] {
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(world.path(directory), mode).expect("a mode");
+        }
+        let policy = SHIPPED.replace("profile = \"medium\"", "profile = \"low\"");
+        let tools = "\n[[tool]]\nnames = [\"yes\", \"no\"]\nkind = \"compute\"\napproved = true\n";
+        fs::write(config.join("ringwall.toml"), policy + tools).expect("a policy");
+        let address = free_address();
+        let mut flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        flags.extend(["--listen".to_owned(), address.to_string()]);
+        let process = serve(&world, &flags);
+        Daemon { world, flags, process, tcp: Some(address) }
+    }
+
+    /// The owner's connection.
+    pub(crate) fn client(&self) -> Client {
+        Client::unix(&self.world.home().join("api.sock"))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.tcp.expect("it listens on TCP")
+    }
+
+    pub(crate) fn holder(&self, token: &str) -> Client {
+        Client::tcp(self.address(), Some(token))
+    }
+
+    /// The token of a new grant with these rights on top of the usual ones.
+    pub(crate) fn grant(&self, tenant: &str, more: &Value) -> String {
+        let mut fields = json!({
+            "task": "t-1", "tenant": tenant, "holder": "an agent", "kinds": ["files"],
+            "walls": ["process"],
+        });
+        for (name, value) in more.as_object().expect("fields") {
+            fields[name] = value.clone();
+        }
+        self.client().post("/v1/grants", &fields).is(201).field("token")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("it can be killed");
+        self.process.wait().expect("it has ended");
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        self.process = serve(&self.world, &self.flags);
+    }
+
+    /// Ends it in order, and gives its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a number");
+        rustix::process::kill_process(pid, Signal::TERM).expect("it can be ended");
+        self.process.wait().expect("it has ended").code()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Until it says that it serves.
+fn serve(world: &World, flags: &[String]) -> Child {
+    let line = ["serve".to_owned()].into_iter().chain(flags.iter().cloned());
+    let mut command = world.command(line);
+    command.stdout(Stdio::piped());
+    let mut process = command.spawn().expect("ringwall can be started");
+    let mut line = String::new();
+    let output = process.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("serving on "), "{line:?}");
+    process
+}
+
+pub(crate) fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address")
+}
