@@ -113,7 +113,9 @@ impl Lane {
         if self.ask.scheme == Scheme::Http {
             return Ok((http1_over(stream).await?, address));
         }
-        let stream = self.shared.trust.secure(stream, &self.ask.host, speak).await?;
+        // On the heap: it is handed on, and each who does so would have room for all of it.
+        let secured = self.shared.trust.secure(stream, &self.ask.host, speak).await?;
+        let stream = Box::new(secured);
         let chosen = stream.get_ref().1.alpn_protocol();
         let sender = if chosen == Some(b"h2") {
             http2_over(stream).await?

@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::StartHandshake;
+use tokio_rustls::server::TlsStream;
 
 use crate::ca::CaError;
 use crate::event::{NotRecorded, Verdict};
@@ -67,35 +68,57 @@ async fn serve_tls<S>(
     way: Way,
     held: Held,
     stream: &Stream,
-    mut io: S,
+    io: S,
 ) -> Result<(), TunnelError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // What greeting takes is given back before the tunnel is served, which may be for long.
+    let tls = match Box::pin(open(visit, &way, io)).await? {
+        Opened::Not(unopened) => {
+            let (io, hello) = *unopened;
+            let lane = Lane::new(&visit.task.shared, way.ask, way.pinned, true);
+            let passing = pass_through(visit, &lane, held, stream.clone(), io, hello);
+            return Box::pin(passing).await;
+        }
+        Opened::Tls(tls) => tls,
+    };
+    let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+    let lane = Lane::new(&visit.task.shared, way.ask, way.pinned, !http2);
+    if http2 {
+        Box::pin(serve_http2(visit, &lane, tls)).await;
+    } else {
+        serve_http1(visit, &lane, tls).await;
+    }
+    drop(held);
+    Ok(())
+}
+
+/// A tunnel after its greeting. On the heap: whoever serves it hands it on more than once, and each
+/// would have room for all of it.
+enum Opened<S> {
+    Tls(Box<TlsStream<S>>),
+    /// By rule.
+    Not(Box<(S, Hello)>),
+}
+
+async fn open<S>(visit: &Arc<Visit>, way: &Way, mut io: S) -> Result<Opened<S>, TunnelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let greeting = tokio::time::timeout(PATIENCE, read_hello(&mut io));
     let hello = greeting.await.map_err(|_| TunnelError::Slow)??;
     check_name(&hello, &way.ask.host)?;
-    let passthrough = way.permit.passthrough;
-    let host = way.ask.host.clone();
-    if passthrough {
-        let lane = Lane::new(&visit.task.shared, way.ask, way.pinned, true);
-        return pass_through(visit, &lane, held, stream.clone(), io, hello).await;
+    if way.permit.passthrough {
+        return Ok(Opened::Not(Box::new((io, hello))));
     }
-    let config = visit.task.authority.server(&host)?;
+    let config = visit.task.authority.server(&way.ask.host)?;
     let handshake = StartHandshake::from_parts(hello.accepted, io).into_stream(config);
     let tls = tokio::time::timeout(PATIENCE, handshake)
         .await
         .map_err(|_| TunnelError::Slow)?
         .map_err(TunnelError::Tls)?;
-    let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-    let lane = Lane::new(&visit.task.shared, way.ask, way.pinned, !http2);
-    if http2 {
-        serve_http2(visit, &lane, tls).await;
-    } else {
-        serve_http1(visit, &lane, tls).await;
-    }
-    drop(held);
-    Ok(())
+    Ok(Opened::Tls(Box::new(tls)))
 }
 
 /// TLS stays closed; its greeting was seen, and named the host that was decided.

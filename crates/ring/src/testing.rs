@@ -8,6 +8,7 @@ use ringwall_spec::SandboxSpec;
 
 use crate::input::{Identity, RingInput};
 use crate::plan::RingPlan;
+use crate::run_slots;
 
 /// An admitted spec for a wall, with an image where one is needed.
 pub fn admitted(wall: &str) -> Option<AdmittedSpec> {
@@ -60,6 +61,30 @@ pub fn watching_faults(watched: &RingPlan, other: &RingPlan) -> Vec<String> {
     };
     if opens_zero(watched) || !opens_zero(other) {
         faults.push("a device that can be mapped is there if and only if memory is watched".into());
+    }
+    faults
+}
+
+/// What is wrong with a plan for a ring with a way to the network, beside another that has none.
+pub fn network_faults(with: &RingPlan, without: &RingPlan) -> Vec<String> {
+    let mut faults = faults(with);
+    let listens = |step: &Step| matches!(step, Step::Listen { .. });
+    let all = |plan: &RingPlan| [&plan.template[..], &plan.ahead, &plan.last].concat();
+    if all(without).iter().any(listens) || with.ahead.iter().any(listens) {
+        faults.push("sockets are made for a ring that is nobody's or has no network".to_owned());
+    }
+    // The engine takes what is reported in this order.
+    let reported = with.last.iter().filter_map(|step| match step {
+        Step::Report { slot } => Some(*slot),
+        _ => None,
+    });
+    let wanted = [&[run_slots::SCRATCH], &run_slots::LISTENING[..]].concat();
+    if reported.collect::<Vec<_>>() != wanted {
+        faults.push("the sockets are not reported after the scratch space".to_owned());
+    }
+    let position = |wanted: &dyn Fn(&Step) -> bool| with.last.iter().rposition(wanted);
+    if position(&listens) > position(&|step| *step == Step::NoNewPrivileges) {
+        faults.push("sockets are made after power was given up".to_owned());
     }
     faults
 }

@@ -82,3 +82,29 @@ fn secrets_that_a_policy_names_are_used_by_the_tasks_that_may() {
     assert!(!done.stdout.contains("policy-canary-value"), "{done:?}");
     assert!(servers.seen().contains("Bearer policy-canary-value"));
 }
+
+#[test]
+fn a_grant_bounds_what_its_holder_reaches() {
+    let servers = Servers::start();
+    let site = Site::new(Wall::Container, &servers);
+    let port = servers.secure;
+    let rule = |host: &str| format!("[[network.allow]]\nhost = \"{host}\"\nport = {port}\n");
+    let both = format!("[network]\n{}{}", rule("api.example.com"), rule("git.example.com"));
+    policy(&site, &both);
+    let endpoint = format!("api.example.com:{port} GET");
+    let rights = ["--kind", "build", "--wall", "container", "--read", "/usr"];
+    let line = [&["grant", "new", "--task", "t-1"], &rights[..]].concat();
+    let granted = |more: &[&str]| {
+        let made = site.ringwall([&line[..], more].concat()).exits(0);
+        site.write("token", &made.stdout)
+    };
+    let (api, git) = (servers.url("/hello"), format!("https://git.example.com:{port}/hello"));
+    let get =
+        |token: &str, what: &str| run(&site, &["--grant", token], &format!("curl -sSf {what}"));
+    let one = granted(&["--endpoint", &endpoint]);
+    get(&one, &api).exits(0).prints("hello\n");
+    get(&one, &format!("-X POST -d x {api}")).fails();
+    get(&one, &git).fails().holds("403");
+    let nowhere = granted(&[]);
+    get(&nowhere, &api).fails();
+}

@@ -6,14 +6,18 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use ringwall_egress::{Control, Settings};
 use ringwall_linux::fdpass;
+use rustix::net::sockopt;
 
 use super::NetworkError;
 
 /// Events that wait to be written down. Where they do not fit, the gateway refuses.
 const PIPE_BYTES: usize = 1 << 20;
+
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ends when it is dropped.
 #[derive(Debug)]
@@ -27,6 +31,9 @@ impl Process {
     /// It confines itself before it reads an order. Of root's it is another user from the start.
     pub(super) fn spawn(program: &Path, user: Option<u32>) -> Result<Process, NetworkError> {
         let (ours, theirs) = fdpass::pair().map_err(NetworkError::Start)?;
+        // One that does not answer must not hang us: nothing that it is asked takes long.
+        sockopt::set_socket_timeout(&ours, sockopt::Timeout::Recv, Some(ANSWER_PATIENCE))
+            .map_err(|error| NetworkError::Start(error.into()))?;
         let program = File::open(program).map_err(NetworkError::Start)?;
         // By its descriptor: the other user may not be able to walk there.
         let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));

@@ -1,8 +1,8 @@
 //! The container ring's plan, without a kernel.
 
 use ringwall_linux::step::Step;
-use ringwall_ring::testing::{admitted, faults, input, watching_faults};
-use ringwall_ring::{Identity, PlanError, Ring};
+use ringwall_ring::testing::{admitted, faults, input, network_faults, watching_faults};
+use ringwall_ring::{Identity, NetworkInput, PlanError, Ring};
 use ringwall_spec::LimitName;
 
 use super::ContainerRing;
@@ -16,6 +16,18 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
     for identity in [ROOT, USER] {
         let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_way_to_the_network_is_sockets_for_the_engine_and_nothing_else() {
+    let admitted = admitted("container").unwrap();
+    for identity in [ROOT, USER] {
+        let mut input = input(&admitted, identity);
+        let without = ContainerRing.plan(&input).unwrap();
+        input.network = Some(NetworkInput { authority: "PEM".to_owned() });
+        let with = ContainerRing.plan(&input).unwrap();
+        assert_eq!(network_faults(&with, &without), Vec::<String>::new());
     }
 }
 

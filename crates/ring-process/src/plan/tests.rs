@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::Step;
-use ringwall_ring::testing::{admitted, faults, input, watching_faults};
-use ringwall_ring::{Identity, PlanError, Ring, RingPlan, ShownPath, WorkspaceInput};
+use ringwall_ring::testing::{admitted, faults, input, network_faults, watching_faults};
+use ringwall_ring::{Identity, NetworkInput, PlanError, Ring, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_spec::{LimitName, WorkspaceMode};
 
 use super::ProcessRing;
@@ -40,6 +40,18 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
         input.workspace = Some(workspace("/home/someone/project"));
         let plan = ProcessRing.plan(&input).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_way_to_the_network_is_sockets_for_the_engine_and_nothing_else() {
+    let admitted = admitted("process").unwrap();
+    for identity in [ROOT, USER] {
+        let mut input = input(&admitted, identity);
+        let without = ProcessRing.plan(&input).unwrap();
+        input.network = Some(NetworkInput { authority: "PEM".to_owned() });
+        let with = ProcessRing.plan(&input).unwrap();
+        assert_eq!(network_faults(&with, &without), Vec::<String>::new());
     }
 }
 
