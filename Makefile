@@ -31,7 +31,7 @@ RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,t
 WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-api-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm install clean
+.PHONY: help setup build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm compare-security install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -115,6 +115,9 @@ bench-vm: ## microVMs cold, from templates, pools and forks, beside QEMU with a 
 	@$(MAKE) build
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
 	"$(BIN_DIR)/ringwall-bench" vm $(BENCH_ARGS)
+
+compare-security: build ## the attacks of `ringwall verify` behind other sandboxes, side by side with ours
+	@scripts/compare-security.sh "$(BIN_DIR)"
 
 install: build tools ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"

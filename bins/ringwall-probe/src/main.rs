@@ -1,6 +1,6 @@
 //! Runs attacks where it is started, each in a process of its own, and prints a line of JSON for each.
 //!
-//!     ringwall-probe SCENE [NAME...]      all named probes, one after the other
+//!     ringwall-probe SCENE NAME,NAME,...   these, one after the other
 //!     ringwall-probe --one SCENE NAME     one, in this very process
 //!     ringwall-probe --linger MARK...     does nothing for a minute: a process to be found, or not
 //!
@@ -46,14 +46,14 @@ fn run(arguments: Vec<String>) -> anyhow::Result<()> {
             let probe = all.iter().find(|probe| probe.name == *name).context("unknown probe")?;
             say(&account(probe, probe.attack(&scene)))
         }
-        [program, scene, names @ ..] => {
-            for probe in all.iter().filter(|probe| names.is_empty() || names.contains(&probe.name))
-            {
+        [program, scene, names] => {
+            let named = |probe: &&Probe| names.split(',').any(|name| name == probe.name);
+            for probe in all.iter().filter(named) {
                 say(&attack_apart(program, scene, probe))?;
             }
             Ok(())
         }
-        _ => bail!("usage: ringwall-probe SCENE [NAME...]"),
+        _ => bail!("usage: ringwall-probe SCENE NAME,NAME,..."),
     }
 }
 

@@ -401,6 +401,9 @@ pub(crate) struct VerifyArgs {
     /// Attack without any wall: shows that the attacks can work, and must fail
     #[arg(long, conflicts_with_all = ["walls", "quick"])]
     pub(crate) control: bool,
+    /// Attack another sandbox: a command that runs the command behind it, in words without quotes
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["walls", "quick", "control"])]
+    pub(crate) behind: Option<String>,
     /// How the report is printed
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
     pub(crate) format: VerifyFormat,

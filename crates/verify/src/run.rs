@@ -47,6 +47,8 @@ pub struct Options {
     pub quick: bool,
     /// No wall at all: the control that must fail.
     pub control: bool,
+    /// Not one of our walls but somebody else's: a command that runs the command behind it.
+    pub behind: Vec<OsString>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -94,16 +96,19 @@ pub fn verify(
     let begun = Instant::now();
     let workshop = Workshop::open(config, raising)?;
     let mut report = Report::new(options.control);
-    if options.control {
-        tell("no wall");
-        report.walls.push(workshop.attack(None)?);
+    if options.control || !options.behind.is_empty() {
+        let name = options.behind.first().map(|word| word.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| "none".to_owned());
+        tell(&name);
+        let attacked = workshop.attack(&Ground::Other(&options.behind))?;
+        report.walls.push(WallReport { wall: name, ..attacked });
     } else {
         let (walls, skipped) = choose(options);
         report.skipped.extend(skipped);
         for wall in walls {
             tell(&wall.to_string());
             match workshop.can_raise(&wall) {
-                Ok(()) => report.walls.push(workshop.attack(Some(&wall))?),
+                Ok(()) => report.walls.push(workshop.attack(&Ground::Wall(&wall))?),
                 Err(reason) => report.skipped.push(Skipped { wall: wall.to_string(), reason }),
             }
         }
@@ -145,6 +150,21 @@ struct Workshop<'a> {
     workspace: PathBuf,
     raising: &'a dyn Raising,
     _directory: TempDir,
+}
+
+/// Where the attacks are made.
+enum Ground<'a> {
+    Wall(&'a Wall),
+    Other(&'a [OsString]),
+}
+
+impl<'a> Ground<'a> {
+    fn wall(&self) -> Option<&'a Wall> {
+        match self {
+            Ground::Wall(wall) => Some(wall),
+            Ground::Other(_) => None,
+        }
+    }
 }
 
 /// What one run of the probe program gave.
@@ -208,8 +228,9 @@ impl<'a> Workshop<'a> {
     }
 
     /// All attacks behind one wall, or behind none.
-    fn attack(&self, wall: Option<&Wall>) -> Result<WallReport, VerifyError> {
+    fn attack(&self, ground: &Ground<'_>) -> Result<WallReport, VerifyError> {
         let begun = Instant::now();
+        let wall = ground.wall();
         let limits = limits(wall, SESSION);
         let mut stage =
             Stage::set(&self.program, &self.state, &limits).map_err(VerifyError::Stage)?;
@@ -220,7 +241,7 @@ impl<'a> Workshop<'a> {
         let all = ringwall_probes::all();
         let (endless, others): (Vec<_>, Vec<_>) =
             all.iter().partition(|probe| probe.class == Class::Exhaust);
-        let session = |probes: &[&Probe], timeout| self.session(wall, scene, probes, timeout);
+        let session = |probes: &[&Probe], timeout| self.session(ground, scene, probes, timeout);
         let first = session(&others, SESSION);
         let lasting: Vec<&Probe> =
             others.iter().copied().filter(|probe| probe.class == Class::Persist).collect();
@@ -255,18 +276,19 @@ impl<'a> Workshop<'a> {
 
     fn session(
         &self,
-        wall: Option<&Wall>,
+        ground: &Ground<'_>,
         scene: &Scene,
         probes: &[&Probe],
         timeout: Duration,
     ) -> Session {
         // A scene is paths and numbers; what cannot be told as text cannot be attacked.
         let told = serde_json::to_string(scene).unwrap_or_default();
-        let mut words: Vec<OsString> = vec![told.into()];
-        words.extend(probes.iter().map(|probe| OsString::from(probe.name)));
-        let ran = match wall {
-            Some(wall) => self.run(wall, Some(scene), timeout, words),
-            None => self.run_without_wall(words),
+        let names: Vec<&str> = probes.iter().map(|probe| probe.name).collect();
+        // In one word: some sandboxes take only a few.
+        let words: Vec<OsString> = vec![told.into(), names.join(",").into()];
+        let ran = match ground {
+            Ground::Wall(wall) => self.run(wall, Some(scene), timeout, words),
+            Ground::Other(behind) => self.run_elsewhere(behind, words),
         };
         match ran {
             Ok((output, ending)) => {
@@ -315,11 +337,17 @@ impl<'a> Workshop<'a> {
         Ok((collected.0, ending))
     }
 
-    fn run_without_wall(
+    /// Without any of our walls, behind another command if there is one.
+    fn run_elsewhere(
         &self,
+        behind: &[OsString],
         words: Vec<OsString>,
     ) -> Result<(Vec<u8>, String), Box<dyn std::error::Error>> {
-        let output = std::process::Command::new(&self.program)
+        let program = self.program.clone().into_os_string();
+        let mut line = behind.iter().cloned().chain([program]);
+        let first = line.next().unwrap_or_default();
+        let output = std::process::Command::new(first)
+            .args(line)
             .args(words)
             .current_dir(&self.workspace)
             .stdin(Stdio::null())

@@ -17,7 +17,13 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         accept_risk(wall, args.reason.as_deref().unwrap_or_default())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = Options { walls: args.walls.clone(), quick: args.quick, control: args.control };
+    let behind = args.behind.iter().flat_map(|line| line.split_whitespace()).map(Into::into);
+    let options = Options {
+        walls: args.walls.clone(),
+        quick: args.quick,
+        control: args.control,
+        behind: behind.collect(),
+    };
     let config = EngineConfig::from_environment()?;
     let mut tell = |wall: &str| report::note(&format!("attacking {wall}"));
     let found = verify(&config, &options, &AsPlanned, &mut tell)?;
@@ -25,8 +31,8 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.report {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    // A control says nothing about a wall.
-    if !args.control {
+    // Neither a control nor somebody else's sandbox says anything about our walls.
+    if !args.control && args.behind.is_none() {
         remember(&Engine::open(config)?, &found, &hex(&sha256(&[&json])))?;
     }
     match args.format {
