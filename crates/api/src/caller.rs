@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
-use ringwall_grant::{Allowed, Ask, Inspected, Request, Token};
+use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Record, Text};
+use ringwall_grant::{Allowed, Ask, Inspected, Refused, Request, Token};
 
 use crate::problem::{Code, Problem};
 use crate::service::Service;
@@ -69,8 +70,30 @@ impl Caller {
         let Caller::Holder(holder) = self else { return Ok(()) };
         let request = Request::new(self.task(), self.tenant(), ask);
         let verifier = service.verifier(false)?;
-        let Allowed { .. } = verifier.check(&holder.token, &request)?;
-        Ok(())
+        match verifier.check(&holder.token, &request) {
+            Ok(Allowed { .. }) => Ok(()),
+            Err(refused) => {
+                service.engine.record(vec![holder.denied(&request, &refused)])?;
+                Err(refused.into())
+            }
+        }
+    }
+}
+
+impl Holder {
+    /// What the log says of a refusal.
+    fn denied(&self, request: &Request, why: &Refused) -> Record {
+        let standing = &self.inspected.standing;
+        let grant = standing.ids.last().map(ToString::to_string).unwrap_or_default();
+        let denied = AdmissionDenied {
+            action: Text::new("request"),
+            resource: Text::new(request.ask.to_string()),
+            rule: Text::new(format!("grant {grant}")),
+            reason: Text::new(why.to_string()),
+            fix: None,
+        };
+        let ids = Ids::default().task(Id::new(&standing.task)).grant(Id::new(grant));
+        (ids, Event::AdmissionDenied(denied))
     }
 }
 

@@ -47,6 +47,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // Taking the log over into the file waits for the disk; that need not be every few calls.
+    connection.pragma_update(None, "wal_autocheckpoint", 8192)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "trusted_schema", "OFF")?;
     connection.set_prepared_statement_cache_capacity(64);

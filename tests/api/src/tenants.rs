@@ -145,6 +145,8 @@ fn a_grant_allows_what_it_says_and_no_path_of_the_host_besides() {
     let shown = asked(&json!({ "read_only": [daemon.world.path("no-tools")] }));
     client.post("/v1/runs", &shown).is_problem(403, "not-granted");
     client.post("/v1/tools/grep/call", &json!({})).is(404);
+    let denied = client.get("/v1/audit?kind=admission-denied").is(200).json();
+    assert!(denied.to_string().contains("reading"), "{denied}");
     for path in ["/metrics", "/v1/images", "/v1/policy", "/v1/grants"] {
         client.get(path).is_problem(403, "owner-only");
     }
