@@ -28,8 +28,10 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def note(self):
+    def note(self, body=None):
         line = {"method": self.command, "path": self.path, "headers": dict(self.headers)}
+        if body is not None:
+            line = {"body": body.decode("latin1")}
         with lock, open(os.path.join(directory, "seen"), "a") as seen:
             seen.write(json.dumps(line) + "\n")
 
@@ -76,7 +78,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if self.path.startswith("/git/"):
             self.git()
         else:
-            self.say(200, b"%d\n" % len(self.body()))
+            body = self.body()
+            self.note(body[:256])
+            self.say(200, b"%d\n" % len(body))
 
     def events(self):
         self.send_response(200)
