@@ -30,6 +30,7 @@ pub fn all() -> Vec<Probe> {
         rows(Class::Spawn, Witness::Survivor, Reach::Host, SURVIVOR),
         rows(Class::Persist, Witness::Attack, Reach::Host, PERSIST),
         rows(Class::Privilege, Witness::Attack, Reach::Kernel, PRIVILEGE),
+        rows(Class::Privilege, Witness::Attack, Reach::Layers, LAYERS),
         rows(Class::InformationLeak, Witness::Attack, Reach::Kernel, LEAK),
         rows(Class::InformationLeak, Witness::Secret, Reach::Host, LEAK_SECRETS),
     ]
@@ -199,7 +200,6 @@ const PRIVILEGE: &[Row] = &[
     ("new-privileges", "set-user-id programs", privilege::new_privileges),
     ("no-filter", "system calls without a filter", privilege::unfiltered),
     ("make-device", "CAP_MKNOD", privilege::make_device),
-    ("make-whiteout", "a device that hides a file in a layer", privilege::make_whiteout),
     ("map-users", "another map of users", privilege::map_users),
     ("change-groups", "leaving a group that is denied", privilege::change_groups),
     (
@@ -211,6 +211,9 @@ const PRIVILEGE: &[Row] = &[
     ("raise-limits", "limits that were lowered", privilege::raise_limits),
     ("lock-memory", "memory that cannot be taken back", privilege::lock_memory),
 ];
+
+const LAYERS: &[Row] =
+    &[("make-whiteout", "a device that hides a file in a layer", privilege::make_whiteout)];
 
 const LEAK: &[Row] = &[
     ("kernel-memory", "/proc/kcore", leak::kernel_memory),

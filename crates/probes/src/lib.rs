@@ -96,6 +96,9 @@ pub enum Reach {
     /// It gains something from whatever kernel or root it meets. Where that is a guest's own, its
     /// effect ends there.
     Kernel,
+    /// It confuses whoever reads the files of the sandbox. Nobody outside reads those of a guest:
+    /// changes are told by its warden, and checked.
+    Layers,
 }
 
 /// How an attack went, by its own account.

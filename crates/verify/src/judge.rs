@@ -34,9 +34,13 @@ fn class_name<S: serde::Serializer>(class: &Class, to: S) -> Result<S::Ok, S::Er
     to.serialize_str(class.name())
 }
 
-/// Whose kernel a job behind this wall has.
-pub(crate) fn has_own_kernel(wall: Option<&Wall>) -> bool {
-    wall.is_some_and(|wall| wall.command_rings() == [RingKind::Vm])
+/// Whether what an attack gains is worth nothing outside the guest that it is in.
+fn ends_in_a_guest(reach: Reach, wall: Option<&Wall>) -> bool {
+    wall.is_some_and(|wall| match reach {
+        Reach::Host => false,
+        Reach::Kernel => wall.command_rings() == [RingKind::Vm],
+        Reach::Layers => wall.outermost() == RingKind::Vm,
+    })
 }
 
 /// What is known about one run.
@@ -83,7 +87,7 @@ fn decide(probe: &Probe, tried: Option<&Tried>, known: &Known<'_>) -> (Verdict, 
     let breach = |detail: String| (Verdict::Breach, detail);
     match probe.witness {
         Witness::Attack if !worked => blocked(),
-        Witness::Attack if probe.reach == Reach::Kernel && has_own_kernel(known.wall) => {
+        Witness::Attack if ends_in_a_guest(probe.reach, known.wall) => {
             (Verdict::Contained, text.clone())
         }
         Witness::Attack => breach(text.clone()),

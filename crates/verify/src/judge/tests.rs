@@ -73,6 +73,8 @@ fn a_kernel_of_its_own_contains_what_a_shared_one_must_stop() {
     assert_eq!(verdict("bpf", worked(""), "vm/container", &seen), Verdict::Breach);
     assert_eq!(verdict("bpf", worked(""), "container", &seen), Verdict::Breach);
     assert_eq!(verdict("bpf", failed(), "container", &seen), Verdict::Blocked);
+    assert_eq!(verdict("make-whiteout", worked(""), "vm/process", &seen), Verdict::Contained);
+    assert_eq!(verdict("make-whiteout", worked(""), "process", &seen), Verdict::Breach);
     // What is the host's is the host's behind every wall.
     assert_eq!(verdict("network-devices", worked(""), "vm", &seen), Verdict::Breach);
 }
