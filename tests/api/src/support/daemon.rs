@@ -102,6 +102,8 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // What it had under way ends with it; groups of the kernel are swept by whoever comes next.
+        let _ = self.world.command(["gc"]).output();
     }
 }
 
