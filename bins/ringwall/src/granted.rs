@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use ringwall_approval::{Action, ApprovalId, Approvals, State, UsedElevation, Why};
 use ringwall_audit::{AdmissionDenied, ApprovalAsked, Event, Id, Ids, Returned, Text};
-use ringwall_engine::{AdmitError, Asked, Engine, EngineConfig, PolicySearch, relative_to};
+use ringwall_engine::{AdmitError, Asked, Engine, EngineConfig, PolicySearch, narrow_writing};
 use ringwall_grant::{
     Ask, Authority, Budget, Cost, GrantId, Inspected, Left, MAX_TOKEN_BYTES, Request, Spending,
     Standing, Token, Verifier,
 };
 use ringwall_policy::AdmittedSpec;
 use ringwall_rules::{Refusal, Stack};
-use ringwall_spec::{Limits, SandboxSpec, Usage, WorkspaceMode, WriteRights};
+use ringwall_spec::{Limits, SandboxSpec, Usage, WorkspaceMode};
 
 use crate::commands::Approving;
 use crate::ledger;
@@ -162,15 +162,7 @@ impl Granted {
             // There is nothing that would keep a job from writing to a part of it.
             return self.check_paths([&workspace.path], |path| Ask::Write { path });
         }
-        let lists = self.shown.narrowings.iter().filter_map(|narrowing| narrowing.write.as_ref());
-        let mut rights = spec.rights.clone().unwrap_or_else(WriteRights::everywhere);
-        for list in lists.chain([&self.shown.rights.write]) {
-            let places = list.iter().map(|subtree| Path::new(subtree.as_str()));
-            let writable = places.filter_map(|place| relative_to(place, &workspace.path));
-            rights =
-                rights.and(&WriteRights { writable: writable.collect(), read_only: Vec::new() });
-        }
-        spec.rights = Some(rights);
+        narrow_writing(spec, self.shown.writable());
         Ok(())
     }
 
@@ -190,8 +182,7 @@ impl Granted {
 
     /// No longer than the grant lives and its budget lasts.
     fn within_budget(&self, asked: Limits, left: Left) -> Limits {
-        let ends = UNIX_EPOCH + Duration::from_secs(self.standing().expires_unix);
-        let life = ends.duration_since(SystemTime::now()).unwrap_or_default();
+        let life = self.standing().life(SystemTime::now());
         let budget = left.time(asked.cpu_milli.into(), asked.memory_bytes.div_ceil(MIB));
         // What is next to nothing is asked for all the same, so that the refusal names the budget.
         let most = budget.unwrap_or(life).min(life).max(SHORTEST);
@@ -259,9 +250,8 @@ impl Granted {
     }
 
     fn request(&self, admitted: &AdmittedSpec) -> Request {
-        let kind = admitted.decision().and_then(|decided| decided.kind.clone());
-        let wall = admitted.spec().wall.to_string();
-        let ask = Ask::Place { kind: kind.unwrap_or_else(|| "untrusted".to_owned()), wall };
+        let (kind, wall) = (admitted.kind().to_owned(), admitted.spec().wall.to_string());
+        let ask = Ask::Place { kind, wall };
         Request::new(&self.standing().task, &self.standing().tenant, ask)
     }
 

@@ -4,16 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ringwall_engine::{
-    Compiled, Engine, EngineConfig, OpenError, ToolCall, ToolHost, ToolHostError,
-};
-use ringwall_spec::{ToolDigest, ToolStatus};
-use ringwall_tool::{BoxError, Compiler, Described};
+use ringwall_engine::{Engine, EngineConfig, OpenError, ToolHostError};
+use ringwall_tool_host::Host;
 
 /// Beyond that, those that nobody uses are let go.
 const MOST_TENANTS: usize = 32;
-/// Enough for any text that explains a program.
-const HELP_BYTES: u64 = 256 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Engines {
@@ -61,43 +56,6 @@ impl Crew {
         }
         let host = self.engine.tools()?;
         host.keep_ready(1);
-        Ok(self.tools.get_or_init(|| Host(host)))
+        Ok(self.tools.get_or_init(|| Host::new(host)))
     }
-}
-
-/// The engine's host for tools, as the store of tools wants to see it.
-#[derive(Debug, Clone)]
-pub(crate) struct Host(pub(crate) ToolHost);
-
-impl Compiler for Host {
-    fn find(&self, digest: &ToolDigest) -> Option<Described> {
-        self.0.find(digest).map(described)
-    }
-
-    fn compile(&self, wasm: &[u8]) -> Result<Described, BoxError> {
-        Ok(described(self.0.compile(wasm)?))
-    }
-
-    fn probe(&self, digest: &ToolDigest, wants_http: bool) -> Result<(), BoxError> {
-        Ok(self.0.probe(digest, wants_http)?)
-    }
-
-    fn help(&self, digest: &ToolDigest, program: &str) -> Result<String, BoxError> {
-        let mut call = ToolCall::command(*digest, program, vec!["--help".to_owned()], Vec::new());
-        call.limits.output_bytes = HELP_BYTES;
-        let outcome = self.0.call(&call)?;
-        match outcome.status {
-            // Many a program prints its help to standard error and then fails.
-            ToolStatus::Exited { .. } if outcome.output.is_empty() => {
-                Ok(String::from_utf8_lossy(&outcome.errors).into_owned())
-            }
-            ToolStatus::Exited { .. } => Ok(String::from_utf8_lossy(&outcome.output).into_owned()),
-            other => Err(format!("it ended with {other:?}").into()),
-        }
-    }
-}
-
-fn described(compiled: Compiled) -> Described {
-    let Compiled { digest, kind, manifest, imports, .. } = compiled;
-    Described { digest, kind, manifest, imports }
 }

@@ -412,3 +412,8 @@ impl Page {
         Ok((self.cursor, self.limit))
     }
 }
+
+/// The cursor behind a page that is full; one that is not is the last.
+pub(crate) fn next_cursor<R>(rows: &[R], most: u32, number: impl Fn(&R) -> u64) -> Option<u64> {
+    rows.last().filter(|_| rows.len() == most as usize).map(number)
+}

@@ -13,7 +13,7 @@ use ringwall_rules::{
     Anchors, DecisionRecord, HostFacts, LoadError, Missing, PathPattern, PathRights, PlaceRequest,
     Refusal, Stack, Task, Work,
 };
-use ringwall_spec::{EgressSpec, Limits, RingKind, SandboxSpec, Wall, WriteRights};
+use ringwall_spec::{EgressSpec, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WriteRights};
 
 use crate::config::Engine;
 use crate::egress::{self, EgressError, NetworkBounds};
@@ -348,8 +348,24 @@ fn place(pattern: &str, anchors: &Anchors) -> Option<PathBuf> {
     Some(PathBuf::from(format!("{}/{}", top.trim_end_matches('/'), plain.trim_matches('/'))))
 }
 
+/// In a workspace whose changes are kept apart, only what every list names can be written. Where a job
+/// writes straight to the directory nothing would keep it to a part: whoever asks must have all of it.
+pub fn narrow_writing<'a>(spec: &mut SandboxSpec, lists: impl IntoIterator<Item = Vec<&'a Path>>) {
+    let Some(workspace) = &spec.workspace else { return };
+    if workspace.mode == WorkspaceMode::ReadWrite {
+        return;
+    }
+    let mut rights = spec.rights.clone().unwrap_or_else(WriteRights::everywhere);
+    for list in lists {
+        let places = list.into_iter();
+        let writable = places.filter_map(|place| relative_to(place, &workspace.path)).collect();
+        rights = rights.and(&WriteRights { writable, read_only: Vec::new() });
+    }
+    spec.rights = Some(rights);
+}
+
 /// What `place` means of a workspace: all of it, a part of it, or nothing of it.
-pub fn relative_to(place: &Path, workspace: &Path) -> Option<PathBuf> {
+fn relative_to(place: &Path, workspace: &Path) -> Option<PathBuf> {
     if workspace.starts_with(place) {
         return Some(PathBuf::new());
     }

@@ -259,7 +259,7 @@ impl Engine {
 }
 
 /// An error and what caused it, as one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {

@@ -41,14 +41,14 @@ mod watchdog;
 mod weaken;
 mod workspace_copy;
 
-pub use admit::{AdmitError, Asked, deciding, relative_to};
+pub use admit::{AdmitError, Asked, deciding, narrow_writing};
 pub use attach::{AttachError, Attached};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
 pub use distrust::DistrustError;
 pub use egress::{EgressError, NetworkBounds};
 pub use gc::{GcError, GcReport};
 pub use job::{Brief, Job, Output, RunError, StartError};
-pub use keep::KeepError;
+pub use keep::{KeepError, with_causes};
 pub use ledger::{CallEntry, LedgerError};
 pub use network::NetworkError;
 pub use phase::PhaseError;

@@ -4,8 +4,9 @@
 mod logic;
 mod refusal;
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use biscuit_auth::Biscuit;
 
@@ -67,6 +68,14 @@ pub struct Standing {
     pub budget: Budget,
 }
 
+impl Standing {
+    /// How long it is good yet.
+    pub fn life(&self, now: SystemTime) -> Duration {
+        let ends = UNIX_EPOCH + Duration::from_secs(self.expires_unix);
+        ends.duration_since(now).unwrap_or_default()
+    }
+}
+
 /// Why a request is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
@@ -95,6 +104,15 @@ pub struct Inspected {
     pub sealed: bool,
     /// Why it is of no use now, if it is not.
     pub refused: Option<Refused>,
+}
+
+impl Inspected {
+    /// Where it lets be written, block by block: what is in every list.
+    pub fn writable(&self) -> impl Iterator<Item = Vec<&Path>> {
+        let narrowed = self.narrowings.iter().filter_map(|narrowing| narrowing.write.as_ref());
+        let lists = narrowed.chain([&self.rights.write]);
+        lists.map(|list| list.iter().map(|subtree| Path::new(subtree.as_str())).collect())
+    }
 }
 
 impl Verifier {

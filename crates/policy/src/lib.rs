@@ -45,6 +45,11 @@ impl AdmittedSpec {
         self.decided.as_deref()
     }
 
+    /// The kind of work that it was admitted as: unknown work is untrusted.
+    pub fn kind(&self) -> &str {
+        self.decision().and_then(|decided| decided.kind.as_deref()).unwrap_or("untrusted")
+    }
+
     /// Remembers why it was admitted.
     #[must_use]
     pub fn decided(self, decided: Decided) -> AdmittedSpec {

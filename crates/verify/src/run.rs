@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox};
+use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox, with_causes};
 use ringwall_image::NoProgress;
 use ringwall_policy::AdmittedSpec;
 use ringwall_probes::{Account, Class, Probe, Scene};
@@ -315,7 +315,8 @@ impl<'a> Workshop<'a> {
             self.raising.change(&mut spec, scene);
         }
         let admitted = ringwall_policy::admit(spec)?;
-        let sandbox = self.raising.raise(&self.engine, &admitted).map_err(with_causes)?;
+        let sandbox =
+            self.raising.raise(&self.engine, &admitted).map_err(|error| with_causes(&error))?;
         let program = match wall.image_ring() {
             Some(_) => PathBuf::from(image::PROGRAM),
             None => self.workspace.join("probe"),
@@ -323,7 +324,9 @@ impl<'a> Workshop<'a> {
         let mut argv = vec![program.into_os_string()];
         argv.extend(words);
         let mut collected = Collected::default();
-        let started = sandbox.start(&Command { argv, ..Command::default() }).map_err(with_causes);
+        let started = sandbox
+            .start(&Command { argv, ..Command::default() })
+            .map_err(|error| with_causes(&error));
         let ended = started.map(|job| job.wait(&mut collected));
         // Whatever became of the job, the wall comes down.
         let how = ended.as_ref().ok().and_then(|ended| ended.as_ref().ok());
@@ -331,9 +334,9 @@ impl<'a> Workshop<'a> {
         let ending = match ended? {
             Ok(ending) => format!("{ending:?}"),
             // An attack may have ended more than itself.
-            Err(error) => with_causes(error).to_string(),
+            Err(error) => with_causes(&error),
         };
-        settled.map_err(with_causes)?;
+        settled.map_err(|error| with_causes(&error))?;
         Ok((collected.0, ending))
     }
 
@@ -372,16 +375,6 @@ impl Session {
             &Known { wall, seen, secret_in, ending: &self.ending, started: self.started },
         )
     }
-}
-
-fn with_causes(error: impl std::error::Error) -> Box<dyn std::error::Error> {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text.into()
 }
 
 /// What the program printed on its standard output.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use ringwall_probes::Scene;
 use ringwall_spec::Limits;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tempfile::TempDir;
 
 /// Names of variables whose values everybody may know.
@@ -79,16 +81,16 @@ impl Stage {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             if let Ok(listener) = TcpListener::bind(address) {
                 tcp.push(listener.local_addr()?.to_string());
-                ears.push(Box::new(listener));
+                ears.push(Ear::Listener(listener.into()));
             }
             if let Ok(socket) = UdpSocket::bind(address) {
                 udp.push(socket.local_addr()?.to_string());
-                ears.push(Box::new(socket));
+                ears.push(Ear::Datagrams(socket.into()));
             }
         }
         let abstract_socket = format!("{mark}-abstract");
         let address = SocketAddr::from_abstract_name(&abstract_socket)?;
-        ears.push(Box::new(UnixListener::bind_addr(&address)?));
+        ears.push(Ear::Listener(UnixListener::bind_addr(&address)?.into()));
         let (heard, over) = (Arc::default(), Arc::default());
         let threads = ears.into_iter().map(|ear| listen(ear, &heard, &over));
         let threads = threads.collect::<io::Result<_>>()?;
@@ -166,7 +168,7 @@ struct Laid {
     secret_files: Vec<PathBuf>,
     canaries: Vec<PathBuf>,
     sockets: Vec<PathBuf>,
-    ears: Vec<Box<dyn Ear>>,
+    ears: Vec<Ear>,
 }
 
 impl Laid {
@@ -212,7 +214,7 @@ impl Laid {
         fs::create_dir(&directory)?;
         self.canaries.extend([canary, directory]);
         let socket = place.path().join("socket");
-        self.ears.push(Box::new(UnixListener::bind(&socket)?));
+        self.ears.push(Ear::Listener(UnixListener::bind(&socket)?.into()));
         self.sockets.push(socket);
         self.places.push(place);
         Ok(())
@@ -261,66 +263,46 @@ fn random() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Something that hears without being asked twice.
-trait Ear: Send {
-    fn set_impatient(&self) -> io::Result<()>;
-    /// What came, if anything did.
-    fn hear(&self) -> Option<Vec<u8>>;
+/// A socket of the host that nobody behind a wall may reach.
+enum Ear {
+    Listener(OwnedFd),
+    Datagrams(OwnedFd),
 }
 
-fn read_all(mut stream: impl Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let _ = Read::take(&mut stream, MOST_HEARD).read_to_end(&mut bytes);
-    bytes
+impl Ear {
+    fn socket(&self) -> &OwnedFd {
+        match self {
+            Ear::Listener(socket) | Ear::Datagrams(socket) => socket,
+        }
+    }
+
+    /// What came, if anything did.
+    fn hear(&self) -> Option<Vec<u8>> {
+        let mut heard = Vec::new();
+        match self {
+            Ear::Listener(listener) => {
+                let stream = rustix::net::accept(listener).ok()?;
+                set_socket_timeout(&stream, Timeout::Recv, READ_PATIENCE).ok()?;
+                let _ = fs::File::from(stream).take(MOST_HEARD).read_to_end(&mut heard);
+            }
+            Ear::Datagrams(socket) => {
+                heard.resize(MOST_HEARD as usize, 0);
+                let length = rustix::io::read(socket, &mut heard).ok()?;
+                heard.truncate(length);
+            }
+        }
+        Some(heard)
+    }
 }
 
 const READ_PATIENCE: Option<Duration> = Some(Duration::from_millis(300));
 
-impl Ear for TcpListener {
-    fn set_impatient(&self) -> io::Result<()> {
-        self.set_nonblocking(true)
-    }
-
-    fn hear(&self) -> Option<Vec<u8>> {
-        let (stream, _) = self.accept().ok()?;
-        stream.set_nonblocking(false).ok()?;
-        stream.set_read_timeout(READ_PATIENCE).ok()?;
-        Some(read_all(stream))
-    }
-}
-
-impl Ear for UnixListener {
-    fn set_impatient(&self) -> io::Result<()> {
-        self.set_nonblocking(true)
-    }
-
-    fn hear(&self) -> Option<Vec<u8>> {
-        let (stream, _) = self.accept().ok()?;
-        stream.set_nonblocking(false).ok()?;
-        stream.set_read_timeout(READ_PATIENCE).ok()?;
-        Some(read_all(stream))
-    }
-}
-
-impl Ear for UdpSocket {
-    fn set_impatient(&self) -> io::Result<()> {
-        self.set_nonblocking(true)
-    }
-
-    fn hear(&self) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; 256];
-        let length = self.recv(&mut bytes).ok()?;
-        bytes.truncate(length);
-        Some(bytes)
-    }
-}
-
 fn listen(
-    ear: Box<dyn Ear>,
+    ear: Ear,
     heard: &Arc<Mutex<Vec<String>>>,
     over: &Arc<AtomicBool>,
 ) -> io::Result<JoinHandle<()>> {
-    ear.set_impatient()?;
+    rustix::io::ioctl_fionbio(ear.socket(), true)?;
     let (heard, over) = (Arc::clone(heard), Arc::clone(over));
     std::thread::Builder::new().name("listener".to_owned()).spawn(move || {
         while !over.load(Ordering::SeqCst) {

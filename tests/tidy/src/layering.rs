@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 44] = [
+const MAY_USE: [(&str, &[&str]); 45] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -53,6 +53,7 @@ const MAY_USE: [(&str, &[&str]); 44] = [
     ),
     ("verify", &["spec", "policy", "image", "probes", "engine"]),
     ("store", &[]),
+    ("tool-host", &["spec", "tool", "engine"]),
     (
         "api",
         &[
@@ -66,6 +67,7 @@ const MAY_USE: [(&str, &[&str]); 44] = [
             "grant",
             "approval",
             "engine",
+            "tool-host",
             "store",
         ],
     ),
@@ -99,6 +101,7 @@ const COMMAND_LINE: (&str, &[&str]) = (
         "audit",
         "egress",
         "engine",
+        "tool-host",
         "verify",
         "linux",
         "image",

@@ -3,3 +3,6 @@
 
 #[cfg(test)]
 mod missing;
+#[cfg(test)]
+#[path = "../../e2e/src/support/programs.rs"]
+mod programs;

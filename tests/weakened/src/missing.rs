@@ -60,8 +60,8 @@ const ORDINARY: u32 = 12_345;
 fn noticed(wall: &str, flaw: Flaw) -> Vec<&'static str> {
     let home =
         tempfile::Builder::new().prefix("ringwall-weakened-").tempdir().expect("a directory");
-    let directory = std::env::var_os("RINGWALL_BIN_DIR").map(PathBuf::from);
-    let directory = directory.expect("RINGWALL_BIN_DIR names the built programs: run `make build`");
+    let names = ["ringwall-launcher", "ringwall-warden", "ringwall-probe"];
+    let directory = crate::programs::built(&names);
     let program = |name: &str| directory.join(name);
     let programs =
         Programs { launcher: program("ringwall-launcher"), warden: program("ringwall-warden") };

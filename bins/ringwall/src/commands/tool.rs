@@ -1,28 +1,31 @@
 //! `ringwall tool`: list, install, inspect, call and make tools.
 
 mod call;
-mod host;
 mod inside;
 mod new;
 mod serve;
 mod served;
 mod show;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
 use ringwall_engine::{Engine, EngineConfig};
-use ringwall_spec::CodeFor;
+use ringwall_spec::{CodeFor, show_bytes};
 use ringwall_tool::{AddOptions, BuiltIns, Origin, Tool, ToolName, ToolStore, load, read_wasm};
+use ringwall_tool_host::Host;
 
-use self::host::Host;
 use super::for_each;
 use crate::args::{AddArgs, ToolRef, ToolVerb};
 use crate::report::{self, progress};
 
 /// Below the engine's home.
 const STORE: &str = "tools";
+
+/// What is smaller compiles in the time it takes to read a line.
+const NOTED_BYTES: usize = 1 << 20;
 
 /// What every verb but `new` works with.
 struct Tools {
@@ -57,7 +60,7 @@ pub(super) fn forget_gone() -> anyhow::Result<u64> {
         return Ok(0);
     }
     let tools = Tools::open()?;
-    Ok(tools.host.0.keep_only(&tools.store.digests()?)?)
+    Ok(tools.host.tools.keep_only(&tools.store.digests()?)?)
 }
 
 impl Tools {
@@ -69,7 +72,10 @@ impl Tools {
         let config = EngineConfig::from_environment()?;
         let (home, launcher) = (config.home.clone(), config.programs.launcher.clone());
         let engine = Engine::open(config)?;
-        let host = Arc::new(Host(engine.tools_with(code_for)?));
+        let host = Arc::new(Host {
+            tools: engine.tools_with(code_for)?,
+            before_compiling: note_compiling,
+        });
         let programs = launcher.parent().unwrap_or(&launcher);
         let store = ToolStore::open(&home.join(STORE), BuiltIns::from_environment(programs))?;
         Ok(Tools { engine, host, store })
@@ -114,4 +120,12 @@ fn remove(names: &[String]) -> anyhow::Result<()> {
         }
         Ok(())
     })
+}
+
+/// Nobody should wonder why it takes so long.
+fn note_compiling(bytes: usize) {
+    if bytes >= NOTED_BYTES && std::io::stderr().is_terminal() {
+        let size = show_bytes(bytes as u64);
+        report::note(&format!("compiling {size} of WebAssembly unless that was done before"));
+    }
 }

@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{new_id, runs};
 use crate::caller::Caller;
-use crate::fields::{Body, Call, CommandFields, Page, Params};
+use crate::fields::{Body, Call, CommandFields, Page, Params, next_cursor};
 use crate::live::{Happened, IntoLog, LiveCall};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
@@ -130,7 +130,7 @@ pub(crate) async fn list(
             Ok(service.store.calls(caller.sees(), sandbox, before, most)?)
         })
         .await?;
-    let next = rows.last().filter(|_| rows.len() == most as usize).map(|row| row.number);
+    let next = next_cursor(&rows, most, |row| row.number);
     Ok(Json(CallPage { next, items: rows.into_iter().map(Call::from).collect() }))
 }
 

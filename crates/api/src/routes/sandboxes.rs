@@ -2,22 +2,24 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::{self, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{RecordState, relative_to};
+use ringwall_engine::{RecordState, narrow_writing};
 use ringwall_grant::Ask;
 use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{Limits, SandboxSpec, WorkspaceMode, WriteRights};
+use ringwall_spec::{Limits, WorkspaceMode};
 use ringwall_store::SandboxState;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::caller::{Caller, Holder};
-use crate::fields::{Body, CommandFields, LIFETIME, Page, Params, Sandbox, SandboxFields};
+use crate::caller::Caller;
+use crate::fields::{
+    Body, CommandFields, LIFETIME, Page, Params, Sandbox, SandboxFields, next_cursor,
+};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -87,9 +89,8 @@ pub(crate) fn admit(
     let Caller::Holder(holder) = caller else {
         return Ok(service.engine.admit(asked, &limits, &search)?);
     };
-    narrow_writing(holder, &mut asked.spec);
-    let ends = UNIX_EPOCH + Duration::from_secs(holder.inspected.standing.expires_unix);
-    let life = ends.duration_since(SystemTime::now()).unwrap_or_default();
+    narrow_writing(&mut asked.spec, holder.inspected.writable());
+    let life = holder.inspected.standing.life(SystemTime::now());
     let limits = |default| {
         let asked = limits(default);
         Limits { timeout: asked.timeout.min(life), ..asked }
@@ -98,9 +99,8 @@ pub(crate) fn admit(
     let policy = search.load()?;
     let admitted = ringwall_engine::deciding(|| service.engine.admit_by(&policy, asked, &limits))?;
     let spec = admitted.spec();
-    let kind = admitted.decision().and_then(|decided| decided.kind.clone());
-    let kind = kind.unwrap_or_else(|| "untrusted".to_owned());
-    caller.may(service, Ask::Place { kind, wall: spec.wall.to_string() })?;
+    let (kind, wall) = (admitted.kind().to_owned(), spec.wall.to_string());
+    caller.may(service, Ask::Place { kind, wall })?;
     if let Some(workspace) = &spec.workspace {
         caller.may(service, Ask::Read { path: canonical(&workspace.path)? })?;
         if workspace.mode == WorkspaceMode::ReadWrite {
@@ -111,24 +111,6 @@ pub(crate) fn admit(
         caller.may(service, Ask::Read { path: canonical(path)? })?;
     }
     Ok(admitted)
-}
-
-/// In a workspace whose changes are kept apart, only what the grant lets be written can be.
-fn narrow_writing(holder: &Holder, spec: &mut SandboxSpec) {
-    let Some(workspace) = &spec.workspace else { return };
-    if workspace.mode == WorkspaceMode::ReadWrite {
-        // Nothing would keep a job from writing to a part of it: the grant must allow all of it.
-        return;
-    }
-    let inspected = &holder.inspected;
-    let lists = inspected.narrowings.iter().filter_map(|narrowing| narrowing.write.as_ref());
-    let mut rights = spec.rights.clone().unwrap_or_else(WriteRights::everywhere);
-    for list in lists.chain([&inspected.rights.write]) {
-        let places = list.iter().map(|subtree| Path::new(subtree.as_str()));
-        let writable = places.filter_map(|place| relative_to(place, &workspace.path)).collect();
-        rights = rights.and(&WriteRights { writable, read_only: Vec::new() });
-    }
-    spec.rights = Some(rights);
 }
 
 /// The one spelling of a path that grants speak of.
@@ -180,7 +162,7 @@ pub(crate) async fn list(
             Ok(service.store.sandboxes(caller.sees(), state, before, most)?)
         })
         .await?;
-    let next = rows.last().filter(|_| rows.len() == most as usize).map(|row| row.number);
+    let next = next_cursor(&rows, most, |row| row.number);
     Ok(Json(SandboxPage { next, items: rows.into_iter().map(Sandbox::from).collect() }))
 }
 

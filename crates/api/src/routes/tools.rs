@@ -8,13 +8,12 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{
-    AskedCall, DirGrant, PolicySearch, ToolCall, ToolGate, ToolInput, ToolOutcome, deciding,
-};
+use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolOutcome, deciding};
 use ringwall_grant::Ask;
 use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolMeter, ToolStatus, Wall};
 use ringwall_store::NewCall;
-use ringwall_tool::{Failure, Kind, LimitWishes, Request, Stdout, Tool, ToolName, limits_for};
+use ringwall_tool::{Failure, Kind, LimitWishes, Stdout, Tool, ToolName, limits_for};
+use ringwall_tool_host::{Allowed, Host, asked};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -22,7 +21,6 @@ use utoipa::ToSchema;
 use super::new_id;
 use super::sandboxes::canonical;
 use crate::caller::Caller;
-use crate::engines::Host;
 use crate::fields::{Body, absolute};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
@@ -260,7 +258,7 @@ fn call_now(
     let place = fields.sandbox.as_deref().map(|id| service.attach(caller, id)).transpose()?;
     if place.as_ref().is_some_and(|living| living.record.wall.outermost() == RingKind::Vm) {
         // Code for guests is compiled apart.
-        let host = Host(crew.engine.tools_with(CodeFor::AnyProcessor)?);
+        let host = Host::new(crew.engine.tools_with(CodeFor::AnyProcessor)?);
         let (entry, guests) = (service.tools.find(&name.parse()?, &host)?, &host);
         service.tools.open_tool(&entry, guests)?;
     }
@@ -276,11 +274,8 @@ fn call_now(
     let spending = Spending::begin_tool(service, caller, &id, limits)?;
     call.limits.time = spending.timeout;
     call.limits.fuel = spending.fuel;
-    let writes = call.dirs.iter().any(|dir| dir.access == DirAccess::Write);
     let engine = &service.engine;
-    let kind = tool.manifest().risk.name();
-    let asked = AskedCall { tool: tool.name(), kind, writes, wall, sandbox };
-    let entry = engine.begin_tool(asked, &gate)?;
+    let entry = engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate)?;
     let new = NewCall {
         id: &id,
         tenant: caller.tenant(),
@@ -329,7 +324,7 @@ fn call_there(
     call: &ToolCall,
 ) -> Result<ToolOutcome, Problem> {
     match place {
-        None => Ok(host.0.call(call)?),
+        None => Ok(host.tools.call(call)?),
         Some(living) => Ok(living.attached.call_tool(call)?.0),
     }
 }
@@ -366,24 +361,8 @@ fn prepare(
         output_bytes: fields.limits.output_bytes,
         fuel: fields.limits.fuel,
     };
-    let dirs = grants.dirs.into_iter().map(|dir| DirGrant {
-        host: dir.host,
-        guest: dir.guest,
-        access: dir.access,
-    });
-    Ok(ToolCall {
-        digest: tool.digest,
-        input: match request {
-            Request::Component { json } => ToolInput::Component { json },
-            Request::Command { args, stdin } => ToolInput::Command { args, stdin },
-        },
-        program: tool.name().to_owned(),
-        dirs: dirs.collect(),
-        env: grants.env,
-        limits: limits_for(&manifest.limits, &asked)?,
-        seed: fields.seed,
-        wants_http: !manifest.wants.http.is_empty(),
-    })
+    let limits = limits_for(&manifest.limits, &asked)?;
+    Ok(Allowed { grants, limits, seed: fields.seed }.call_of(tool, request))
 }
 
 fn result(id: &str, tool: &Tool, outcome: &ToolOutcome, evidence: bool) -> ToolResult {

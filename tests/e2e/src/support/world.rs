@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 use super::Finished;
 
+#[path = "programs.rs"]
+mod programs;
+
 const PROGRAMS: [&str; 6] = [
     "ringwall",
     "ringwall-launcher",
@@ -51,7 +54,7 @@ impl World {
     pub(crate) fn of(user: User) -> World {
         let place =
             tempfile::Builder::new().prefix("ringwall-e2e-").tempdir().expect("a directory");
-        let mut world = World { place, programs: built_programs(), user };
+        let mut world = World { place, programs: programs::built(&PROGRAMS), user };
         if user == User::Ordinary {
             assert!(is_root(), "only root can become somebody else");
             world.programs = world.copy_programs();
@@ -206,23 +209,4 @@ pub(crate) fn is_root() -> bool {
 
 fn open_to_all(directory: &Path) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("own directory");
-}
-
-fn built_programs() -> PathBuf {
-    let directory = std::env::var_os("RINGWALL_BIN_DIR").map_or_else(
-        || {
-            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-                || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-                PathBuf::from,
-            );
-            target.join("x86_64-unknown-linux-musl/release")
-        },
-        PathBuf::from,
-    );
-    assert!(
-        PROGRAMS.iter().all(|program| directory.join(program).exists()),
-        "the programs are not in {}: run `make build` or set RINGWALL_BIN_DIR",
-        directory.display()
-    );
-    directory
 }

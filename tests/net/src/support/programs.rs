@@ -1,29 +1,17 @@
-//! Where the built programs are.
+//! The built programs, and copies for everybody.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+#[path = "../../../e2e/src/support/programs.rs"]
+mod directory;
+
 const PROGRAMS: [&str; 4] =
     ["ringwall", "ringwall-launcher", "ringwall-warden", "ringwall-gateway"];
 
 pub(super) fn built() -> PathBuf {
-    let directory = std::env::var_os("RINGWALL_BIN_DIR").map_or_else(
-        || {
-            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-                || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-                PathBuf::from,
-            );
-            target.join("x86_64-unknown-linux-musl/release")
-        },
-        PathBuf::from,
-    );
-    assert!(
-        PROGRAMS.iter().all(|program| directory.join(program).exists()),
-        "the programs are not in {}: run `make build` or set RINGWALL_BIN_DIR",
-        directory.display()
-    );
-    directory
+    directory::built(&PROGRAMS)
 }
 
 /// Copies that everybody can run.

@@ -7,11 +7,11 @@ use anyhow::Context;
 use ringwall_engine::{PolicySearch, ToolGate, ToolOutcome, deciding};
 use ringwall_spec::{Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
 use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
+use ringwall_tool_host::{Allowed, asked};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Tools;
-use super::host::{self, Allowed};
 use super::{inside, served};
 use crate::args::CallArgs;
 use crate::report;
@@ -62,7 +62,7 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     let gate = deciding(|| ToolGate::open(&search))?;
     let engine = &tools.engine;
     let (wall, sandbox) = place.wall_and_sandbox();
-    let entry = engine.begin_tool(host::asked(&tool, &call, (wall, sandbox)), &gate)?;
+    let entry = engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate)?;
     let called = place.call(&tools, &tool, &call);
     let (status, meter) = match &called {
         Ok((outcome, _)) => (Some(&outcome.status), outcome.meter),

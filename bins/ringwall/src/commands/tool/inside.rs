@@ -82,7 +82,7 @@ impl Place {
         call: &ToolCall,
     ) -> anyhow::Result<(ToolOutcome, Option<ToolTotals>)> {
         match self {
-            Place::Alone(_) => Ok((tools.host.0.call(call)?, None)),
+            Place::Alone(_) => Ok((tools.host.tools.call(call)?, None)),
             Place::Living(record) => {
                 let (outcome, totals) = tools.engine.attach(record)?.call_tool(call)?;
                 Ok((outcome, Some(totals)))

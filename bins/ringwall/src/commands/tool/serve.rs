@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringwall_engine::{PolicySearch, ToolError, ToolGate, deciding};
 use ringwall_spec::{RingKind, ToolDigest, ToolMeter, Wall};
 use ringwall_tool::{Failure, Grants, LimitWishes, Registry, Tool, limits_for, watch};
+use ringwall_tool_host::{Allowed, asked};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Tools;
-use super::host::{self, Allowed};
 use crate::args::{ServeArgs, ToolRef};
 
 /// An input of the most bytes, and the rest of the line.
@@ -57,7 +57,7 @@ struct Service {
 
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let tools = Tools::open()?;
-    tools.host.0.keep_ready(1);
+    tools.host.tools.keep_ready(1);
     let registry = Arc::new(Registry::default());
     let pins: HashMap<String, ToolDigest> = tools
         .store
@@ -130,9 +130,9 @@ impl Service {
         let allowed = Allowed { grants, limits, seed: request.seed };
         let call = allowed.call_of(&tool, input);
         let engine = &self.tools.engine;
-        let asked = host::asked(&tool, &call, (&self.wall, None));
+        let asked = asked(&tool, &call, (&self.wall, None));
         let entry = engine.begin_tool(asked, &self.gate).map_err(|error| refused(error.into()))?;
-        let called = self.tools.host.0.call(&call);
+        let called = self.tools.host.tools.call(&call);
         let outcome = called.as_ref().ok();
         let meter = outcome.map(|outcome| outcome.meter).unwrap_or_default();
         engine

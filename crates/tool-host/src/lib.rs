@@ -1,32 +1,40 @@
-//! The engine's tool host as the store and the registry want to see it.
-
-use std::io::IsTerminal;
+//! The engine's host for tools, as the store of tools and its registry want to see it, and calls as
+//! the policy and the engine do.
+//!
+//! For the command line and the daemon alike: between them there is no difference.
 
 use ringwall_engine::{AskedCall, Compiled, DirGrant, ToolCall, ToolHost, ToolInput};
-use ringwall_spec::{DirAccess, SandboxId, ToolDigest, ToolLimits, ToolStatus, Wall, show_bytes};
+use ringwall_spec::{DirAccess, SandboxId, ToolDigest, ToolLimits, ToolStatus, Wall};
 use ringwall_tool::{BoxError, Compiler, Described, Grants, Request, Tool};
-
-use crate::report;
 
 /// Enough for any text that explains a program.
 const HELP_BYTES: u64 = 256 << 10;
-/// What is smaller compiles in the time it takes to read a line.
-const NOTED_BYTES: usize = 1 << 20;
 
 /// Compiles and calls tools behind a wall.
 #[derive(Debug, Clone)]
-pub(super) struct Host(pub(super) ToolHost);
+pub struct Host {
+    pub tools: ToolHost,
+    /// Hears how many bytes are about to be compiled: large ones take a while.
+    pub before_compiling: fn(usize),
+}
+
+impl Host {
+    /// One that compiles in silence.
+    pub fn new(tools: ToolHost) -> Host {
+        Host { tools, before_compiling: |_| {} }
+    }
+}
 
 /// What one call is allowed.
 #[derive(Debug, Clone)]
-pub(super) struct Allowed {
-    pub(super) grants: Grants,
-    pub(super) limits: ToolLimits,
-    pub(super) seed: Option<u64>,
+pub struct Allowed {
+    pub grants: Grants,
+    pub limits: ToolLimits,
+    pub seed: Option<u64>,
 }
 
 /// What the policy is asked about a call.
-pub(super) fn asked<'a>(
+pub fn asked<'a>(
     tool: &'a Tool,
     call: &ToolCall,
     (wall, sandbox): (&'a Wall, Option<&'a SandboxId>),
@@ -37,7 +45,7 @@ pub(super) fn asked<'a>(
 
 impl Allowed {
     /// The call of a tool with what is allowed.
-    pub(super) fn call_of(self, tool: &Tool, request: Request) -> ToolCall {
+    pub fn call_of(self, tool: &Tool, request: Request) -> ToolCall {
         let allowed = self;
         let input = match request {
             Request::Component { json } => ToolInput::Component { json },
@@ -63,26 +71,22 @@ impl Allowed {
 
 impl Compiler for Host {
     fn find(&self, digest: &ToolDigest) -> Option<Described> {
-        self.0.find(digest).map(described)
+        self.tools.find(digest).map(described)
     }
 
     fn compile(&self, wasm: &[u8]) -> Result<Described, BoxError> {
-        // Large ones take a while; nobody should wonder.
-        if wasm.len() >= NOTED_BYTES && std::io::stderr().is_terminal() {
-            let size = show_bytes(wasm.len() as u64);
-            report::note(&format!("compiling {size} of WebAssembly unless that was done before"));
-        }
-        Ok(described(self.0.compile(wasm)?))
+        (self.before_compiling)(wasm.len());
+        Ok(described(self.tools.compile(wasm)?))
     }
 
     fn probe(&self, digest: &ToolDigest, wants_http: bool) -> Result<(), BoxError> {
-        Ok(self.0.probe(digest, wants_http)?)
+        Ok(self.tools.probe(digest, wants_http)?)
     }
 
     fn help(&self, digest: &ToolDigest, program: &str) -> Result<String, BoxError> {
         let mut call = ToolCall::command(*digest, program, vec!["--help".to_owned()], Vec::new());
         call.limits.output_bytes = HELP_BYTES;
-        let outcome = self.0.call(&call)?;
+        let outcome = self.tools.call(&call)?;
         // Many a program prints its help to standard error and then fails.
         match outcome.status {
             ToolStatus::Exited { .. } if !outcome.output.is_empty() => {
