@@ -15,7 +15,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,11 +33,13 @@ use crate::message::Reply;
 
 const READ_BYTES: usize = 64 << 10;
 
-/// An answer is awaited for so long without sleeping, where that was allowed and the last one came
-/// soon: to be woken takes longer than a short call, and in a virtual machine far longer.
+/// An answer is awaited for so long without sleeping, where that was allowed and is worth it: to be
+/// woken takes longer than a short call, and in a virtual machine far longer.
 const LINGER: Duration = Duration::from_micros(60);
-/// As soon as that, with the time that waking takes.
-const SOON: Duration = Duration::from_micros(200);
+/// After so many answers in a row that took longer, it is only tried now and then. Whether an answer
+/// came soon cannot be told from how long a sleep took, for that is mostly the waking.
+const IN_VAIN: u32 = 4;
+const NOW_AND_THEN: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -46,8 +48,8 @@ pub(crate) struct Link {
     wake: OwnedFd,
     /// A CPU may be kept busy for an answer that comes soon.
     pub(super) may_linger: AtomicBool,
-    /// The last answer came soon.
-    soon: AtomicBool,
+    /// How many answers in a row came later than was lingered for.
+    late: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -119,8 +121,8 @@ impl Link {
             writable: true,
             buffer: Vec::new(),
         });
-        let (may_linger, soon) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Link { socket, wake, may_linger, soon, state })
+        let (may_linger, late) = (AtomicBool::new(false), AtomicU32::new(0));
+        Ok(Link { socket, wake, may_linger, late, state })
     }
 
     /// Changes the state and sends what that queued, as far as the socket takes it at once.
@@ -238,14 +240,17 @@ impl Link {
     ) -> Result<usize, Errno> {
         buffer.clear();
         buffer.reserve_exact(READ_BYTES);
-        let lingers = self.may_linger.load(Ordering::Relaxed) && self.soon.load(Ordering::Relaxed);
-        if lingers && interest == PollFlags::IN {
-            match self.linger(left, buffer) {
-                Err(Errno::AGAIN) => self.soon.store(false, Ordering::Relaxed),
-                received => return received,
+        if self.may_linger.load(Ordering::Relaxed) && interest == PollFlags::IN {
+            let late = self.late.load(Ordering::Relaxed);
+            let lingers = late < IN_VAIN || late.is_multiple_of(NOW_AND_THEN);
+            match if lingers { self.linger(left, buffer) } else { Err(Errno::AGAIN) } {
+                Err(Errno::AGAIN) => self.late.store(late.wrapping_add(1), Ordering::Relaxed),
+                received => {
+                    self.late.store(0, Ordering::Relaxed);
+                    return received;
+                }
             }
         }
-        let begun = Instant::now();
         // A wait too long for the kernel's type is as good as forever.
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = [PollFd::new(&self.socket, interest), PollFd::new(&self.wake, PollFlags::IN)];
@@ -258,7 +263,6 @@ impl Link {
         if (socket.revents() - PollFlags::OUT).is_empty() {
             return Err(Errno::AGAIN);
         }
-        self.soon.store(begun.elapsed() < SOON, Ordering::Relaxed);
         let (_, n) = recv(&self.socket, spare_capacity(buffer), RecvFlags::DONTWAIT)?;
         Ok(n)
     }
