@@ -109,15 +109,16 @@ prepare_guest_kernel() {
     esac
 }
 
-# Programs of others that must agree with the audit log and the API. Tests without them say so.
+# Programs of others that must agree with the audit log, the API and the policy's decisions. Tests
+# without them say so.
 prepare_python_verifiers() {
     local place=target/test-python
-    "$place/bin/python" -c 'import aics_tlog, ocsf_json_schema, jsonschema, schemathesis' >/dev/null 2>&1 && return
-    echo "setup: installing what checks the audit log and the API independently"
+    "$place/bin/python" -c 'import aics_tlog, cvc5, ocsf_json_schema, jsonschema, schemathesis' >/dev/null 2>&1 && return
+    echo "setup: installing what checks audit log, API and policy independently"
     # aics-tlog asks for Python 3.12 and runs with 3.11, which Debian 12 has.
     python3 -m venv "$place" &&
         "$place/bin/pip" install -q --disable-pip-version-check --ignore-requires-python \
-            aics-tlog==0.2.1 ocsf-json-schema==1.2.0 jsonschema schemathesis==4.32.5 ||
+            aics-tlog==0.2.1 cvc5==1.4.2 ocsf-json-schema==1.2.0 jsonschema schemathesis==4.32.5 ||
         echo "setup: no Python packages; the audit log is checked by Rust crates alone"
 }
 

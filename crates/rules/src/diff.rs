@@ -25,6 +25,8 @@ pub enum Method {
     /// Actions with the same rules are the same; for the others, every request of a list was put to
     /// both policies. No proof for requests outside the list.
     Enumeration,
+    /// A solver showed that no request whatever is newly allowed.
+    Proof,
 }
 
 /// Something that only the new policy allows.
@@ -99,39 +101,41 @@ pub fn compare(old: &Stack, new: &Stack) -> Difference {
 
 /// Whether both decide this action by the same rules, wherever these stand: then no request about
 /// it can be answered differently.
-fn same_rules(old: &Stack, new: &Stack, act: Act) -> bool {
+pub(crate) fn same_rules(old: &Stack, new: &Stack, act: Act) -> bool {
+    let rules = |layer: &Layer| {
+        let rules = layer.rules(act).into_iter();
+        rules.map(|(_, rule)| (rule.permits, rule.when, rule.unless)).collect::<Vec<_>>()
+    };
     let same = |one: &Layer, other: &Layer| {
-        let rules = |layer: &Layer| {
-            let rules = layer.rules(act).into_iter();
-            rules.map(|(_, rule)| (rule.permits, rule.when, rule.unless)).collect::<Vec<_>>()
-        };
-        let tools = |layer: &Layer| {
-            layer.file.tool.iter().map(|tool| tool.value.clone()).collect::<Vec<_>>()
-        };
-        let who = |layer: &Layer| {
-            let file = &layer.file;
-            (
-                file.profile.as_ref().map(|profile| profile.value),
-                file.tier.as_ref().map(|tier| tier.value),
-                file.phase.as_ref().map(|phase| phase.value.clone()),
-            )
-        };
         rules(one) == rules(other)
-            && tools(one) == tools(other)
-            && who(one) == who(other)
+            && named_by(one) == named_by(other)
             && one.guard_rail_texts() == other.guard_rail_texts()
     };
     let (old, new) = (old.layers(), new.layers());
     old.len() == new.len() && old.iter().zip(new).all(|(one, other)| same(one, other))
 }
 
-/// What is not a request: limits, and who may approve for how long.
+/// What a layer says about who asks and for what, before any rule: it shapes the question.
+pub(crate) fn named_by(layer: &Layer) -> impl PartialEq + use<> {
+    let file = &layer.file;
+    (
+        file.tool.iter().map(|tool| tool.value.clone()).collect::<Vec<_>>(),
+        file.profile.as_ref().map(|profile| profile.value),
+        file.tier.as_ref().map(|tier| tier.value),
+        file.phase.as_ref().map(|phase| phase.value.clone()),
+    )
+}
+
+/// What is not a request: limits, what taints a task, and who may approve for how long.
 fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
     let plain =
         |what: String| Widening { task: Task::default(), action: None, what, rules: Vec::new() };
     let mut found = Vec::new();
     if let Some(limit) = first_above(&new.limits(), &old.limits()) {
         found.push(plain(format!("limits.{limit} is higher")));
+    }
+    for source in old.taint_sources().filter(|source| !new.taint_sources().any(|s| s == *source)) {
+        found.push(plain(format!("{} no longer taints a task", String::from(source.clone()))));
     }
     for name in new.elevation_names() {
         let (Some(after), Some(before)) = (new.elevation(&name), old.elevation(&name)) else {

@@ -12,7 +12,8 @@ const MOST_DEPTH: usize = 32;
 
 const SCHEMA: &str = include_str!("schema.cedarschema");
 
-pub(crate) fn schema() -> Result<Schema, String> {
+/// What rules and guard-rails are written against.
+pub fn schema() -> Result<Schema, String> {
     Schema::from_cedarschema_str(SCHEMA).map(|(schema, _)| schema).map_err(|e| e.to_string())
 }
 

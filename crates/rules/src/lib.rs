@@ -8,6 +8,7 @@
 
 mod cases;
 mod check;
+mod claims;
 mod decide;
 mod diff;
 mod file;
@@ -32,9 +33,11 @@ mod schema_tests;
 
 pub use cases::CaseResult;
 pub use check::{Finding, Severity};
+pub use claims::{Claim, NoClaims, claims};
 pub use decide::{Action, Decision, Stage, Subject, Task, Work};
 pub use diff::{Difference, Method as DiffMethod, Widening, compare};
 pub use file::{AllowRule, DenyRule};
+pub use guard_rails::schema as cedar_schema;
 pub use host::{HostFacts, Missing};
 pub use layer::{FileFacts, GuardRailText, LayerText, LoadError, OriginKind, RuleRef};
 pub use lower::{Act, LowerError};

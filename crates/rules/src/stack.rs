@@ -160,11 +160,14 @@ impl Stack {
         terms
     }
 
+    pub(crate) fn taint_sources(&self) -> impl Iterator<Item = &TaintSource> {
+        let taints = self.layers.iter().filter_map(|layer| layer.file.taint.as_ref());
+        taints.flat_map(|taint| &taint.value.sources)
+    }
+
     /// Whether a task that took this in is tainted from now on.
     pub fn taints(&self, taken: &TakenIn<'_>) -> bool {
-        let sources =
-            self.layers.iter().filter_map(|l| l.file.taint.as_ref()).flat_map(|t| &t.value.sources);
-        sources.into_iter().any(|source| match (source, taken) {
+        self.taint_sources().any(|source| match (source, taken) {
             (TaintSource::Network, TakenIn::Network) => true,
             (TaintSource::Tool(pattern), TakenIn::Tool(name)) => pattern.matches(name),
             (TaintSource::Path(pattern), TakenIn::File(path)) => pattern.matches(path),

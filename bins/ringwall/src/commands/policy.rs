@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ringwall_engine::{CASE_FILE, POLICY_FILE, PolicySearch};
+use ringwall_proof::{Proof, Solver, prove};
 use ringwall_rules::{
-    Anchors, Asked, DEFAULT_POLICY, Decision, DecisionRecord, HostFacts, PlaceRequest, Profile,
-    Severity, Stack, Task, Verdict, compare, parse_asked,
+    Anchors, Asked, DEFAULT_POLICY, Decision, DecisionRecord, DiffMethod, Difference, HostFacts,
+    PlaceRequest, Profile, Severity, Stack, Task, Verdict, Widening, compare, parse_asked,
 };
 
 use crate::args::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
@@ -187,7 +188,9 @@ fn explained_placement(record: &DecisionRecord, cedar: Option<String>) -> String
 
 fn diff(args: &PolicyDiffArgs) -> anyhow::Result<bool> {
     let load = |path: &Path| -> anyhow::Result<Stack> { Ok(search(Some(path))?.load()?) };
-    let difference = compare(&load(&args.old)?, &load(&args.new)?);
+    let (old, new) = (load(&args.old)?, load(&args.new)?);
+    let mut difference = compare(&old, &new);
+    let no_proof = prove_it(&old, &new, &mut difference).err();
     let widens = !difference.widened.is_empty();
     if args.output.json() {
         report::json(&difference)?;
@@ -209,17 +212,52 @@ fn diff(args: &PolicyDiffArgs) -> anyhow::Result<bool> {
     }
     if !widens {
         let change = if difference.narrowed > 0 { "narrows" } else { "changes nothing" };
-        writeln!(text, "no request was found that is newly allowed; the edit {change}")?;
+        let found = match difference.method {
+            DiffMethod::Proof => "no request is newly allowed, whatever it is",
+            DiffMethod::Enumeration => "no request was found that is newly allowed",
+        };
+        writeln!(text, "{found}; the edit {change}")?;
     }
     let cut = if difference.cut { "; the list was cut, so this is a part" } else { "" };
-    writeln!(
-        text,
-        "method: enumeration; actions with the same rules were left out, {} requests drawn from both \
-         policies were put to each{cut}. This is no proof for other requests.",
-        difference.requests
-    )?;
+    let requests = difference.requests;
+    match no_proof {
+        None => writeln!(text, "method: proof by a solver, and {requests} requests put to both")?,
+        Some(why) => writeln!(
+            text,
+            "method: enumeration; actions with the same rules were left out, {requests} requests drawn \
+             from both policies were put to each{cut}. This is no proof for other requests: {}.",
+            report::printable(&why)
+        )?,
+    }
     report::text(text)?;
     Ok(!widens)
+}
+
+/// Has a solver look at all requests there are. An error says why there is no proof.
+fn prove_it(old: &Stack, new: &Stack, difference: &mut Difference) -> Result<(), String> {
+    let solver = Solver::find().ok_or("there is no cvc5 on the PATH, and CVC5 names none")?;
+    match prove(old, new, solver).map_err(|error| error.to_string())? {
+        Proof::NothingNew { .. } if difference.widened.is_empty() => {
+            difference.method = DiffMethod::Proof;
+            Ok(())
+        }
+        // A limit, or who may approve: no request, so nothing for a solver.
+        Proof::NothingNew { .. } => Ok(()),
+        Proof::Widens(example) => {
+            if difference.widened.is_empty() {
+                difference.widened.push(Widening {
+                    task: Task::default(),
+                    action: None,
+                    what: format!(
+                        "a request that {} allows by itself: {}",
+                        example.layer, example.request
+                    ),
+                    rules: Vec::new(),
+                });
+            }
+            Ok(())
+        }
+    }
 }
 
 fn test(args: &CheckArgs) -> anyhow::Result<bool> {

@@ -68,6 +68,7 @@ fn an_edit_that_widens_is_shown_with_an_example() {
         ("write = [\"/tmp/**\"]", "write = [\"/tmp/**\", \"./**\"]", "write"),
         ("memory = \"2G\"", "memory = \"3G\"", "limits.memory"),
         ("effects = [\"no-network\", \"no-secrets\"]", "effects = [\"no-secrets\"]", "connect"),
+        ("\"network\", \"kind:untrusted\"", "\"kind:untrusted\"", "network no longer taints"),
         ("approved = true\nread-only = true", "approved = true", ""),
     ] {
         let new = user(&shipped_but(part, with));
