@@ -36,7 +36,8 @@ fn run() -> anyhow::Result<()> {
         (Some("serve"), Some(settings)) => serve(&settings),
         (Some("keep"), None) => {
             let engine = Engine::open(EngineConfig::from_environment()?)?;
-            Ok(engine.keep(io::stdin().lock())?)
+            engine.keep(io::stdin().lock())?;
+            Ok(())
         }
         (Some("openapi"), None) => print(&ringwall_api::openapi()?),
         (Some("reference"), None) => print(&ringwall_api::reference()),

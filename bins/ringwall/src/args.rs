@@ -205,6 +205,9 @@ pub(crate) struct PhaseArgs {
     /// The phase to move to
     #[arg(value_name = "PHASE")]
     pub(crate) phase: Option<String>,
+    /// A file with the token of the grant that must allow it
+    #[arg(long, value_name = "FILE", requires = "phase")]
+    pub(crate) grant: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

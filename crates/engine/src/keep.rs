@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_linux::signals::SignalWatch;
 use ringwall_policy::{AdmittedSpec, Decided, Denied};
-use ringwall_spec::{Command, Ending, SandboxId, SandboxSpec};
+use ringwall_spec::{Command, Ending, Outcome, SandboxId, SandboxSpec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -164,7 +164,7 @@ impl Engine {
 
     /// The body of a keeper: raises the sandbox, says so on standard output and serves it until it
     /// is stopped or its time is over.
-    pub fn keep(&self, input: impl Read) -> Result<(), KeepError> {
+    pub fn keep(&self, input: impl Read) -> Result<Outcome, KeepError> {
         // Before any other thread exists, so that all of them leave these signals to the watch.
         let signals =
             SignalWatch::new(&[Signal::TERM, Signal::INT, Signal::HUP]).map_err(KeepError::Io)?;
@@ -195,8 +195,7 @@ impl Engine {
         }
         watch_warden(&sandbox, orders);
         let ending = self.serve_orders(&mut sandbox, &gate, &ordered);
-        sandbox.settle(ending)?;
-        Ok(())
+        Ok(sandbox.settle(ending)?)
     }
 
     /// Until somebody ends the sandbox, or its time does.

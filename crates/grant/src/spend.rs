@@ -14,6 +14,8 @@ use crate::rights::Budget;
 use crate::token::GrantId;
 
 const MOST_BYTES: u64 = 4096;
+/// A chain of grants has a budget each.
+const MOST_HELD_BYTES: u64 = 64 << 10;
 const MILLIS: u64 = 1000;
 
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +74,7 @@ impl Spending {
             let spent = self.spent(id)?;
             self.write(id, spent.and(cost))?;
         }
-        self.forget_old();
+        forget_old(&self.directory);
         Ok(())
     }
 
@@ -120,18 +122,49 @@ impl Spending {
     fn lock(&self) -> Result<files::Lock, SpendError> {
         Ok(files::lock(&self.directory.join("lock"))?)
     }
+}
 
-    /// No grant lives so long that these could count. What cannot be removed stays.
-    fn forget_old(&self) {
-        let Ok(list) = std::fs::read_dir(&self.directory) else { return };
-        let old = |entry: &std::fs::DirEntry| {
-            let written = entry.metadata().and_then(|metadata| metadata.modified());
-            let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-            age.is_ok_and(|age| age > MAX_LIFETIME + Duration::from_secs(3600))
+/// What sandboxes that live on hold of their grants, until they end: words of whoever holds them.
+#[derive(Debug)]
+pub struct Held {
+    directory: PathBuf,
+}
+
+impl Held {
+    pub fn open(home: &Path) -> Result<Held, SpendError> {
+        let directory = home.join("grants").join("held");
+        files::private_directory(&directory)?;
+        Ok(Held { directory })
+    }
+
+    pub fn put(&self, sandbox: &str, words: &[u8]) -> Result<(), SpendError> {
+        forget_old(&self.directory);
+        Ok(files::replace(&self.directory.join(sandbox), words)?)
+    }
+
+    /// To be settled by the caller, once.
+    pub fn take(&self, sandbox: &str) -> Result<Option<Vec<u8>>, SpendError> {
+        let path = self.directory.join(sandbox);
+        let words = match files::read_secret(&path, MOST_HELD_BYTES) {
+            Ok(words) => words,
+            Err(FileError::Missing(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
-        for entry in list.flatten().filter(|entry| entry.file_name() != "lock").filter(old) {
-            let _ = std::fs::remove_file(entry.path());
-        }
+        // Whoever removes it settles it.
+        Ok(std::fs::remove_file(&path).is_ok().then(|| words.to_vec()))
+    }
+}
+
+/// No grant lives so long that these could count. What cannot be removed stays.
+fn forget_old(directory: &Path) {
+    let Ok(list) = std::fs::read_dir(directory) else { return };
+    let old = |entry: &std::fs::DirEntry| {
+        let written = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+        age.is_ok_and(|age| age > MAX_LIFETIME + Duration::from_secs(3600))
+    };
+    for entry in list.flatten().filter(|entry| entry.file_name() != "lock").filter(old) {
+        let _ = std::fs::remove_file(entry.path());
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use crate::support::tool::{Does, component, manifest};
 use crate::support::{Finished, World};
 
 const SHIPPED: &str = include_str!("../../../crates/rules/src/default.toml");
@@ -263,4 +264,67 @@ fn processors_and_memory_are_paid_for_by_the_second() {
     let refused = place.run_with(&["--kind", "files", "--memory", "512M"], "echo ran");
     refused.is_refused().says(&["memory_mib_seconds"]);
     place.run_with(&["--kind", "files", "--memory", "50M"], "echo ran").exits(0);
+}
+
+#[test]
+fn a_sandbox_that_lives_on_gives_back_what_it_did_not_use_when_it_ends() {
+    let place = Place::new(&["files"]);
+    place.grant_with(&["--kind", "files", "--budget", "wall_seconds=30"]);
+    let token = place.token.to_str().expect("a path");
+    let flags = ["create", "--grant", token, "--wall", "process", "--kind", "files"];
+    let id = place.world.ringwall(flags).exits(0).word();
+    place.world.ringwall(flags).is_refused().says(&["wall_seconds", "spent"]);
+    place.world.ringwall(["stop", &id]).exits(0);
+    // The keeper settles after it has said that the sandbox is stopped.
+    let held = place.world.home().join("grants/held").join(&id);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while held.exists() && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let again = (0..100).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let made = place.world.ringwall(flags);
+        (made.code == 0).then(|| made.word())
+    });
+    let again = again.expect("what was not used is there again");
+    place.world.ringwall(["rm", "--force", &again]).exits(0);
+}
+
+#[test]
+fn a_tool_is_called_under_a_grant_that_names_it_and_its_directories() {
+    let place = Place::new(&["files"]);
+    let world = &place.world;
+    let wasm = component(&manifest("yes"), &Does::Returns(r#"{"ok": true}"#));
+    world.write("yes.wasm", &wasm);
+    world.ringwall(["tool", "add", "./yes.wasm"]).exits(0);
+    let token = place.token.to_str().expect("a path");
+    let call = || world.ringwall(["tool", "call", "yes", "--grant", token]);
+    place.grant_with(&["--tool", "no"]);
+    call().is_refused().says(&["grant", "yes"]);
+    assert_eq!(place.kinds_of_events().last().map(String::as_str), Some("admission-denied"));
+    place.grant_with(&["--tool", "yes", "--budget", "calls=2"]);
+    call().exits(0).prints("{\"ok\":true}\n");
+    call().exits(0);
+    call().is_refused().says(&["calls", "spent"]);
+}
+
+#[test]
+fn a_phase_changes_under_a_grant_that_names_it() {
+    let place = Place::new(&["files"]);
+    let policy = place.world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    let text = text.replace("tier = \"medium\"", "tier = \"medium\"\nphase = \"plan\"");
+    let phases =
+        "\n[phases.plan]\nwrite = [\"./**\"]\nnext = [\"check\"]\n[phases.check]\nwrite = []\n";
+    fs::write(&policy, text + phases).expect("a policy");
+    let flags = ["create", "--wall", "process", "--kind", "files", "--workspace", "."];
+    let id = place.world.ringwall(flags).exits(0).word();
+    let token = place.token.to_str().expect("a path");
+    let change = || place.world.ringwall(["phase", &id, "check", "--grant", token]);
+    place.grant_with(&["--phase", "plan"]);
+    change().is_refused().says(&["grant", "check"]);
+    place.grant_with(&["--phase", "check"]);
+    change().exits(0);
+    place.world.ringwall(["phase", &id]).prints("check\n");
+    place.world.ringwall(["rm", "--force", &id]).exits(0);
 }

@@ -74,6 +74,9 @@ pub(crate) struct CallArgs {
     /// Seed for chance, with clocks that stand still: the same input gives the same output
     #[arg(long, value_name = "N", value_parser = values::long_count)]
     pub(crate) seed: Option<u64>,
+    /// A file with the token of the grant that must allow the tool and its directories
+    #[arg(long, value_name = "FILE", conflicts_with = "wall")]
+    pub(crate) grant: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]

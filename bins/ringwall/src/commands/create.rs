@@ -24,8 +24,11 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
     let default = Limits { timeout: LIFETIME, ..Limits::default() };
     let words = command.as_ref().map(Command::words).unwrap_or_default();
     // What it may use is taken from the grant's budget for as long as it could live.
-    let (admitted, _) = admit(&engine, &args.sandbox, default, &words)?;
+    let (admitted, holding) = admit(&engine, &args.sandbox, default, &words)?;
     let record = engine.create(&admitted, command.as_ref())?;
+    if let Some(holding) = holding {
+        holding.leave_to_keeper(&record.id)?;
+    }
     warn_of_flags(&args.sandbox);
     warn_of_network(&admitted);
     if args.output.json() {

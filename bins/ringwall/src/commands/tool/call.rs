@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::Tools;
 use super::{inside, served};
 use crate::args::CallArgs;
+use crate::granted::hold_call;
 use crate::report;
 
 /// More than the wall lets through, so that it is refused and not cut.
@@ -58,10 +59,16 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         seed: args.seed,
     };
     let call = allowed.call_of(&tool, request);
+    let (wall, sandbox) = place.wall_and_sandbox();
+    let holding = match &args.grant {
+        // The directories of a sandbox are what its own grant gave it.
+        Some(grant) if sandbox.is_some() => Some(hold_call(grant, tool.name(), &[], &call.limits)?),
+        Some(grant) => Some(hold_call(grant, tool.name(), &call.dirs, &call.limits)?),
+        None => None,
+    };
     let search = PolicySearch::from_environment(std::env::current_dir().ok());
     let gate = deciding(|| ToolGate::open(&search))?;
     let engine = &tools.engine;
-    let (wall, sandbox) = place.wall_and_sandbox();
     let entry = engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate)?;
     let called = place.call(&tools, &tool, &call);
     let (status, meter) = match &called {
@@ -69,6 +76,10 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         Err(_) => (None, ToolMeter::default()),
     };
     engine.end_tool(entry, status, meter)?;
+    // Of a call that was lost nothing is known, so nothing is given back.
+    if let (Some(holding), Ok(_)) = (&holding, &called) {
+        holding.end(&meter)?;
+    }
     let (outcome, totals) = called?;
     let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
     let exit_code = exit_code(&result, &outcome.status);

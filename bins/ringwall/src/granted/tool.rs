@@ -1,0 +1,48 @@
+//! Calls of tools under a grant: the tool, the directories and the budget must be in it.
+
+use std::path::Path;
+
+use anyhow::Context;
+use ringwall_engine::DirGrant;
+use ringwall_grant::{Ask, Cost};
+use ringwall_spec::{DirAccess, ToolLimits, ToolMeter};
+
+use super::MIB;
+use super::presented::{Presented, Reserved};
+
+/// What a call holds of its grant until it ends.
+pub(crate) struct CallHolding(Reserved);
+
+/// Whether the grant in `file` lets this tool be called with these directories of the host, and takes
+/// what the call may use from its budget.
+pub(crate) fn hold_call(
+    file: &Path,
+    tool: &str,
+    dirs: &[DirGrant],
+    limits: &ToolLimits,
+) -> anyhow::Result<CallHolding> {
+    let grant = Presented::open(file, "call")?;
+    grant.check(Ask::Tool { name: tool.to_owned() })?;
+    for DirGrant { host, access, .. } in dirs {
+        let resolved = host.canonicalize();
+        let dir = [resolved.with_context(|| format!("{} cannot be granted", host.display()))?];
+        let mut allowed = grant.check_paths(&dir, |path| Ask::Read { path });
+        if *access == DirAccess::Write {
+            allowed = allowed.and_then(|()| grant.check_paths(&dir, |path| Ask::Write { path }));
+        }
+        grant.or_denied(allowed)?;
+    }
+    let wall_ms = u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX);
+    let memory_mib_ms = wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB));
+    let cost = Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms };
+    Ok(CallHolding(grant.reserve(cost)?))
+}
+
+impl CallHolding {
+    /// The call has ended. A tool runs on one CPU at most.
+    pub(crate) fn end(&self, meter: &ToolMeter) -> anyhow::Result<()> {
+        let wall_ms = meter.wall_us.div_ceil(1000);
+        let memory_mib_ms = wall_ms.saturating_mul(meter.peak_memory_bytes.div_ceil(MIB));
+        self.0.settle(Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms })
+    }
+}
