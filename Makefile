@@ -28,16 +28,22 @@ export RINGWALL_BIN_DIR := $(BIN_DIR)
 # nextest runs test programs side by side; plain cargo does where it is absent.
 RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,test --no-fail-fast)
 # These test the built programs; the last one only reads the repository.
-WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-api-e2e
+WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-api-e2e ringwall-mcp-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm compare-security install clean
+.PHONY: help setup clients test-clients build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm compare-security install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing on this machine (quick when nothing is)
 	@scripts/setup.sh all
+
+clients: ## install the agents and clients of others that tests use, if they are missing
+	@scripts/clients.sh
+
+test-clients: clients build quick-tools ## Ringwall as MCP clients and agents of others use it
+	$(CARGO) $(RUN_TESTS) --locked --package ringwall-mcp-e2e
 
 build: programs gateway daemon wasm-programs ## all programs, optimised
 

@@ -2,7 +2,7 @@
 //! links no HTTP server and starts as quickly as it did.
 //!
 //! `ringwall serve` starts it with its settings as one argument of JSON. As `keep` it is the keeper
-//! of a sandbox that it was asked for.
+//! of a sandbox that it was asked for. As `mcp` it is no daemon but a client of one, for an agent.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,6 +19,9 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 /// Where the state is, if not in a file. Not an argument: those can be seen by all, and this may
 /// hold a password.
 const POSTGRESQL: &str = "RINGWALL_POSTGRESQL";
+
+/// The token of an agent's grant, for clients that hand secrets over in the environment.
+const GRANT: &str = "RINGWALL_GRANT";
 
 fn main() -> ExitCode {
     match run() {
@@ -39,9 +42,10 @@ fn run() -> anyhow::Result<()> {
             engine.keep(io::stdin().lock())?;
             Ok(())
         }
+        (Some("mcp"), Some(settings)) => mcp(&settings),
         (Some("openapi"), None) => print(&ringwall_api::openapi()?),
         (Some("reference"), None) => print(&ringwall_api::reference()),
-        _ => anyhow::bail!("this program is started by `ringwall serve`"),
+        _ => anyhow::bail!("this program is started by `ringwall serve` and `ringwall mcp`"),
     }
 }
 
@@ -68,6 +72,12 @@ fn serve(settings: &str) -> anyhow::Result<()> {
         });
     };
     Ok(ringwall_api::serve(config, &options, ended, ready)?)
+}
+
+fn mcp(settings: &str) -> anyhow::Result<()> {
+    let options = serde_json::from_str(settings).context("the settings are wrong")?;
+    let token = std::env::var(GRANT).ok().filter(|text| !text.is_empty());
+    Ok(ringwall_mcp::serve_stdio(options, token)?)
 }
 
 /// A sandbox and a client need some each, and the usual limit is for programs that have few.

@@ -4,6 +4,7 @@ mod approvals;
 mod audit;
 mod error;
 mod grant;
+mod mcp;
 mod net;
 mod policy;
 mod sandbox;
@@ -22,15 +23,18 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ringwall_spec::Wall;
 
+use crate::presets::Preset;
+
 pub(crate) use approvals::{ApprovalsVerb, DecisionArgs, KeyArgs};
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
 pub(crate) use error::UsageError;
 pub(crate) use grant::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
+pub(crate) use mcp::{McpArgs, McpServeArgs, McpVerb, WrapArgs};
 pub(crate) use net::{NetExplainArgs, NetLearnArgs, NetLogArgs, NetVerb, NetworkArgs, Reachable};
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 pub(crate) use sandbox::{JobArgs, PolicyArgs, RightsArgs, SandboxArgs};
 pub(crate) use secret::{SecretAddArgs, SecretBindArgs, SecretVerb};
-pub(crate) use serve::ServeDaemonArgs;
+pub(crate) use serve::{ServeDaemonArgs, usual_jobs};
 pub(crate) use snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, SnapshotVerb};
 pub(crate) use tool::{
     AddArgs, CallArgs, InsideArgs, Language, NewArgs, ServeArgs, ToolRef, ToolVerb,
@@ -160,6 +164,8 @@ pub(crate) enum Verb {
         state, in the PostgreSQL database that RINGWALL_POSTGRESQL names (host=/run/postgresql dbname=ringwall)."
     )]
     Serve(Box<ServeDaemonArgs>),
+    /// Serve an agent over the Model Context Protocol, on standard input and output
+    Mcp(Box<McpArgs>),
     /// Check what this machine can do and how to fix what it cannot
     Doctor(DoctorArgs),
     /// Attack every wall of this machine from inside, and report what got through
@@ -192,6 +198,13 @@ pub(crate) struct RunArgs {
     pub(crate) evidence: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// The command is a coding agent: claude-code, codex, gemini or aider. It reaches its model, the
+    /// gateway keeps its key, and it works on a copy of the workspace [default: the current directory]
+    #[arg(long, value_name = "AGENT", value_parser = Preset::named)]
+    pub(crate) preset: Option<&'static Preset>,
+    /// Write what the agent changed to the workspace without asking
+    #[arg(long, requires = "preset")]
+    pub(crate) apply: bool,
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
@@ -429,7 +442,7 @@ pub(crate) enum VerifyFormat {
     Html,
 }
 
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct OutputArgs {
     /// How results are printed
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
@@ -442,8 +455,9 @@ impl OutputArgs {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
+    #[default]
     Text,
     Json,
 }

@@ -15,9 +15,11 @@ mod image;
 mod keep;
 mod logs;
 mod man;
+mod mcp;
 mod net;
 mod phase;
 mod policy;
+mod preset;
 mod ps;
 mod rights;
 mod rm;
@@ -50,6 +52,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         | Verb::Phase(_)
         | Verb::Grant(_)
         | Verb::Approvals(_)
+        | Verb::Mcp(_)
         | Verb::Tool(_) => granted::record_ended()?,
         // A log that cannot be written can still be read.
         Verb::Audit(_) => drop(granted::record_ended()),
@@ -64,6 +67,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Audit(verb) => return audit::run(&verb),
         Verb::Net(verb) => return net::run(*verb),
         Verb::Policy(verb) => return ringwall_engine::deciding(|| policy::run(verb)),
+        Verb::Mcp(args) => return mcp::run(*args),
         Verb::Create(args) => create::run(*args),
         Verb::Ps(args) => ps::run(&args),
         Verb::Logs(args) => logs::run(&args),

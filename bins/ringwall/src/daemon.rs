@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ringwall_engine::EngineConfig;
 use serde_json::Value;
 
 const SOCKET: &str = "api.sock";
@@ -18,6 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// Where the daemon of this home listens unless told otherwise: where no ring can see it.
 pub(crate) fn default_socket(home: &Path) -> PathBuf {
     home.join(SOCKET)
+}
+
+/// The daemon's program, which is next to this one.
+pub(crate) fn program(config: &EngineConfig) -> anyhow::Result<PathBuf> {
+    let program = config.programs.launcher.with_file_name("ringwall-daemon");
+    anyhow::ensure!(
+        program.is_file(),
+        "the program {} is missing next to ringwall; install all of Ringwall's programs in one directory",
+        program.display()
+    );
+    Ok(program)
 }
 
 /// A connection, if a daemon answers there.

@@ -7,6 +7,7 @@ mod exit;
 mod granted;
 mod job;
 mod ledger;
+mod presets;
 mod report;
 mod spec;
 mod terminal;

@@ -65,6 +65,14 @@ impl Caller {
         }
     }
 
+    /// Whether the grant names a tool; for lists, which refuse nothing.
+    pub(crate) fn has_tool(&self, service: &Service, name: &str) -> Result<bool, Problem> {
+        let Caller::Holder(holder) = self else { return Ok(true) };
+        let ask = Ask::Tool { name: name.to_owned() };
+        let request = Request::new(self.task(), self.tenant(), ask);
+        Ok(service.verifier(false)?.check(&holder.token, &request).is_ok())
+    }
+
     /// Holds what is asked for against the grant, if there is one.
     pub(crate) fn may(&self, service: &Service, ask: Ask) -> Result<(), Problem> {
         let Caller::Holder(holder) = self else { return Ok(()) };

@@ -29,6 +29,9 @@ pub struct Options {
     /// What each tenant may spend in all, by the dimension's name.
     #[serde(default)]
     pub tenant_budget: Vec<(String, u64)>,
+    /// End when nobody has been connected for so long. For a daemon that was started by the way.
+    #[serde(default)]
+    pub idle_ms: Option<u64>,
     /// How long requests under way get when the daemon is told to end.
     pub grace_ms: u64,
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -100,13 +100,16 @@ async fn run(
             Some(TcpListener::bind(address).await.map_err(failed(address.to_string()))?)
         }
     };
-    let connections = Connections::new(routes::router(Arc::clone(&service)));
+    let router = routes::router(Arc::clone(&service));
+    let router = router.clone().merge(ringwall_mcp::router(router, options.listen));
+    let connections = Connections::new(router);
     let looking = tokio::spawn(look_round(service));
     ready();
     let mut end = pin!(end);
     loop {
         tokio::select! {
             _ = &mut end => break,
+            () = connections.idle(options.idle_ms) => break,
             accepted = unix.accept() => match accepted {
                 Ok((stream, _)) if is_owner(&stream) => {
                     connections.serve(Via::OwnersSocket, stream).await;
@@ -180,6 +183,18 @@ impl Connections {
             holders: router.layer(Extension(Via::Tcp)),
             room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             ending: watch::Sender::new(false),
+        }
+    }
+
+    /// Ready when nobody was connected for so long; never, if that is not to be the end.
+    async fn idle(&self, most_ms: Option<u64>) {
+        let Some(most) = most_ms else { return std::future::pending().await };
+        let mut since = Instant::now();
+        while since.elapsed() < Duration::from_millis(most) {
+            tokio::time::sleep(Duration::from_millis(most.clamp(10, 1000))).await;
+            if self.room.available_permits() < MOST_CONNECTIONS {
+                since = Instant::now();
+            }
         }
     }
 

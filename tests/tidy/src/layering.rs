@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 46] = [
+const MAY_USE: [(&str, &[&str]); 48] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -55,6 +55,7 @@ const MAY_USE: [(&str, &[&str]); 46] = [
     ("verify", &["spec", "policy", "image", "probes", "engine"]),
     ("store", &[]),
     ("tool-host", &["spec", "tool", "engine"]),
+    ("mcp", &[]),
     (
         "api",
         &[
@@ -70,9 +71,10 @@ const MAY_USE: [(&str, &[&str]); 46] = [
             "engine",
             "tool-host",
             "store",
+            "mcp",
         ],
     ),
-    ("daemon", &["api", "engine", "linux"]),
+    ("daemon", &["api", "engine", "linux", "mcp"]),
     ("launcher", &["linux"]),
     ("probe", &["probes"]),
     ("gateway-program", &["egress", "gateway", "linux"]),
@@ -88,6 +90,7 @@ const MAY_USE: [(&str, &[&str]); 46] = [
     ("net-e2e", &[]),
     ("weakened", &["spec", "policy", "engine", "verify"]),
     ("api-e2e", &[]),
+    ("mcp-e2e", &[]),
     ("tidy", &[]),
 ];
 

@@ -24,10 +24,10 @@ pub(crate) struct ServeDaemonArgs {
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Jobs at once
-    #[arg(long, value_name = "N", default_value = "64", value_parser = values::count)]
+    #[arg(long, value_name = "N", default_value_t = usual_jobs().0, value_parser = values::count)]
     pub(crate) jobs: u32,
     /// Jobs at once of one tenant
-    #[arg(long, value_name = "N", default_value = "32", value_parser = values::count)]
+    #[arg(long, value_name = "N", default_value_t = usual_jobs().1, value_parser = values::count)]
     pub(crate) jobs_per_tenant: u32,
     /// Memory limits of all sandboxes together [default: this machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
@@ -39,6 +39,11 @@ pub(crate) struct ServeDaemonArgs {
     /// How long requests under way get when the daemon is told to end
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
     pub(crate) grace: Duration,
+}
+
+/// Jobs at once, and those of one tenant.
+pub(crate) fn usual_jobs() -> (u32, u32) {
+    (64, 32)
 }
 
 fn budget(text: &str) -> Result<(String, u64), String> {

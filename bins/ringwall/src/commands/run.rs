@@ -26,12 +26,27 @@ struct Document<'a> {
     output_truncated: bool,
 }
 
+/// What is to be done once the wall stands and before the command starts.
+pub(super) type Prepare<'a> = &'a dyn Fn(&Sandbox) -> anyhow::Result<()>;
+
 pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let RunArgs { sandbox, job, evidence, output, command } = args;
+    match args.preset {
+        Some(preset) => super::preset::run(preset, args),
+        None => Ok(run_within(args, Limits::default(), &|_| Ok(()))?.0),
+    }
+}
+
+/// With other limits where neither flag nor policy says anything.
+pub(super) fn run_within(
+    args: RunArgs,
+    default: Limits,
+    prepare: Prepare<'_>,
+) -> anyhow::Result<(ExitCode, Outcome)> {
+    let RunArgs { sandbox, job, evidence, output, command, .. } = args;
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
-    let (admitted, holding) = admit(&engine, &sandbox, Limits::default(), &command.words())?;
+    let (admitted, holding) = admit(&engine, &sandbox, default, &command.words())?;
     let limits = admitted.spec().limits.clone();
     let raised = engine.raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);
@@ -40,30 +55,31 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {
         let mut capture = Capture::default();
-        let outcome = settle(raised, &command, &job, signals, stop, &mut capture)?;
+        let outcome = settle(raised, (&command, prepare), &job, signals, stop, &mut capture)?;
         end(holding, &outcome)?;
-        return print_document(&outcome, &capture);
+        return Ok((print_document(&outcome, &capture)?, outcome));
     }
     let mut pass_on = PassOn::new(Arc::clone(&stop));
-    let outcome = settle(raised, &command, &job, signals, stop, &mut pass_on)?;
+    let outcome = settle(raised, (&command, prepare), &job, signals, stop, &mut pass_on)?;
     end(holding, &outcome)?;
     if pass_on.reader_gone() {
-        return Ok(ExitCode::from(exit::BROKEN_PIPE));
+        return Ok((ExitCode::from(exit::BROKEN_PIPE), outcome));
     }
     comment(&outcome, &limits, evidence)?;
-    Ok(ExitCode::from(outcome.ending.exit_code()))
+    Ok((ExitCode::from(outcome.ending.exit_code()), outcome))
 }
 
 /// Starts the command, waits for it, and takes the wall down whatever happened.
 fn settle(
     raised: Sandbox,
-    command: &Command,
+    (command, prepare): (&Command, Prepare<'_>),
     job: &crate::args::JobArgs,
     signals: SignalWatch,
     stop: Stop,
     output: &mut dyn Output,
 ) -> anyhow::Result<Outcome> {
-    let started = raised.start(command).map_err(anyhow::Error::from);
+    let started =
+        prepare(&raised).and_then(|()| raised.start(command).map_err(anyhow::Error::from));
     match started.and_then(|started| job::drive(started, job, signals, stop, output)) {
         Ok(ending) => Ok(raised.settle(ending)?),
         Err(error) => {

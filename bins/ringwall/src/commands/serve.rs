@@ -7,16 +7,11 @@ use ringwall_engine::EngineConfig;
 use serde_json::json;
 
 use crate::args::ServeDaemonArgs;
-use crate::daemon::default_socket;
+use crate::daemon::{default_socket, program};
 
 pub(super) fn run(args: &ServeDaemonArgs) -> anyhow::Result<()> {
     let config = EngineConfig::from_environment()?;
-    let program = config.programs.launcher.with_file_name("ringwall-daemon");
-    anyhow::ensure!(
-        program.is_file(),
-        "the program {} is missing next to ringwall; install all of Ringwall's programs in one directory",
-        program.display()
-    );
+    let program = program(&config)?;
     let socket = match &args.socket {
         Some(path) => std::path::absolute(path).context("--socket is empty; give a path")?,
         None => default_socket(&config.home),

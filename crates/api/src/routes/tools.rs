@@ -65,7 +65,7 @@ pub(crate) struct ToolEntry {
     size_bytes: u64,
 }
 
-/// List the tools that are installed or built in
+/// List the tools that are installed or built in, and that the caller may call
 #[utoipa::path(get, path = "/v1/tools", tag = "tools", responses(
     (status = 200, body = Vec<ToolEntry>),
     (status = "default", body = ProblemBody, content_type = "application/problem+json"),
@@ -80,7 +80,13 @@ pub(crate) async fn list(
         .work(move |service| {
             let _permit = permit;
             let crew = crew(service, &caller)?;
-            Ok(service.tools.list(crew.tools()?)?)
+            let mut entries = Vec::new();
+            for entry in service.tools.list(crew.tools()?)? {
+                if caller.has_tool(service, &entry.name)? {
+                    entries.push(entry);
+                }
+            }
+            Ok(entries)
         })
         .await?;
     let entries = entries.into_iter().map(|entry| ToolEntry {

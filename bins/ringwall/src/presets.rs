@@ -1,0 +1,107 @@
+//! Coding agents of others, as data: what each has to reach, the key that it needs, and which of its
+//! files in a person's home it wants to see.
+
+use std::path::PathBuf;
+
+/// One agent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Preset {
+    pub(crate) name: &'static str,
+    /// One of these is enough.
+    pub(crate) keys: &'static [Key],
+    /// Copied into its home behind the wall, where they exist. Never a file that holds a key.
+    pub(crate) config: &'static [&'static str],
+}
+
+/// A key of a model's provider, which only the gateway knows.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// The name of the secret that it is kept as.
+    pub(crate) secret: &'static str,
+    /// Where the agent looks for it, and where it is taken from.
+    pub(crate) variable: &'static str,
+    /// The only host that sees it, and the header in which it stands.
+    pub(crate) host: &'static str,
+    pub(crate) header: &'static str,
+    /// What keys of this provider begin with; agents check it.
+    pub(crate) prefix: &'static str,
+}
+
+const ANTHROPIC: Key = Key {
+    secret: "anthropic-api-key",
+    variable: "ANTHROPIC_API_KEY",
+    host: "api.anthropic.com",
+    header: "x-api-key",
+    prefix: "sk-ant-",
+};
+const OPENAI: Key = Key {
+    secret: "openai-api-key",
+    variable: "OPENAI_API_KEY",
+    host: "api.openai.com",
+    header: "authorization",
+    prefix: "sk-",
+};
+const GEMINI: Key = Key {
+    secret: "gemini-api-key",
+    variable: "GEMINI_API_KEY",
+    host: "generativelanguage.googleapis.com",
+    header: "x-goog-api-key",
+    prefix: "",
+};
+
+pub(crate) const PRESETS: [Preset; 4] = [
+    Preset {
+        name: "claude-code",
+        keys: &[ANTHROPIC],
+        config: &[".claude/settings.json", ".claude/CLAUDE.md"],
+    },
+    Preset { name: "codex", keys: &[OPENAI], config: &[".codex/config.toml", ".codex/AGENTS.md"] },
+    Preset {
+        name: "gemini",
+        keys: &[GEMINI],
+        config: &[".gemini/settings.json", ".gemini/GEMINI.md"],
+    },
+    Preset {
+        name: "aider",
+        keys: &[ANTHROPIC, OPENAI, GEMINI],
+        config: &[".aider.conf.yml", ".aider.model.settings.yml"],
+    },
+];
+
+impl Preset {
+    /// For the command line, which says what there is if the name is wrong.
+    pub(crate) fn named(name: &str) -> Result<&'static Preset, String> {
+        let known = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        let found = PRESETS.iter().find(|preset| preset.name == name);
+        found.ok_or_else(|| format!("no preset has this name; there are {}", known()))
+    }
+
+    /// Where the agent's home is behind the wall.
+    pub(crate) fn home() -> PathBuf {
+        PathBuf::from("/tmp/agent")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_wrong_is_answered_with_those_that_are_right() {
+        assert_eq!(Preset::named("codex").unwrap().keys, [OPENAI]);
+        let error = Preset::named("cursor").unwrap_err();
+        for preset in &PRESETS {
+            assert!(error.contains(preset.name), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_file_with_a_key_is_copied() {
+        for path in PRESETS.iter().flat_map(|preset| preset.config) {
+            for word in ["auth", "credential", "oauth", "token", ".env", ".claude.json"] {
+                assert!(!path.contains(word), "{path}");
+            }
+            assert!(!path.starts_with('/') && !path.contains(".."), "{path}");
+        }
+    }
+}
