@@ -316,7 +316,7 @@ mod tests {
     #[tokio::test]
     async fn events_come_whole_however_they_are_cut() {
         let pieces = ["event: a\nda", "ta: 1\n", "\n:\n\nevent: b\ndata: 2\n\n"];
-        let stream = futures_util::stream::iter(pieces.map(|it| Ok::<_, std::io::Error>(it)));
+        let stream = futures_util::stream::iter(pieces.map(Ok::<_, std::io::Error>));
         let mut events =
             Events { stream: Body::from_stream(stream).into_data_stream(), rest: Vec::new() };
         assert_eq!(events.next().await.unwrap().unwrap().data, "1");
