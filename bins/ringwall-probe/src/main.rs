@@ -3,10 +3,13 @@
 //!     ringwall-probe SCENE NAME,NAME,...   these, one after the other
 //!     ringwall-probe --one SCENE NAME     one, in this very process
 //!     ringwall-probe --linger MARK...     does nothing for a minute: a process to be found, or not
+//!     ringwall-probe --drill              in the place of a warden or a monitor: scene and names are two
+//!                                         lines from descriptor 3, and that is where it answers
 //!
 //! Made for `ringwall verify`, which starts it behind every wall. SCENE is the JSON of a scene.
 
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,6 +20,8 @@ use ringwall_probes::{Account, Probe, Scene, Tried};
 const PATIENCE: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(60);
 const MOST_OUTPUT: u64 = 64 << 10;
+/// Where a warden has its stream.
+const STREAM: i32 = 3;
 
 fn main() -> ExitCode {
     match run(std::env::args().collect()) {
@@ -44,17 +49,37 @@ fn run(arguments: Vec<String>) -> anyhow::Result<()> {
             }
             scene.greeting = format!("{} {name}\n", scene.greeting);
             let probe = all.iter().find(|probe| probe.name == *name).context("unknown probe")?;
-            say(&account(probe, probe.attack(&scene)))
+            say(&mut io::stdout().lock(), &account(probe, probe.attack(&scene)))
         }
-        [program, scene, names] => {
-            let named = |probe: &&Probe| names.split(',').any(|name| name == probe.name);
-            for probe in all.iter().filter(named) {
-                say(&attack_apart(program, scene, probe))?;
-            }
-            Ok(())
+        [program, "--drill"] => {
+            let stream = ringwall_linux::inside::inherited(STREAM).context("no stream")?;
+            let mut stream = BufReader::new(File::from(stream));
+            let mut told = || -> anyhow::Result<String> {
+                let mut line = String::new();
+                stream.read_line(&mut line)?;
+                Ok(line.trim_end().to_owned())
+            };
+            let (scene, names) = (told()?, told()?);
+            attack_all(program, &scene, &names, stream.get_mut())
         }
+        [program, scene, names] => attack_all(program, scene, names, &mut io::stdout().lock()),
         _ => bail!("usage: ringwall-probe SCENE NAME,NAME,..."),
     }
+}
+
+/// Those that are named, one after the other.
+fn attack_all(
+    program: &str,
+    scene: &str,
+    names: &str,
+    answers: &mut impl Write,
+) -> anyhow::Result<()> {
+    let all = ringwall_probes::all();
+    let named = |probe: &&Probe| names.split(',').any(|name| name == probe.name);
+    for probe in all.iter().filter(named) {
+        say(answers, &attack_apart(program, scene, probe))?;
+    }
+    Ok(())
 }
 
 /// Whatever becomes of the process that attacks, this one goes on.
@@ -62,9 +87,10 @@ fn attack_apart(program: &str, scene: &str, probe: &Probe) -> Account {
     let fate = || -> anyhow::Result<Account> {
         let mut child = Command::new(program)
             .args(["--one", scene, probe.name])
-            .stdin(Stdio::null())
+            // What this process has: where a warden runs, nothing else can be opened.
+            .stdin(Stdio::inherit())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .spawn()
             .context("no process could be started")?;
         let give_up = Instant::now() + PATIENCE;
@@ -95,9 +121,8 @@ fn account(probe: &Probe, tried: Tried) -> Account {
     Account { probe: probe.name.to_owned(), tried }
 }
 
-fn say(account: &Account) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, account)?;
+fn say(out: &mut impl Write, account: &Account) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, account)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }

@@ -189,6 +189,11 @@ impl Sandbox {
         self.client.clone().ok_or(RaiseRingError::NoScratch)
     }
 
+    /// The first process of the guest.
+    pub(crate) fn guest(&self) -> Result<Client, RaiseRingError> {
+        self.guest.clone().ok_or(RaiseRingError::NoScratch)
+    }
+
     pub(crate) fn take_scratch(&mut self) -> Result<(), RaiseRingError> {
         self.scratch = Some(self.ring.scratch()?);
         Ok(())

@@ -178,10 +178,29 @@ impl HostPlace {
         let begun = Instant::now();
         let id = host::new_id();
         let admitted = admit(limits)?;
-        let kept = limits::kept(admitted.spec(), &self.engine.cgroups)?;
+        let placement = self.engine.place_wasm(program, ring, &admitted)?;
+        let command = [what.to_owned()];
+        self.engine.raise_placed(&admitted, placement, (id, begun), RecordKind::Run, &command)
+    }
+}
+
+impl Engine {
+    /// The ring of a warden without grants.
+    pub(crate) fn place_tools(&self) -> Result<Placement, PlaceError> {
+        let ring = WasmRing { grants: Vec::new(), cache: None };
+        self.place_wasm(&self.wasm_warden_program()?, &ring, &admit(warden::limits())?)
+    }
+
+    fn place_wasm(
+        &self,
+        program: &Path,
+        ring: &WasmRing,
+        admitted: &AdmittedSpec,
+    ) -> Result<Placement, PlaceError> {
+        let kept = limits::kept(admitted.spec(), &self.cgroups)?;
         let input = RingInput {
-            admitted: &admitted,
-            identity: self.engine.identity,
+            admitted,
+            identity: self.identity,
             warden: program.to_owned(),
             wasm_warden: None,
             shown: Vec::new(),
@@ -191,17 +210,15 @@ impl HostPlace {
             host_dirs: Vec::new(),
             layers: Vec::new(),
             image_user: (0, 0),
-            cgroup_files: self.engine.cgroups.join_file_count(),
+            cgroup_files: self.cgroups.join_file_count(),
             without_cgroup: limits::without_cgroup(&kept),
-            apparmor: self.engine.apparmor.clone(),
+            apparmor: self.apparmor.clone(),
             hostname: "ring-wasm".to_owned(),
             network: None,
             prepared: false,
         };
-        let plan = ring.plan(&input).map_err(PlaceError::from)?;
-        let placement = Placement::bare(plan, kept, admitted.clone());
-        let command = [what.to_owned()];
-        self.engine.raise_placed(&admitted, placement, (id, begun), RecordKind::Run, &command)
+        let plan = ring.plan(&input)?;
+        Ok(Placement::bare(plan, kept, admitted.clone()))
     }
 }
 

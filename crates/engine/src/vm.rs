@@ -27,6 +27,7 @@ use ringwall_ring_vm::{
     Acceleration, Choice, Control, Driver, DriverError, HostKernel, KvmRecord, Machine, Memory,
     MonitorError, VmRing, check_guest, check_monitor,
 };
+use ringwall_ring_wasm::WasmRing;
 use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
 use ringwall_wire::{
     AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, Taking, Tunnel,
@@ -251,6 +252,21 @@ impl Engine {
         sandbox.guest = Some(client);
         sandbox.set_raised(innermost, all);
         Ok(())
+    }
+
+    /// The ring of this kind inside a guest that is up.
+    pub(crate) fn plan_inside_guest(
+        &self,
+        kind: RingKind,
+        sandbox: &Sandbox,
+    ) -> Result<RingPlan, RaiseError> {
+        if kind == RingKind::Wasm {
+            let input = guest_input(&sandbox.placement.admitted, host::name_of(&sandbox.id));
+            let ring = WasmRing { grants: Vec::new(), cache: None };
+            return Ok(ring.plan(&input).map_err(crate::place::PlaceError::from)?);
+        }
+        let vm = sandbox.placement.vm.as_ref().ok_or(VmError::NoControl)?;
+        self.plan_in_guest(kind, sandbox, &sandbox.guest()?, vm)
     }
 
     /// A ring inside a guest is planned as it is on a host; only what it is made from differs.

@@ -61,6 +61,7 @@ impl Engine {
         let ring = spec.wall.outermost();
         let client = sandbox.connect().map_err(|source| RaiseError::Warden { ring, source })?;
         sandbox.take_scratch()?;
+        sandbox.serve_network(&self.ledger)?;
         sandbox.set_raised(client, Vec::new());
         Ok(sandbox)
     }

@@ -1,6 +1,8 @@
 //! The attacks, by what they go for.
 
+pub(crate) mod deciding;
 pub(crate) mod files;
+pub(crate) mod gateway;
 pub(crate) mod leak;
 pub(crate) mod limits;
 pub(crate) mod network;

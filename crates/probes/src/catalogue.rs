@@ -2,7 +2,9 @@
 
 use ringwall_linux::interface::INTERFACES;
 
-use crate::attack::{files, leak, limits, network, persist, privilege, processes, settings};
+use crate::attack::{
+    deciding, files, gateway, leak, limits, network, persist, privilege, processes, settings,
+};
 use crate::{Attack, Class, Probe, Reach, Scene, Tried, Witness};
 
 /// A row: name, what it stands for, the attack.
@@ -33,6 +35,15 @@ pub fn all() -> Vec<Probe> {
         rows(Class::Privilege, Witness::Attack, Reach::Layers, LAYERS),
         rows(Class::InformationLeak, Witness::Attack, Reach::Kernel, LEAK),
         rows(Class::InformationLeak, Witness::Secret, Reach::Host, LEAK_SECRETS),
+        rows(Class::Policy, Witness::Attack, Reach::Host, POLICY),
+        rows(Class::Policy, Witness::Canary, Reach::Host, POLICY_CHANGES),
+        rows(Class::Policy, Witness::Secret, Reach::Host, POLICY_SECRETS),
+        rows(Class::Gateway, Witness::Listener, Reach::Host, GATEWAY),
+        rows(Class::Gateway, Witness::Attack, Reach::Host, GATEWAY_ANSWERS),
+        rows(Class::Audit, Witness::Secret, Reach::Host, AUDIT_SECRETS),
+        rows(Class::Audit, Witness::Attack, Reach::Host, AUDIT),
+        rows(Class::Audit, Witness::Log, Reach::Host, AUDIT_FORGERY),
+        rows(Class::Audit, Witness::Canary, Reach::Host, AUDIT_CHANGES),
     ]
     .concat();
     all.extend(knocks);
@@ -235,6 +246,70 @@ const LEAK_SECRETS: &[Row] = &[
     ("machine-id", "which machine this is", leak::machine_id),
     ("left-descriptors", "files that were left open", leak::descriptors),
 ];
+
+const POLICY: &[Row] = &[
+    ("policy-edit", "the rules that count for oneself", deciding::edit_policy),
+    ("policy-edit-by-detours", "the same by /proc", deciding::edit_policy_by_detours),
+    ("approvals-edit", "another input, another sandbox, once more", deciding::edit_approvals),
+    (
+        "engine-sockets",
+        "CVE-2025-9074: the interface of the one who decides",
+        deciding::ask_the_engine,
+    ),
+    ("records-edit", "limits that are a file", deciding::edit_records),
+    ("told-by-environment", "where the engine's state is", deciding::told_by_environment),
+];
+
+const POLICY_CHANGES: &[Row] = &[
+    ("policy-add", "CVE-2026-25725: a policy that was not there yet", deciding::add_policy),
+    ("approve-itself", "a decision where decisions are looked for", deciding::approve_itself),
+];
+
+const POLICY_SECRETS: &[Row] = &[
+    ("read-keys", "the keys of grants, caches and logs", deciding::read_keys),
+    ("read-approvals", "tokens of grants", deciding::read_approvals),
+];
+
+/// What the sandbox of the attacks on a gateway may reach.
+pub const ALLOWED_NAME: &str = gateway::ALLOWED;
+
+const GATEWAY: &[Row] = &[
+    ("gateway-host", "the host itself, through the proxy", gateway::connect_to_host),
+    ("gateway-other-head", "CONNECT and Host that differ", gateway::connect_with_other_head),
+    (
+        "gateway-other-names",
+        "decimal, octal, mapped and short addresses",
+        gateway::connect_by_other_names,
+    ),
+    ("gateway-cut-names", "a name that ends early for one reader", gateway::connect_by_cut_names),
+    ("gateway-plain-request", "absolute form, and user names in it", gateway::plain_request),
+    ("gateway-smuggled-request", "CL-TE, TE-TE and CL-CL", gateway::smuggled_request),
+    ("gateway-socks", "evil\\x00.allowed by SOCKS5", gateway::socks),
+];
+
+const GATEWAY_ANSWERS: &[Row] = &[
+    ("gateway-metadata", "169.254.169.254 and its kin", gateway::metadata),
+    (
+        "gateway-dns-tunnel",
+        "CVE-2025-55284: data in the labels of names",
+        gateway::names_as_messages,
+    ),
+    ("gateway-authority", "the key of the authority that is trusted", gateway::authority_key),
+];
+
+const AUDIT: &[Row] =
+    &[("audit-append", "a record of what did not happen", deciding::append_to_log)];
+
+const AUDIT_FORGERY: &[Row] =
+    &[("audit-forge", "lines of the log in names and output", deciding::forge_lines)];
+
+const AUDIT_CHANGES: &[Row] = &[
+    ("audit-replace", "another log", deciding::replace_log),
+    ("audit-empty", "no log", deciding::empty_log),
+    ("audit-remove", "a log that is gone", deciding::remove_log),
+];
+
+const AUDIT_SECRETS: &[Row] = &[("audit-read", "what others did", deciding::read_log)];
 
 const EXHAUST: &[Row] = &[
     ("exhaust-processes", "a fork bomb", limits::processes),

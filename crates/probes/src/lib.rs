@@ -10,7 +10,7 @@ mod scene;
 
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::all;
+pub use catalogue::{ALLOWED_NAME, all};
 pub use scene::Scene;
 
 /// What an attack is after.
@@ -26,10 +26,13 @@ pub enum Class {
     Privilege,
     KernelInterface,
     InformationLeak,
+    Policy,
+    Gateway,
+    Audit,
 }
 
 impl Class {
-    pub const ALL: [Class; 9] = [
+    pub const ALL: [Class; 12] = [
         Class::ReadOutside,
         Class::WriteOutside,
         Class::Network,
@@ -39,6 +42,9 @@ impl Class {
         Class::Privilege,
         Class::KernelInterface,
         Class::InformationLeak,
+        Class::Policy,
+        Class::Gateway,
+        Class::Audit,
     ];
 
     pub fn name(self) -> &'static str {
@@ -52,6 +58,9 @@ impl Class {
             Class::Privilege => "privilege",
             Class::KernelInterface => "kernel-interface",
             Class::InformationLeak => "information-leak",
+            Class::Policy => "policy",
+            Class::Gateway => "gateway",
+            Class::Audit => "audit",
         }
     }
 
@@ -67,6 +76,9 @@ impl Class {
             Class::Privilege => "Can it gain privileges?",
             Class::KernelInterface => "Can it reach dangerous parts of the kernel?",
             Class::InformationLeak => "Can it learn about the host?",
+            Class::Policy => "Can it change what decides about it?",
+            Class::Gateway => "Can it get past its gateway?",
+            Class::Audit => "Can it change or read the audit log?",
         }
     }
 }
@@ -86,6 +98,8 @@ pub enum Witness {
     Victim,
     /// The host's list of processes, when the sandbox has ended.
     Survivor,
+    /// The audit log of the engine that raised the sandbox.
+    Log,
 }
 
 /// Whose kernel the attack is on.

@@ -27,6 +27,16 @@ pub struct Scene {
     pub mark: String,
     /// The workspace as the attack sees it, if it has one.
     pub workspace: Option<PathBuf>,
+    /// Policies: those that would be read, and one that was laid out.
+    pub policies: Vec<PathBuf>,
+    /// Grants, approvals and what was spent; the first one was laid out.
+    pub approvals: Vec<PathBuf>,
+    pub keys: Vec<PathBuf>,
+    pub records: Vec<PathBuf>,
+    /// Audit logs; the first one was laid out, and may be changed.
+    pub logs: Vec<PathBuf>,
+    /// Sockets on which an engine or a daemon takes orders.
+    pub engine_sockets: Vec<PathBuf>,
     /// Bounds of the sandbox that attacks try to exceed.
     pub pids: u32,
     pub memory_bytes: u64,

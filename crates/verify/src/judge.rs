@@ -30,6 +30,19 @@ pub struct Finding {
     pub detail: String,
 }
 
+impl Finding {
+    /// An effect on the host that nobody answers for.
+    pub(crate) fn unexplained(seen: &Seen) -> Finding {
+        Finding {
+            probe: "unexplained",
+            class: Class::WriteOutside,
+            stands_for: "an effect on the host that no attack told of",
+            verdict: Verdict::Breach,
+            detail: format!("{seen:?}"),
+        }
+    }
+}
+
 fn class_name<S: serde::Serializer>(class: &Class, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(class.name())
 }
@@ -108,8 +121,13 @@ fn decide(probe: &Probe, tried: Option<&Tried>, known: &Known<'_>) -> (Verdict, 
         Witness::Survivor if !known.seen.survivors.is_empty() => {
             breach(format!("process {:?} is still there", known.seen.survivors))
         }
+        Witness::Log if known.seen.log_forged => {
+            breach("the log is not whole, or holds what an attack wrote".to_owned())
+        }
         Witness::Survivor if !worked => (Verdict::NotTested, text.clone()),
-        Witness::Secret | Witness::Canary | Witness::Victim | Witness::Survivor => blocked(),
+        Witness::Secret | Witness::Canary | Witness::Victim | Witness::Survivor | Witness::Log => {
+            blocked()
+        }
     }
 }
 
@@ -118,12 +136,18 @@ pub(crate) fn unexplained(findings: &[Finding], seen: &Seen) -> bool {
     let explained = |class: Class| {
         findings.iter().any(|finding| finding.class == class && finding.verdict == Verdict::Breach)
     };
-    (!seen.changed.is_empty() && !explained(Class::WriteOutside))
+    (!seen.changed.is_empty()
+        && !explained(Class::WriteOutside)
+        && !explained(Class::Policy)
+        && !explained(Class::Audit))
         || (seen.victim_gone && !explained(Class::Spawn))
-        || (!seen.heard.is_empty() && !explained(Class::Network))
+        || (!seen.heard.is_empty()
+            && !explained(Class::Network)
+            && !explained(Class::Gateway)
+            && !explained(Class::Policy))
 }
 
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     let line: String =
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(160).collect();
     line.trim().to_owned()

@@ -1,18 +1,22 @@
 //! Runs the probes behind every wall of this host, and judges what became of them.
 //!
 //! [`stage`] lays out what attacks go for, and watches it from outside; [`run`] raises a wall and has the
-//! probe program attack in it; [`judge`] compares what the attacks say with what was seen; [`report`]
+//! probe program attack in it; [`tools`] has hostile tools do so where only tools run; [`drill`] puts the
+//! probe program where wardens and monitors run; [`judge`] compares what the attacks say with what was seen; [`report`]
 //! is what people read.
 //!
 //! Invariant: what was seen outside counts, whatever an attack says; an attack that was not made is
 //! never counted as stopped.
 
+mod drill;
 mod image;
 mod judge;
 pub mod report;
 mod run;
 mod stage;
+mod tools;
 
+pub use drill::DrillReport;
 pub use judge::{Finding, Verdict};
 pub use report::Report;
 pub use ringwall_probes::Scene;

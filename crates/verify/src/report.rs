@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ringwall_probes::Class;
 use serde::Serialize;
 
+use crate::drill::{self, DrillReport};
 use crate::judge::{Finding, Verdict};
 
 /// Everything that was found out.
@@ -21,6 +22,8 @@ pub struct Report {
     pub control: bool,
     pub walls: Vec<WallReport>,
     pub skipped: Vec<Skipped>,
+    /// What hostile code in the place of wardens and monitors could do.
+    pub drills: Vec<DrillReport>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -63,12 +66,32 @@ impl Report {
             control,
             walls: Vec::new(),
             skipped: Vec::new(),
+            drills: Vec::new(),
         }
     }
 
     /// How many findings there are of a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
-        self.walls.iter().map(|wall| wall.count(verdict, None)).sum()
+        let walls: usize = self.walls.iter().map(|wall| wall.count(verdict, None)).sum();
+        walls + self.drills.iter().map(|drill| drill.count(verdict)).sum::<usize>()
+    }
+
+    /// The attacks that got through a wall, and through what is round it if one of its rings is broken.
+    pub fn breaches_of(&self, wall: &WallReport) -> usize {
+        let drilled: usize =
+            self.chain(wall).iter().map(|(_, drill)| drill.count(Verdict::Breach)).sum();
+        wall.count(Verdict::Breach, None) + drilled
+    }
+
+    /// What was broken and what held, from the innermost ring of a wall to the host.
+    fn chain(&self, wall: &WallReport) -> Vec<(String, &DrillReport)> {
+        let Ok(rings) = wall.wall.parse() else {
+            return Vec::new();
+        };
+        let find = |(post, arrow): (String, String)| {
+            Some((arrow, self.drills.iter().find(|drill| drill.post == post)?))
+        };
+        drill::chain(&rings).into_iter().filter_map(find).collect()
     }
 
     /// A table by class and wall; then every breach, and what was not tested.
@@ -80,15 +103,17 @@ impl Report {
     }
 
     fn write_text(&self, out: &mut String) -> fmt::Result {
+        let widest = self.walls.iter().map(|wall| wall.wall.len()).max().unwrap_or(0);
+        let width = widest.max(10) + 2;
         write!(out, "{:<46}", "")?;
         for wall in &self.walls {
-            write!(out, "{:>14}", wall.wall)?;
+            write!(out, "{:>width$}", wall.wall)?;
         }
         writeln!(out)?;
         for class in Class::ALL {
             write!(out, "{:<46}", class.question())?;
             for wall in &self.walls {
-                write!(out, "{:>14}", wall.cell(class))?;
+                write!(out, "{:>width$}", wall.cell(class))?;
             }
             writeln!(out)?;
         }
@@ -109,16 +134,13 @@ impl Report {
                 wall.seconds,
             )?;
         }
-        for wall in &self.walls {
-            for finding in &wall.findings {
-                if finding.verdict == Verdict::Breach {
-                    writeln!(
-                        out,
-                        "\nBREACH {} {} ({})",
-                        wall.wall, finding.probe, finding.stands_for
-                    )?;
-                    writeln!(out, "       {}", finding.detail)?;
-                }
+        self.write_drills(out)?;
+        let walls = self.walls.iter().map(|wall| (wall.wall.as_str(), &wall.findings));
+        let drills = self.drills.iter().map(|drill| (drill.post.as_str(), &drill.findings));
+        for (place, findings) in walls.chain(drills) {
+            for finding in findings.iter().filter(|one| one.verdict == Verdict::Breach) {
+                writeln!(out, "\nBREACH {place} {} ({})", finding.probe, finding.stands_for)?;
+                writeln!(out, "       {}", finding.detail)?;
             }
         }
         for wall in &self.walls {
@@ -132,21 +154,41 @@ impl Report {
         Ok(())
     }
 
+    /// The chain of each wall, with what speaks for each arrow.
+    fn write_drills(&self, out: &mut String) -> fmt::Result {
+        for wall in &self.walls {
+            let chain = self.chain(wall);
+            if !chain.is_empty() {
+                writeln!(out, "\nIf a ring of {} were broken:", wall.wall)?;
+            }
+            for (arrow, drill) in chain {
+                writeln!(out, "  {arrow} ({})", drill.evidence())?;
+            }
+        }
+        if !self.drills.is_empty() {
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
     /// As test results: a suite for each wall.
     pub fn junit(&self) -> String {
         let mut out = String::from(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"ringwall verify\">\n",
         );
-        for wall in &self.walls {
-            let (tests, failures) = (wall.findings.len(), wall.count(Verdict::Breach, None));
-            let skipped = wall.count(Verdict::NotTested, None);
-            let name = escaped(&wall.wall);
+        let walls = self.walls.iter().map(|one| (one.wall.clone(), one.seconds, &one.findings));
+        let drills = self.drills.iter();
+        let drills = drills.map(|one| (format!("drill {}", one.post), one.seconds, &one.findings));
+        for (name, seconds, findings) in walls.chain(drills) {
+            let of = |verdict| findings.iter().filter(|one| one.verdict == verdict).count();
+            let (tests, failures) = (findings.len(), of(Verdict::Breach));
+            let skipped = of(Verdict::NotTested);
+            let name = escaped(&name);
             let _ = writeln!(
                 out,
-                "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\" time=\"{:.3}\">",
-                wall.seconds
+                "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\" time=\"{seconds:.3}\">",
             );
-            for finding in &wall.findings {
+            for finding in findings {
                 let detail = escaped(&finding.detail);
                 let inside = match finding.verdict {
                     Verdict::Breach => format!("<failure message=\"{detail}\"/>"),
@@ -210,6 +252,13 @@ impl Report {
                 );
             }
             out.push_str("</table>\n");
+        }
+        for wall in &self.walls {
+            for (arrow, drill) in self.chain(wall) {
+                let (wall, arrow) = (escaped(&wall.wall), escaped(&arrow));
+                let evidence = escaped(&drill.evidence());
+                let _ = writeln!(out, "<p>{wall}: {arrow} ({evidence})</p>");
+            }
         }
         for skipped in &self.skipped {
             let _ = writeln!(

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use ringwall_audit::{AuditPaths, Verify, verifier_key};
 use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox, with_causes};
 use ringwall_image::NoProgress;
 use ringwall_policy::AdmittedSpec;
@@ -17,8 +18,9 @@ use ringwall_spec::{
 };
 use tempfile::TempDir;
 
+use crate::drill;
 use crate::image;
-use crate::judge::{Finding, Known, Verdict, judge, unexplained};
+use crate::judge::{Finding, Known, judge, short, unexplained};
 use crate::report::{Report, Skipped, WallReport};
 use crate::stage::{Seen, Stage};
 
@@ -47,6 +49,8 @@ pub struct Options {
     pub quick: bool,
     /// No wall at all: the control that must fail.
     pub control: bool,
+    /// Hostile code where each ring's warden runs, too.
+    pub drills: bool,
     /// Not one of our walls but somebody else's: a command that runs the command behind it.
     pub behind: Vec<OsString>,
 }
@@ -61,6 +65,8 @@ pub enum VerifyError {
     Stage(#[source] io::Error),
     #[error("the image of the attacks could not be made")]
     Image(#[source] ringwall_image::ImportError),
+    #[error("tools cannot be run: {0}")]
+    Tools(String),
     #[error("the store of images cannot be used")]
     Store(#[source] ringwall_image::StoreError),
     #[error(transparent)]
@@ -68,7 +74,7 @@ pub enum VerifyError {
 }
 
 /// What every sandbox of the attacks has: little, so that it is soon found out whether it is kept.
-fn limits(wall: Option<&Wall>, timeout: Duration) -> Limits {
+pub(crate) fn limits(wall: Option<&Wall>, timeout: Duration) -> Limits {
     let guest = wall.is_some_and(|wall| wall.outermost() == RingKind::Vm);
     Limits {
         timeout,
@@ -82,7 +88,7 @@ fn limits(wall: Option<&Wall>, timeout: Duration) -> Limits {
     }
 }
 
-const SESSION: Duration = Duration::from_secs(240);
+pub(crate) const SESSION: Duration = Duration::from_secs(240);
 /// For attacks that go on until they are stopped; a guest needs longer to fill its disk.
 const ENDLESS: Duration = Duration::from_secs(6);
 
@@ -100,17 +106,30 @@ pub fn verify(
         let name = options.behind.first().map(|word| word.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| "none".to_owned());
         tell(&name);
-        let attacked = workshop.attack(&Ground::Other(&options.behind))?;
-        report.walls.push(WallReport { wall: name, ..attacked });
+        match workshop.starts_behind(&options.behind) {
+            Ok(()) => {
+                let attacked = workshop.attack(&Ground::Other(&options.behind))?;
+                report.walls.push(WallReport { wall: name, ..attacked });
+            }
+            Err(reason) => report.skipped.push(Skipped { wall: name, reason }),
+        }
     } else {
         let (walls, skipped) = choose(options);
         report.skipped.extend(skipped);
+        let mut raised = Vec::new();
         for wall in walls {
             tell(&wall.to_string());
-            match workshop.can_raise(&wall) {
-                Ok(()) => report.walls.push(workshop.attack(&Ground::Wall(&wall))?),
-                Err(reason) => report.skipped.push(Skipped { wall: wall.to_string(), reason }),
+            match workshop.attack_wall(&wall)? {
+                Ok(attacked) => report.walls.push(attacked),
+                Err(reason) => {
+                    report.skipped.push(Skipped { wall: wall.to_string(), reason });
+                    continue;
+                }
             }
+            raised.push(wall);
+        }
+        if options.drills {
+            report.drills = drill::all(&workshop, &raised, tell)?;
         }
     }
     report.seconds = begun.elapsed().as_secs_f64();
@@ -118,23 +137,13 @@ pub fn verify(
 }
 
 fn choose(options: &Options) -> (Vec<Wall>, Vec<Skipped>) {
-    let quick = ["process", "container"];
-    let all = ["process", "container", "vm", "vm/process", "vm/container"];
-    let names: &[&str] = if options.quick { &quick } else { &all };
-    let known = names.iter().filter_map(|name| name.parse::<Wall>().ok());
-    let wanted: Vec<Wall> =
+    let quick = ["process", "container", "wasm", "process/wasm", "container/wasm"];
+    let guests = ["vm", "vm/process", "vm/container", "vm/wasm", "vm/container/wasm"];
+    let guests: &[&str] = if options.quick { &[] } else { &guests };
+    let known = quick.iter().chain(guests).filter_map(|name| name.parse::<Wall>().ok());
+    let walls: Vec<Wall> =
         if options.walls.is_empty() { known.collect() } else { options.walls.clone() };
-    let (tools, walls) = wanted
-        .into_iter()
-        .partition::<Vec<_>, _>(|wall| wall.rings().last() == Some(&RingKind::Wasm));
-    let skipped = |wall: String| Skipped {
-        wall,
-        reason: "the probes are native programs, and a wasm ring runs none".to_owned(),
-    };
-    let mut left: Vec<_> = tools.iter().map(|wall| skipped(wall.to_string())).collect();
-    if options.walls.is_empty() {
-        left.push(skipped("wasm".to_owned()));
-    }
+    let mut left = Vec::new();
     if options.quick && options.walls.is_empty() {
         left.push(Skipped { wall: "vm".to_owned(), reason: "left out by --quick".to_owned() });
     }
@@ -142,18 +151,20 @@ fn choose(options: &Options) -> (Vec<Wall>, Vec<Skipped>) {
 }
 
 /// An engine of its own, with an image and a workspace for the attacks.
-struct Workshop<'a> {
-    engine: Engine,
-    program: PathBuf,
+pub(crate) struct Workshop<'a> {
+    pub(crate) engine: Engine,
+    /// Where that keeps its state.
+    home: PathBuf,
+    pub(crate) program: PathBuf,
     /// Ringwall's real state.
-    state: PathBuf,
-    workspace: PathBuf,
+    pub(crate) state: PathBuf,
+    pub(crate) workspace: PathBuf,
     raising: &'a dyn Raising,
     _directory: TempDir,
 }
 
 /// Where the attacks are made.
-enum Ground<'a> {
+pub(crate) enum Ground<'a> {
     Wall(&'a Wall),
     Other(&'a [OsString]),
 }
@@ -167,8 +178,15 @@ impl<'a> Ground<'a> {
     }
 }
 
+/// What a run behind another command gave.
+struct Elsewhere {
+    output: Vec<u8>,
+    errors: Vec<u8>,
+    ending: String,
+}
+
 /// What one run of the probe program gave.
-struct Session {
+pub(crate) struct Session {
     accounts: Vec<Account>,
     ending: String,
     /// Whether the program ran at all.
@@ -185,7 +203,8 @@ impl<'a> Workshop<'a> {
         let made = tempfile::Builder::new().prefix("verify-").tempdir_in(&config.home);
         let directory = made.map_err(VerifyError::Stage)?;
         let home = directory.path().join("home");
-        let engine = Engine::open(EngineConfig { home, programs: config.programs.clone() })?;
+        let engine =
+            Engine::open(EngineConfig { home: home.clone(), programs: config.programs.clone() })?;
         let workspace = directory.path().join("workspace");
         let prepare = || -> io::Result<PathBuf> {
             fs::create_dir(&workspace)?;
@@ -199,6 +218,7 @@ impl<'a> Workshop<'a> {
         store.import(&image, Some(image::NAME), &NoProgress).map_err(VerifyError::Image)?;
         Ok(Workshop {
             engine,
+            home,
             program,
             state: config.home.clone(),
             workspace,
@@ -207,7 +227,7 @@ impl<'a> Workshop<'a> {
         })
     }
 
-    fn spec(&self, wall: &Wall, timeout: Duration) -> SandboxSpec {
+    pub(crate) fn spec(&self, wall: &Wall, timeout: Duration) -> SandboxSpec {
         SandboxSpec {
             image: wall.image_ring().map(|_| image::NAME.to_owned()),
             workspace: Some(WorkspaceSpec {
@@ -219,11 +239,25 @@ impl<'a> Workshop<'a> {
         }
     }
 
+    /// The attacks that fit a wall; else why this host cannot raise it.
+    fn attack_wall(&self, wall: &Wall) -> Result<Result<WallReport, String>, VerifyError> {
+        if wall.rings().last() == Some(&RingKind::Wasm) {
+            return match self.attack_with_tools(wall) {
+                Err(VerifyError::Tools(reason)) => Ok(Err(reason)),
+                attacked => attacked.map(Ok),
+            };
+        }
+        match self.can_raise(wall) {
+            Ok(()) => self.attack(&Ground::Wall(wall)).map(Ok),
+            Err(reason) => Ok(Err(reason)),
+        }
+    }
+
     /// Whether this host can raise the wall; else why not.
     fn can_raise(&self, wall: &Wall) -> Result<(), String> {
         // A probe that is none: the program starts, says so, and ends.
         let words = ["--one", "{}", "none"].map(OsString::from);
-        let raised = self.run(wall, None, SESSION, words.to_vec());
+        let raised = self.run(wall, (None, false), SESSION, words.to_vec());
         raised.map(|_| ()).map_err(|error| error.to_string())
     }
 
@@ -239,22 +273,30 @@ impl<'a> Workshop<'a> {
         }
         let scene = &stage.scene;
         let all = ringwall_probes::all();
-        let (endless, others): (Vec<_>, Vec<_>) =
+        let (endless, others): (Vec<&Probe>, Vec<&Probe>) =
             all.iter().partition(|probe| probe.class == Class::Exhaust);
+        let (gateway, plain): (Vec<&Probe>, Vec<&Probe>) =
+            others.iter().copied().partition(|probe| probe.class == Class::Gateway);
         let session = |probes: &[&Probe], timeout| self.session(ground, scene, probes, timeout);
-        let first = session(&others, SESSION);
+        let first = session(&plain, SESSION);
+        let networked = session(&gateway, SESSION);
         let lasting: Vec<&Probe> =
             others.iter().copied().filter(|probe| probe.class == Class::Persist).collect();
         let second = session(&lasting, SESSION);
         let alone: Vec<_> =
             endless.into_iter().map(|probe| (probe, session(&[probe], ENDLESS))).collect();
-        let seen = stage.look();
+        let mut seen = stage.look();
+        seen.log_forged = wall.is_some() && self.log_is_forged();
         let mut findings = Vec::new();
         {
             let secret_in = |text: &str| stage.secret_in(text);
             for probe in &others {
-                // What counts of a lasting effect is what the next one finds.
-                let of = if probe.class == Class::Persist { &second } else { &first };
+                let of = match probe.class {
+                    // What counts of a lasting effect is what the next one finds.
+                    Class::Persist => &second,
+                    Class::Gateway => &networked,
+                    _ => &first,
+                };
                 findings.push(of.judge(probe, wall, &seen, &secret_in));
             }
             for (probe, session) in &alone {
@@ -262,43 +304,33 @@ impl<'a> Workshop<'a> {
             }
         }
         if unexplained(&findings, &seen) {
-            findings.push(Finding {
-                probe: "unexplained",
-                class: Class::WriteOutside,
-                stands_for: "an effect on the host that no attack told of",
-                verdict: Verdict::Breach,
-                detail: format!("{seen:?}"),
-            });
+            findings.push(Finding::unexplained(&seen));
         }
         let name = wall.map_or_else(|| "none".to_owned(), ToString::to_string);
         Ok(WallReport { wall: name, seconds: begun.elapsed().as_secs_f64(), findings })
     }
 
-    fn session(
+    pub(crate) fn session(
         &self,
         ground: &Ground<'_>,
         scene: &Scene,
         probes: &[&Probe],
         timeout: Duration,
     ) -> Session {
-        // A scene is paths and numbers; what cannot be told as text cannot be attacked.
-        let told = serde_json::to_string(scene).unwrap_or_default();
-        let names: Vec<&str> = probes.iter().map(|probe| probe.name).collect();
         // In one word: some sandboxes take only a few.
-        let words: Vec<OsString> = vec![told.into(), names.join(",").into()];
+        let words = told(scene, probes).map(OsString::from).to_vec();
+        // Without a gateway there would be nothing to get past.
+        let networked = !probes.is_empty() && probes.iter().all(|one| one.class == Class::Gateway);
         let ran = match ground {
-            Ground::Wall(wall) => self.run(wall, Some(scene), timeout, words),
-            Ground::Other(behind) => self.run_elsewhere(behind, words),
+            Ground::Wall(wall) => self.run(wall, (Some(scene), networked), timeout, words),
+            Ground::Other(behind) => self
+                .run_elsewhere(behind, words)
+                .map(|ran| (ran.output, ran.ending))
+                .map_err(Into::into),
         };
         match ran {
-            Ok((output, ending)) => {
-                let lines = output.split(|byte| *byte == b'\n');
-                let accounts = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
-                Session { accounts, ending, started: true }
-            }
-            Err(error) => {
-                Session { accounts: Vec::new(), ending: error.to_string(), started: false }
-            }
+            Ok((output, ending)) => Session::new(&output, ending),
+            Err(error) => Session::not_started(error.to_string()),
         }
     }
 
@@ -306,22 +338,24 @@ impl<'a> Workshop<'a> {
     fn run(
         &self,
         wall: &Wall,
-        scene: Option<&Scene>,
+        (scene, networked): (Option<&Scene>, bool),
         timeout: Duration,
         words: Vec<OsString>,
     ) -> Result<(Vec<u8>, String), Box<dyn std::error::Error>> {
         let mut spec = self.spec(wall, timeout);
+        if networked {
+            let rule = serde_json::json!({
+                "layers": [{"allow": [{"host": ringwall_probes::ALLOWED_NAME, "port": 443}]}],
+            });
+            spec.egress = Some(serde_json::from_value(rule)?);
+        }
         if let Some(scene) = scene {
             self.raising.change(&mut spec, scene);
         }
         let admitted = ringwall_policy::admit(spec)?;
         let sandbox =
             self.raising.raise(&self.engine, &admitted).map_err(|error| with_causes(&error))?;
-        let program = match wall.image_ring() {
-            Some(_) => PathBuf::from(image::PROGRAM),
-            None => self.workspace.join("probe"),
-        };
-        let mut argv = vec![program.into_os_string()];
+        let mut argv = vec![self.program_inside(wall).into_os_string()];
         argv.extend(words);
         let mut collected = Collected::default();
         let started = sandbox
@@ -340,12 +374,42 @@ impl<'a> Workshop<'a> {
         Ok((collected.0, ending))
     }
 
+    /// Whether the log of all these sandboxes is not whole, or has a line that an attack wrote.
+    pub(crate) fn log_is_forged(&self) -> bool {
+        let paths = AuditPaths::in_home(&self.home);
+        let Ok(text) = fs::read_to_string(paths.log()) else {
+            // Gone, or not begun yet.
+            return paths.verifier_key().exists();
+        };
+        let whole = verifier_key(&paths.verifier_key()).ok().and_then(|key| {
+            let (log, state) = (paths.log(), Some(paths.state()));
+            let verified = ringwall_audit::verify(&Verify { log, key, known: Vec::new(), state });
+            verified.ok().map(|report| report.is_whole())
+        });
+        whole != Some(true) || text.lines().any(|line| line.starts_with("{\"forged\""))
+    }
+
+    /// The probe program as a job behind this wall names it.
+    pub(crate) fn program_inside(&self, wall: &Wall) -> PathBuf {
+        match wall.image_ring() {
+            Some(_) => PathBuf::from(image::PROGRAM),
+            None => self.workspace.join("probe"),
+        }
+    }
+
+    /// Whether the probe program runs at all behind another command; else what that says.
+    fn starts_behind(&self, behind: &[OsString]) -> Result<(), String> {
+        // A program that is given nothing says how it wants to be called.
+        let ran = self.run_elsewhere(behind, Vec::new()).map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&ran.errors).into_owned();
+        match said.contains("usage: ringwall-probe") {
+            true => Ok(()),
+            false => Err(short(&format!("{}: {said}", ran.ending))),
+        }
+    }
+
     /// Without any of our walls, behind another command if there is one.
-    fn run_elsewhere(
-        &self,
-        behind: &[OsString],
-        words: Vec<OsString>,
-    ) -> Result<(Vec<u8>, String), Box<dyn std::error::Error>> {
+    fn run_elsewhere(&self, behind: &[OsString], words: Vec<OsString>) -> io::Result<Elsewhere> {
         let program = self.program.clone().into_os_string();
         let mut line = behind.iter().cloned().chain([program]);
         let first = line.next().unwrap_or_default();
@@ -354,14 +418,32 @@ impl<'a> Workshop<'a> {
             .args(words)
             .current_dir(&self.workspace)
             .stdin(Stdio::null())
-            .stderr(Stdio::null())
             .output()?;
-        Ok((output.stdout, output.status.to_string()))
+        let (ending, errors) = (output.status.to_string(), output.stderr);
+        Ok(Elsewhere { output: output.stdout, errors, ending })
     }
 }
 
+/// What the probe program is to know: the scene, and the names of its attacks.
+pub(crate) fn told(scene: &Scene, probes: &[&Probe]) -> [String; 2] {
+    let names: Vec<&str> = probes.iter().map(|probe| probe.name).collect();
+    // A scene is paths and numbers; what cannot be told as text cannot be attacked.
+    [serde_json::to_string(scene).unwrap_or_default(), names.join(",")]
+}
+
 impl Session {
-    fn judge(
+    /// From what the program printed: a line for each attack, and others that are none.
+    pub(crate) fn new(output: &[u8], ending: String) -> Session {
+        let lines = output.split(|byte| *byte == b'\n');
+        let accounts = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        Session { accounts, ending, started: true }
+    }
+
+    pub(crate) fn not_started(ending: String) -> Session {
+        Session { accounts: Vec::new(), ending, started: false }
+    }
+
+    pub(crate) fn judge(
         &self,
         probe: &Probe,
         wall: Option<&Wall>,

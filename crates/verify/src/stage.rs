@@ -27,6 +27,8 @@ const PLAIN_VARIABLES: [&str; 12] = [
 ];
 const LISTEN_PAUSE: Duration = Duration::from_millis(5);
 const MOST_HEARD: u64 = 256;
+/// Real files of a kind that attacks are told of.
+const MOST_REAL: usize = 4;
 
 /// Everything is gone when it is dropped.
 pub(crate) struct Stage {
@@ -60,6 +62,8 @@ pub(crate) struct Seen {
     pub(crate) victim_gone: bool,
     /// Processes that an attack left on the host.
     pub(crate) survivors: Vec<i32>,
+    /// The log of the engine is not whole, or has a line that an attack wrote.
+    pub(crate) log_forged: bool,
 }
 
 impl Stage {
@@ -67,7 +71,8 @@ impl Stage {
     pub(crate) fn set(program: &Path, state: &Path, limits: &Limits) -> io::Result<Stage> {
         let mark = format!("ringwall-{:x}", random());
         let laid = Laid::out(state)?;
-        let Laid { places, mut secrets, secret_files, canaries, sockets, mut ears } = laid;
+        let Laid { places, mut secrets, secret_files, canaries, sockets, mut ears, deciding } =
+            laid;
         let victim_secret = format!("secret-{:x}", random());
         let victim = Command::new(program)
             .args(["--linger", &mark, &victim_secret])
@@ -105,6 +110,12 @@ impl Stage {
             greeting: mark.clone(),
             mark,
             workspace: None,
+            policies: deciding.policies,
+            approvals: deciding.approvals,
+            keys: deciding.keys,
+            records: deciding.records,
+            logs: deciding.logs,
+            engine_sockets: deciding.sockets,
             pids: limits.pids,
             memory_bytes: limits.memory_bytes,
             disk_bytes: limits.disk_bytes,
@@ -128,6 +139,7 @@ impl Stage {
             heard: self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             victim_gone: !matches!(self.victim.try_wait(), Ok(None)),
             survivors: survivors(&self.scene.mark, self.scene.victim),
+            log_forged: false,
         }
     }
 }
@@ -169,6 +181,18 @@ struct Laid {
     canaries: Vec<PathBuf>,
     sockets: Vec<PathBuf>,
     ears: Vec<Ear>,
+    deciding: Deciding,
+}
+
+/// What decides about sandboxes: what was laid out first, then what is really there.
+#[derive(Default)]
+struct Deciding {
+    policies: Vec<PathBuf>,
+    approvals: Vec<PathBuf>,
+    keys: Vec<PathBuf>,
+    records: Vec<PathBuf>,
+    logs: Vec<PathBuf>,
+    sockets: Vec<PathBuf>,
 }
 
 impl Laid {
@@ -182,10 +206,14 @@ impl Laid {
             canaries: Vec::new(),
             sockets: Vec::new(),
             ears: Vec::new(),
+            deciding: Deciding::default(),
         };
         for place in home.as_deref().into_iter().chain(elsewhere) {
             let made = tempfile::Builder::new().prefix(".ringwall-verify-").tempdir_in(place);
             if let Ok(made) = made {
+                if place == state {
+                    laid.fill_deciding(made.path(), home.as_deref(), state)?;
+                }
                 laid.fill(made)?;
             }
         }
@@ -199,6 +227,42 @@ impl Laid {
             laid.secret_files.push(PathBuf::from("/etc/shadow"));
         }
         Ok(laid)
+    }
+
+    /// Stand-ins beside the real ones, so that attacks may do their worst.
+    fn fill_deciding(&mut self, place: &Path, home: Option<&Path>, state: &Path) -> io::Result<()> {
+        let mut stand_in = |name: &str| -> io::Result<PathBuf> {
+            let secret = format!("secret-{:x}", random());
+            let path = place.join(name);
+            fs::write(&path, &secret)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            self.secrets.push(secret);
+            Ok(path)
+        };
+        let (policy, approval) = (stand_in("ringwall.toml")?, stand_in("approval.json")?);
+        let (key, record, log) = (stand_in("key")?, stand_in("record.json")?, stand_in("log")?);
+        self.canaries.extend([place.to_owned(), policy.clone(), approval.clone(), log.clone()]);
+        let socket = place.join("api.sock");
+        self.ears.push(Ear::Listener(UnixListener::bind(&socket)?.into()));
+        let config = home.map(|home| home.join(".config/ringwall/ringwall.toml"));
+        let system = [PathBuf::from("/etc/ringwall/ringwall.toml"), state.join("distrusted-walls")];
+        let with = |first: PathBuf, directory: &str| -> Vec<PathBuf> {
+            let real = fs::read_dir(state.join(directory)).into_iter().flatten().flatten();
+            let real = real.map(|entry| entry.path()).filter(|path| path.is_file()).take(MOST_REAL);
+            std::iter::once(first).chain(real).collect()
+        };
+        self.deciding = Deciding {
+            policies: std::iter::once(policy).chain(config).chain(system).collect(),
+            approvals: with(approval, "approvals")
+                .into_iter()
+                .chain(with(log.clone(), "grants").into_iter().skip(1))
+                .collect(),
+            keys: with(key, "keys"),
+            records: with(record, "sandboxes"),
+            logs: with(log, "audit"),
+            sockets: vec![socket, state.join("api.sock")],
+        };
+        Ok(())
     }
 
     fn fill(&mut self, place: TempDir) -> io::Result<()> {

@@ -26,14 +26,33 @@ fn classes(findings: &[(String, Value)], verdict: &str) -> BTreeSet<String> {
 fn holds(world: &World) {
     let report = world.ringwall(["verify", "--quick", "-o", "json"]).exits(0).json();
     let findings = findings(&report);
-    let not_stopped: Vec<_> =
-        findings.iter().filter(|(_, finding)| finding["verdict"] != "blocked").collect();
+    // A tool has no gateway to get past; there is nothing else that was not tried.
+    let stopped = |(_, finding): &&(String, Value)| {
+        finding["verdict"] == "blocked" || finding["probe"] == "tool-gateway"
+    };
+    let not_stopped: Vec<_> = findings.iter().filter(|one| !stopped(one)).collect();
     assert!(not_stopped.is_empty(), "{not_stopped:#?}");
-    for wall in ["process", "container"] {
+    for (wall, least) in [
+        ("process", 220),
+        ("container", 220),
+        ("wasm", 40),
+        ("process/wasm", 40),
+        ("container/wasm", 40),
+    ] {
         let attacks = findings.iter().filter(|(name, _)| name == wall).count();
-        assert!(attacks >= 150, "{wall}: {attacks}");
+        assert!(attacks >= least, "{wall}: {attacks}");
     }
-    assert_eq!(classes(&findings, "blocked").len(), 9);
+    assert_eq!(classes(&findings, "blocked").len(), 12);
+    // Each ring as if it were broken: the next one holds.
+    let drills = report["drills"].as_array().expect("drills");
+    let posts: BTreeSet<&str> = drills.iter().filter_map(|drill| drill["post"].as_str()).collect();
+    let all = ["process", "container", "wasm", "process/wasm", "container/wasm"];
+    assert_eq!(posts, all.into_iter().collect());
+    for drill in drills {
+        let findings = drill["findings"].as_array().expect("findings");
+        let stopped = findings.iter().filter(|one| one["verdict"] == "blocked").count();
+        assert!(findings.len() >= 200 && stopped == findings.len(), "{drill:#}");
+    }
     let skipped = report["skipped"].as_array().expect("a list");
     assert!(skipped.iter().all(|wall| !wall["reason"].as_str().unwrap_or_default().is_empty()));
     // The log has it, and the engine lets the walls be used.
@@ -64,7 +83,7 @@ fn without_a_wall_attacks_of_every_class_get_through_and_leave_nothing() {
     let control = world.ringwall(["verify", "--control", "-o", "json"]);
     let report = control.exits(1).json();
     let findings = findings(&report);
-    assert_eq!(classes(&findings, "breach").len(), 9, "{findings:#?}");
+    assert_eq!(classes(&findings, "breach").len(), 12, "{findings:#?}");
     let through = findings.iter().filter(|(_, finding)| finding["verdict"] == "breach").count();
     assert!(through >= 60, "{through} got through");
     // It says nothing about walls, and tells no secret.
@@ -111,6 +130,7 @@ fn a_report_is_written_for_people_and_for_programs() {
         text.contains("<testsuite name=\"process\"") && text.contains("failures=\"0\""),
         "{text}"
     );
+    assert!(text.contains("<testsuite name=\"drill process\""), "{text}");
     let report: Value =
         serde_json::from_slice(&std::fs::read(&file).expect("a report")).expect("JSON");
     assert_eq!(report["walls"][0]["wall"], "process");

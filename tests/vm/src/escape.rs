@@ -114,20 +114,51 @@ fn the_monitor_of_a_guest_has_no_rights_on_the_host() {
     living.remove();
 }
 
-#[test]
-fn no_attack_of_verify_gets_through_a_guest_or_a_wall_inside_it() {
+/// Attacks a wall and, as if each of its rings were broken, the next one out.
+#[track_caller]
+fn holds(wall: &str, posts: &[&str]) {
     let site = Site::new();
-    for wall in ["vm", "vm/process", "vm/container"] {
-        let found = site.ringwall_patiently(&["verify", "--wall", wall, "-o", "json"]);
-        let report = found.exits(0).json();
-        let walls = report["walls"].as_array().expect("walls");
-        assert_eq!(walls.len(), 1, "{report:#}");
-        let findings = walls[0]["findings"].as_array().expect("findings");
-        let of = |verdict: &str| findings.iter().filter(|one| one["verdict"] == verdict).count();
-        // In a guest that is its own, root is root; behind another ring nobody is.
-        let contained = of("contained");
-        assert_eq!(of("blocked") + contained, findings.len(), "{report:#}");
-        assert_eq!(contained > 1, wall == "vm", "{report:#}");
+    let found = site.ringwall_patiently(&["verify", "--wall", wall, "-o", "json"]);
+    let report = found.exits(0).json();
+    let walls = report["walls"].as_array().expect("walls");
+    assert_eq!(walls.len(), 1, "{report:#}");
+    let count = |findings: &serde_json::Value, verdict: &str| {
+        let all = findings.as_array().expect("findings").iter();
+        all.filter(|one| one["verdict"] == verdict && one["probe"] != "tool-gateway").count()
+    };
+    let findings = &walls[0]["findings"];
+    assert_eq!((count(findings, "breach"), count(findings, "not-tested")), (0, 0), "{report:#}");
+    // In a guest that is its own, root is root; behind another ring nobody is.
+    assert_eq!(count(findings, "contained") > 1, wall == "vm", "{report:#}");
+    let drills = report["drills"].as_array().expect("drills");
+    let drilled: Vec<&str> = drills.iter().filter_map(|drill| drill["post"].as_str()).collect();
+    assert_eq!(drilled, posts, "{report:#}");
+    for drill in drills {
+        let findings = &drill["findings"];
+        assert!(count(findings, "blocked") >= 100, "{drill:#}");
+        assert_eq!((count(findings, "breach"), count(findings, "not-tested")), (0, 0), "{drill:#}");
+        assert_eq!(count(findings, "contained") > 1, drill["post"] == "vm", "{drill:#}");
     }
     site.is_clean();
+}
+
+#[test]
+fn no_attack_gets_through_a_guest_nor_one_from_its_monitors_place() {
+    holds("vm", &["vm", "monitor"]);
+}
+
+#[test]
+fn no_attack_gets_through_a_process_ring_in_a_guest_even_if_it_is_broken() {
+    holds("vm/process", &["vm/process", "vm", "monitor"]);
+}
+
+#[test]
+fn no_attack_gets_through_a_container_in_a_guest_even_if_it_is_broken() {
+    holds("vm/container", &["vm/container", "vm", "monitor"]);
+}
+
+#[test]
+fn no_tool_gets_through_a_container_in_a_guest_even_if_every_ring_is_broken() {
+    let posts = ["vm/container/wasm", "vm/container", "vm", "monitor"];
+    holds("vm/container/wasm", &posts);
 }

@@ -22,6 +22,7 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         walls: args.walls.clone(),
         quick: args.quick,
         control: args.control,
+        drills: true,
         behind: behind.collect(),
     };
     let config = EngineConfig::from_environment()?;
@@ -49,7 +50,7 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
 fn remember(engine: &Engine, found: &Report, digest: &str) -> anyhow::Result<()> {
     let mut results = Vec::new();
     for tested in &found.walls {
-        let breaches = tested.count(Verdict::Breach, None);
+        let breaches = found.breaches_of(tested);
         let summary = format!("{} attacks, {breaches} got through", tested.findings.len());
         ledger::record(
             Ids::default(),

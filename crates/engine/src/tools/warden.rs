@@ -76,24 +76,28 @@ struct Loaded {
     tools: HashMap<(ToolDigest, bool), LoadedTool>,
 }
 
+/// What every warden on the host has.
+pub(super) fn limits() -> Limits {
+    Limits {
+        memory_bytes: MEMORY_BYTES,
+        cpu_milli: 2000,
+        pids: 8,
+        disk_bytes: 1 << 20,
+        disk_inodes: 64,
+        open_files: 4096,
+        ..Limits::default()
+    }
+}
+
 impl Warden {
     pub(super) fn raise(
         place: &HostPlace,
         cache: &Cache,
         class: GrantClass,
     ) -> Result<Warden, RaiseError> {
-        let limits = Limits {
-            memory_bytes: MEMORY_BYTES,
-            cpu_milli: 2000,
-            pids: 8,
-            disk_bytes: 1 << 20,
-            disk_inodes: 64,
-            open_files: 4096,
-            ..Limits::default()
-        };
         let cache = Some(cache.path().to_owned());
         let ring = WasmRing { grants: dirs::with_hidden(&class)?, cache };
-        let sandbox = place.raise(&place.warden, &ring, limits, "run WASM tools")?;
+        let sandbox = place.raise(&place.warden, &ring, limits(), "run WASM tools")?;
         let loader = sandbox.ring.scratch()?;
         let client = sandbox.connected()?;
         let evidence = sandbox.evidence().to_vec();

@@ -42,6 +42,9 @@ pub(crate) fn read_by_every_process(scene: &Scene) -> Tried {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
         .collect();
+    if processes.is_empty() {
+        return Tried::Failed("no process is seen".to_owned());
+    }
     let doors: Vec<String> = processes
         .iter()
         .flat_map(|pid| [format!("/proc/{pid}/root"), format!("/proc/{pid}/cwd/../../../../../..")])

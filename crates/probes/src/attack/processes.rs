@@ -70,7 +70,10 @@ pub(crate) fn files(scene: &Scene) -> Tried {
 
 /// The environments of all that can be seen.
 pub(crate) fn environments(_: &Scene) -> Tried {
-    any_of(every_process("environ"), |path| read(&path))
+    match every_process("environ").as_slice() {
+        [] => Tried::Failed("no process is seen".to_owned()),
+        all => any_of(all, |path| read(path)),
+    }
 }
 
 /// The arguments of all that can be seen.
@@ -96,7 +99,8 @@ pub(crate) fn outlive(scene: &Scene) -> Tried {
         let program = std::env::args_os().next().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         command.args(["--linger", &scene.mark]).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        // Nothing is opened for it, for that may be denied; nor does it hold what we are read by.
+        command.stdin(Stdio::inherit()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         Ok("a process was started that does not end".to_owned())
     })
 }

@@ -27,8 +27,16 @@ impl Daemon {
     }
 
     pub(crate) fn start_with(flags: &[&str]) -> Daemon {
+        Daemon::serving(World::new(), flags)
+    }
+
+    /// In a world that was made ready for it.
+    pub(crate) fn start_in(world: World) -> Daemon {
+        Daemon::serving(world, &[])
+    }
+
+    fn serving(world: World, flags: &[&str]) -> Daemon {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let world = World::new();
         let process = serve(&world, &flags);
         Daemon { world, flags, process, tcp: None }
     }

@@ -23,6 +23,8 @@ const PROGRAMS: [&str; 6] = [
     "ringwall-wasm-compiler",
     "ringwall-probe",
 ];
+/// Only some tests need these.
+const WHERE_BUILT: [&str; 2] = ["ringwall-daemon", "ringwall-gateway"];
 /// A user with no entry anywhere, no groups and no rights.
 const ORDINARY_ID: u32 = 12345;
 
@@ -115,10 +117,15 @@ impl World {
             // The built-in ones beside the programs would be compiled anew for every world.
             .env("RINGWALL_TOOLS", self.path(NO_TOOLS))
             .stdin(Stdio::null());
+        self.become_its_user(&mut command);
+        command
+    }
+
+    /// A command of the test's own on behalf of the same user.
+    pub(crate) fn become_its_user(&self, command: &mut Command) {
         if self.user == User::Ordinary {
             command.uid(ORDINARY_ID).gid(ORDINARY_ID);
         }
-        command
     }
 
     /// `ringwall ARGUMENTS` to its end.
@@ -173,10 +180,9 @@ impl World {
     fn copy_programs(&self) -> PathBuf {
         let copies = self.path("programs");
         fs::create_dir(&copies).expect("a directory");
-        // The daemon where it was built: only its own tests need it.
-        for program in PROGRAMS.into_iter().chain(["ringwall-daemon"]) {
+        for program in PROGRAMS.into_iter().chain(WHERE_BUILT) {
             let copied = fs::copy(self.programs.join(program), copies.join(program));
-            assert!(copied.is_ok() || program == "ringwall-daemon", "{program} cannot be copied");
+            assert!(copied.is_ok() || WHERE_BUILT.contains(&program), "{program} cannot be copied");
         }
         open_to_all(&copies);
         copies
