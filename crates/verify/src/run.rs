@@ -76,9 +76,15 @@ pub enum VerifyError {
 /// What every sandbox of the attacks has: little, so that it is soon found out whether it is kept.
 pub(crate) fn limits(wall: Option<&Wall>, timeout: Duration) -> Limits {
     let guest = wall.is_some_and(|wall| wall.outermost() == RingKind::Vm);
+    let tools = wall.is_some_and(Wall::has_tools_inside);
     Limits {
         timeout,
-        memory_bytes: if guest { 256 << 20 } else { 128 << 20 },
+        memory_bytes: match (guest, tools) {
+            // Where no control group counts what is used, all that a WASM warden reserves counts.
+            (false, true) => 1 << 30,
+            (true, _) => 256 << 20,
+            (false, false) => 128 << 20,
+        },
         pids: 64,
         disk_bytes: 32 << 20,
         disk_inodes: 4096,
