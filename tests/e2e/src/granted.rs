@@ -303,6 +303,13 @@ fn a_tool_is_called_under_a_grant_that_names_it_and_its_directories() {
     call().is_refused().says(&["grant", "yes"]);
     assert_eq!(place.kinds_of_events().last().map(String::as_str), Some("admission-denied"));
     place.grant_with(&["--tool", "yes", "--budget", "calls=2"]);
+    // What the policy refuses costs nothing.
+    call().is_refused().says(&["tiers.medium.tools"]);
+    let policy = world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    let rule = "\n[[tool]]\nnames = [\"yes\"]\nkind = \"compute\"\napproved = true\n";
+    let text = text.replace("kinds = [\"files\"]", "kinds = [\"files\", \"compute\"]");
+    fs::write(&policy, text + rule).expect("a policy");
     call().exits(0).prints("{\"ok\":true}\n");
     call().exits(0);
     call().is_refused().says(&["calls", "spent"]);

@@ -39,6 +39,11 @@ pub(crate) fn hold_call(
 }
 
 impl CallHolding {
+    /// The tool was not called.
+    pub(crate) fn release(&self) -> anyhow::Result<()> {
+        self.0.settle(Cost::default())
+    }
+
     /// The call has ended. A tool runs on one CPU at most.
     pub(crate) fn end(&self, meter: &ToolMeter) -> anyhow::Result<()> {
         let wall_ms = meter.wall_us.div_ceil(1000);

@@ -69,7 +69,13 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     let search = PolicySearch::from_environment(std::env::current_dir().ok());
     let gate = deciding(|| ToolGate::open(&search))?;
     let engine = &tools.engine;
-    let entry = engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate)?;
+    let entry = match engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate) {
+        Ok(entry) => entry,
+        Err(refused) => {
+            holding.map_or(Ok(()), |holding| holding.release())?;
+            return Err(refused.into());
+        }
+    };
     let called = place.call(&tools, &tool, &call);
     let (status, meter) = match &called {
         Ok((outcome, _)) => (Some(&outcome.status), outcome.meter),
