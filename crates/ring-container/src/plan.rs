@@ -107,7 +107,7 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     steps.open_proc();
     for (number, shown) in input.shown.iter().enumerate() {
         let (at, into) = (shown_place(slot::ROOT, number), shown_slot(number));
-        steps.make_mount_point(shown_root(&shown.path), shown.is_dir);
+        steps.make_mount_point(mount_point(&shown.path), shown.is_dir);
         steps.push(Step::OpenTree { at, recursive: true, into });
     }
     if input.identity.is_root() && input.image_user != (0, 0) {
@@ -147,6 +147,15 @@ fn last(input: &RingInput<'_>) -> Vec<Step> {
 
 fn shown_root(path: &Path) -> Place {
     new_root(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Where the place for a shown path is made. What is below `/tmp` comes with the scratch space, which
+/// covers what the image has there.
+fn mount_point(path: &Path) -> Place {
+    match path.strip_prefix("/tmp") {
+        Ok(below) => Place::new(slot::SCRATCH, Path::new("tmp").join(below)),
+        Err(_) => shown_root(path),
+    }
 }
 
 fn workspace_root() -> Place {

@@ -46,6 +46,21 @@ fn the_evidence_is_that_of_a_container() {
 }
 
 #[test]
+fn what_is_shown_can_lie_below_tmp() {
+    let world = world();
+    std::fs::create_dir(world.path("shown")).unwrap();
+    std::fs::write(world.path("shown/file"), "visible\n").unwrap();
+    let (dir, file) = (world.path("shown"), world.path("shown/file"));
+    for shown in [&dir, &file] {
+        let script =
+            format!("cat {0}; echo x >{0}; echo y >/tmp/own && cat /tmp/own", file.display());
+        let flags = ["run", "--image", "test:latest", "--ro", shown.to_str().unwrap(), "--"];
+        let run = world.ringwall([&flags[..], &["sh", "-c", &script]].concat());
+        run.exits(0).prints("visible\ny\n").says(&["Read-only"]);
+    }
+}
+
+#[test]
 fn walls_nest() {
     let world = world();
     let line = ["run", "--wall", "container/process", "--image", "test:latest", "-o", "json"];
