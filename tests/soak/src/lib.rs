@@ -11,6 +11,8 @@ mod crashes;
 #[cfg(test)]
 mod ground;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod kill_points;
 #[cfg(test)]
 mod library;

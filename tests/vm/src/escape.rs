@@ -129,7 +129,7 @@ fn holds(wall: &str, posts: &[&str]) {
     let findings = &walls[0]["findings"];
     assert_eq!((count(findings, "breach"), count(findings, "not-tested")), (0, 0), "{report:#}");
     // In a guest that is its own, root is root; behind another ring nobody is.
-    assert_eq!(count(findings, "contained") > 1, wall == "vm", "{report:#}");
+    assert_eq!(count(findings, "contained") > 0, wall == "vm", "{report:#}");
     let drills = report["drills"].as_array().expect("drills");
     let drilled: Vec<&str> = drills.iter().filter_map(|drill| drill["post"].as_str()).collect();
     assert_eq!(drilled, posts, "{report:#}");
@@ -137,7 +137,7 @@ fn holds(wall: &str, posts: &[&str]) {
         let findings = &drill["findings"];
         assert!(count(findings, "blocked") >= 100, "{drill:#}");
         assert_eq!((count(findings, "breach"), count(findings, "not-tested")), (0, 0), "{drill:#}");
-        assert_eq!(count(findings, "contained") > 1, drill["post"] == "vm", "{drill:#}");
+        assert_eq!(count(findings, "contained") > 0, drill["post"] == "vm", "{drill:#}");
     }
     site.is_clean();
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ringwall_engine::{Engine, EngineConfig, Programs, Protection, RaiseError, Sandbox};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{SandboxSpec, WorkspaceMode};
-use ringwall_verify::{Options, Raising, Scene, Verdict, verify};
+use ringwall_verify::{Finding, Options, Raising, Scene, Verdict, verify};
 
 /// A wall as it should be, but for one thing.
 #[derive(Clone, Copy)]
@@ -58,6 +58,12 @@ const ORDINARY: u32 = 12_345;
 
 /// The names of the attacks that got through a wall with this flaw.
 fn noticed(wall: &str, flaw: Flaw) -> Vec<&'static str> {
+    let found = findings(wall, flaw).into_iter();
+    found.filter(|one| one.verdict == Verdict::Breach).map(|one| one.probe).collect()
+}
+
+/// What became of every attack on a wall with this flaw.
+fn findings(wall: &str, flaw: Flaw) -> Vec<Finding> {
     let home =
         tempfile::Builder::new().prefix("ringwall-weakened-").tempdir().expect("a directory");
     let names = ["ringwall-launcher", "ringwall-warden", "ringwall-probe"];
@@ -69,9 +75,8 @@ fn noticed(wall: &str, flaw: Flaw) -> Vec<&'static str> {
     let options = Options { walls: vec![wall.parse().expect("a wall")], ..Options::default() };
     let report = verify(&config, &options, &flaw, &mut |_| {}).expect("a report");
     assert_eq!(report.walls.len(), 1, "{:?}", report.skipped);
-    let findings = report.walls.iter().flat_map(|wall| &wall.findings);
     assert!(report.count(Verdict::Blocked) > 100, "{}", report.text());
-    findings.filter(|one| one.verdict == Verdict::Breach).map(|one| one.probe).collect()
+    report.walls.into_iter().flat_map(|wall| wall.findings).collect()
 }
 
 #[track_caller]
@@ -96,7 +101,19 @@ fn a_wall_whose_jobs_keep_capabilities_is_noticed() {
 
 #[test]
 fn a_wall_without_landlock_is_noticed() {
-    is_noticed_by(Flaw::Without(Protection::Landlock), &["make-whiteout"]);
+    // What it refuses, capabilities and the filter refuse too, and nothing gets through for want of it; but
+    // an attack tells by which of them it was refused.
+    let why = |wall: &str, flaw: Flaw| {
+        let all = findings(wall, flaw);
+        let device = all.into_iter().find(|one| one.probe == "make-device");
+        device.expect("an attack that makes devices").detail
+    };
+    for wall in ["process", "container"] {
+        let without = why(wall, Flaw::Without(Protection::Landlock));
+        let with = why(wall, Flaw::SharedVolume);
+        assert!(with.contains("Permission denied"), "{wall}: {with}");
+        assert!(without.contains("Operation not permitted"), "{wall}: {without}");
+    }
 }
 
 #[test]

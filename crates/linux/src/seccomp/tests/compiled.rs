@@ -69,14 +69,15 @@ fn telling_values() -> Vec<u64> {
     values
 }
 
-/// First three arguments that any of the checks could be about.
-fn telling_triples() -> impl Iterator<Item = [u64; 3]> {
+/// First arguments that any of the checks could be about.
+fn telling_arguments() -> impl Iterator<Item = Vec<u64>> {
     let first = [0, 1, 2, 10, 16, 0x1_0000, 0x1000_0000];
-    let second = [0, 1, 2, 3, 5, 8, 0x5412];
-    let third = [0, 6, 132];
-    first
+    let second = [0, 1, 2, 3, 5, 8, 0x5412, 0x2180];
+    let third = [0, 6, 132, 0x2180];
+    let triples = first
         .into_iter()
-        .flat_map(move |a| second.into_iter().flat_map(move |b| third.map(|c| [a, b, c])))
+        .flat_map(move |a| second.into_iter().flat_map(move |b| third.map(|c| vec![a, b, c])));
+    triples.chain([vec![0, 0, 0, 0, 4]])
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn no_check_of_the_job_filter_is_idle() {
         .filter(|(_, line)| line.starts_with("refuse") && line.contains(" when "))
         .map(|(index, _)| index)
         .collect();
-    assert_eq!(checks.len(), 10);
+    assert_eq!(checks.len(), 13);
     for index in checks {
         let mut lines: Vec<&str> = JOB.lines().collect();
         let call = lines[index].split_whitespace().nth(2).unwrap();
@@ -131,7 +132,7 @@ fn no_check_of_the_job_filter_is_idle() {
             lines[index + 1] = "";
         }
         let shorter = compile(&Rules::parse(&lines.join("\n"), table()).unwrap(), table());
-        let noticed = telling_triples().any(|arguments| {
+        let noticed = telling_arguments().any(|arguments| {
             let call = Call::new(number(call), &arguments);
             run(&shorter.instructions, call).0 != run(job_filter(), call).0
         });
@@ -166,6 +167,21 @@ fn threads_and_processes_are_allowed_and_namespaces_are_not() {
         assert_eq!(answer("clone", &[thread | 1 << bit]), EPERM, "bit {bit}");
     }
     assert_eq!(answer("clone3", &[0; 6]), ENOSYS);
+}
+
+#[test]
+fn whiteouts_are_refused_and_pipes_and_renames_are_not() {
+    const CHARACTER: u64 = 0x2180;
+    const PIPE: u64 = 0x1180;
+    assert_eq!(answer("mknod", &[0, CHARACTER, 0]), EPERM);
+    assert_eq!(answer("mknodat", &[0, 0, CHARACTER, 0]), EPERM);
+    // Bits that the kernel does not look at make no other file of it.
+    assert_eq!(answer("mknodat", &[0, 0, CHARACTER | 0xffff_0000, 1 << 32]), EPERM);
+    assert_eq!(answer("mknod", &[0, PIPE, 0]), ALLOW);
+    // Devices are for capabilities and Landlock to refuse.
+    assert_eq!(answer("mknodat", &[0, 0, CHARACTER, 0x103]), ALLOW);
+    assert_eq!(answer("renameat2", &[0, 0, 0, 0, 4]), ERRNO | 22);
+    assert_eq!(answer("renameat2", &[0, 0, 0, 0, 3]), ALLOW);
 }
 
 #[test]

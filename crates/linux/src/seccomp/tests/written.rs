@@ -124,6 +124,9 @@ fn every_call_of_the_table_is_decided_by_name() {
 fn definitions_agree_with_the_headers() {
     let headers = [
         ("EPERM", libc::EPERM as i64),
+        ("EINVAL", libc::EINVAL as i64),
+        ("S_IFCHR", libc::S_IFCHR as i64),
+        ("RENAME_WHITEOUT", libc::RENAME_WHITEOUT as i64),
         ("ENOSYS", libc::ENOSYS as i64),
         ("EPROTONOSUPPORT", libc::EPROTONOSUPPORT as i64),
         ("ESOCKTNOSUPPORT", libc::ESOCKTNOSUPPORT as i64),
