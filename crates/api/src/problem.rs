@@ -197,6 +197,18 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Numbers of the kernel's errors that say that the machine is short of something, or broken: I/O, again,
+/// memory, open files, room on the disk, a disk that became read-only, quota.
+const SHORT_OF: [u32; 8] = [5, 11, 12, 23, 24, 28, 30, 122];
+
+/// A sandbox that cannot be had here is refused for good; one for which there was only no room may come up
+/// when it is asked for again. Keepers are processes of their own, so what they say is text.
+fn unraised(error: &dyn std::error::Error) -> Code {
+    let words = with_causes(error);
+    let short = SHORT_OF.iter().any(|number| words.contains(&format!("(os error {number})")));
+    if short { Code::Internal } else { Code::Refused }
+}
+
 /// Each error of the engine is the caller's, the host's or ours.
 macro_rules! problems {
     ($($error:ty => |$this:ident| $code:expr;)*) => {$(
@@ -221,8 +233,8 @@ problems! {
     ringwall_policy::Denied => |_error| Code::Refused;
     ringwall_rules::LoadError => |_error| Code::DeniedByPolicy;
     ringwall_workspace::WorkspaceError => |_error| Code::Refused;
-    RaiseError => |_error| Code::Refused;
-    KeepError => |_error| Code::Refused;
+    RaiseError => |error| unraised(&error);
+    KeepError => |error| unraised(&error);
     RunError => |_error| Code::NotRunning;
     StopError => |_error| Code::Internal;
     PhaseError => |_error| Code::DeniedByPolicy;
@@ -294,5 +306,18 @@ impl From<AdmitError> for Problem {
             _ => None,
         };
         Problem { elevation, ..Problem::new(code, with_causes(&error)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_nobodys_fault_and_is_not_remembered_as_a_refusal() {
+        let code = |errno| unraised(&std::io::Error::from_raw_os_error(errno));
+        assert_eq!((code(28), code(24)), (Code::Internal, Code::Internal));
+        assert_eq!((code(1), code(2)), (Code::Refused, Code::Refused));
+        assert!(!Problem::new(code(28), "").is_final());
     }
 }
