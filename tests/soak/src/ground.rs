@@ -122,6 +122,9 @@ fn is_expected(path: &Path) -> bool {
         || path == Path::new("remembered.json")
         || path == Path::new("snapshots")
         || path == Path::new("snapshots/.key")
+        // Where it is looked for what sandboxes hold of a budget.
+        || path == Path::new("grants")
+        || path == Path::new("grants/held")
         || path == Path::new("sandboxes")
         || path == Path::new("sandboxes/.creation")
 }
