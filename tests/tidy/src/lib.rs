@@ -13,6 +13,8 @@ mod layering;
 #[cfg(test)]
 mod lexer;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod repository;
 #[cfg(test)]
 mod seccomp;
