@@ -28,10 +28,10 @@ export RINGWALL_BIN_DIR := $(BIN_DIR)
 # nextest runs test programs side by side; plain cargo does where it is absent.
 RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,test --no-fail-fast)
 # These test the built programs; the last one only reads the repository.
-WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-api-e2e ringwall-mcp-e2e
+WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-faults ringwall-api-e2e ringwall-mcp-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup clients test-clients build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm compare-security install clean
+.PHONY: help setup clients test-clients build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm compare-security fuzz fuzz-quick faults soak install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -124,6 +124,23 @@ bench-vm: ## microVMs cold, from templates, pools and forks, beside QEMU with a 
 
 compare-security: build ## the attacks of `ringwall verify` behind other sandboxes, side by side with ours
 	@scripts/compare-security.sh "$(BIN_DIR)"
+
+# Each target for so many seconds.
+SECONDS_EACH := $(or $(SECONDS),60)
+
+fuzz: ## fuzz every parser of untrusted bytes; SECONDS=60 for each target
+	@scripts/setup.sh fuzz
+	@scripts/fuzz.sh $(SECONDS_EACH)
+
+# What CI does: the kept inputs and a few seconds of new ones.
+fuzz-quick:
+	@scripts/fuzz.sh 5
+
+faults: build ## full disks, exhausted limits, broken files, killed helpers, at length
+	RINGWALL_FAULTS=60 RINGWALL_CRASHES=40 $(CARGO) $(RUN_TESTS) --locked --package ringwall-faults --package ringwall-api-e2e -E 'package(ringwall-faults) | test(crash)'
+
+soak: build ## hostile jobs of all kinds at full load; SECONDS=3600
+	RINGWALL_SOAK_SECONDS=$(or $(SECONDS),3600) $(CARGO) test --locked --package ringwall-soak hostile -- --nocapture
 
 install: build tools ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and measuring Ringwall needs and this machine lacks.
 #
-#   scripts/setup.sh [demo|test|bench|all]     default: test
+#   scripts/setup.sh [demo|test|bench|fuzz|all]     default: test
 #
 # Looks for commands, not packages, so it is quick and needs no network when all is there.
 # Starts from Debian's base image and rustup; elsewhere it says what is missing and stops.
@@ -17,6 +17,8 @@ readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
 readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux curl:curl git:git fsck.erofs:erofs-utils dockerd:docker.io initdb:postgresql"
 # What unpacks a guest kernel depends on the Debian release that it is from.
 readonly FOR_VM="qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd lz4:lz4"
+# libFuzzer is C++.
+readonly FOR_FUZZ="c++:g++"
 readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs"
 
 fail() {
@@ -127,10 +129,11 @@ main() {
     # Tests need no rivals, but Docker is run in a guest.
     case "${1:-test}" in
         demo) wanted="$FOR_BUILD $FOR_DEMO" ;;
-        test) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST" ;;
+        test) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST $FOR_FUZZ" ;;
+        fuzz) wanted="$FOR_BUILD $FOR_FUZZ" ;;
         bench) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_BENCH" ;;
-        all) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST $FOR_BENCH" ;;
-        *) fail "unknown purpose $1; say demo, test, bench or all" ;;
+        all) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST $FOR_FUZZ $FOR_BENCH" ;;
+        *) fail "unknown purpose $1; say demo, test, bench, fuzz or all" ;;
     esac
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "Ringwall builds on Linux on x86_64 only, so far"
 
@@ -145,8 +148,8 @@ main() {
     fi
     prepare_rust
     case "${1:-test}" in test | all) prepare_python_verifiers ;; esac
-    # The demo has no microVM.
-    [ "${1:-test}" = demo ] || prepare_guest_kernel
+    # Neither the demo nor fuzzing has a microVM.
+    case "${1:-test}" in demo | fuzz) ;; *) prepare_guest_kernel ;; esac
 }
 
 main "$@"
