@@ -9,8 +9,12 @@ use ringwall_rules::{
     Stage, Task, Tier, Work, at_least,
 };
 
-fuzz_target!(|texts: (&str, Option<&str>)| {
-    let (text, rails) = texts;
+fuzz_target!(|input: &str| {
+    // A NUL stands between the two: neither holds one.
+    let (text, rails) = match input.split_once('\0') {
+        Some((text, rails)) => (text, Some(rails)),
+        None => (input, None),
+    };
     let cloned = LayerText {
         origin: OriginKind::Workspace,
         path: "ringwall.toml".to_owned(),

@@ -7,9 +7,10 @@ use libfuzzer_sys::fuzz_target;
 use ringwall_tool::{Manifest, Schema, manifest_from_help};
 use serde_json::Value;
 
-fuzz_target!(|texts: (&[u8], &str)| {
-    let (described, value) = texts;
-    if let Ok(manifest) = Manifest::parse(described) {
+fuzz_target!(|input: &str| {
+    // A NUL stands between the description and the input: neither holds one.
+    let (described, value) = input.split_once('\0').unwrap_or((input, ""));
+    if let Ok(manifest) = Manifest::parse(described.as_bytes()) {
         for schema in [&manifest.input, &manifest.output] {
             let Ok(schema) = Schema::compile(schema) else {
                 continue;
