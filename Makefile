@@ -137,7 +137,8 @@ fuzz-quick:
 	@scripts/fuzz.sh 5
 
 faults: build ## full disks, exhausted limits, broken files, killed helpers, at length
-	RINGWALL_FAULTS=60 RINGWALL_CRASHES=40 $(CARGO) $(RUN_TESTS) --locked --package ringwall-faults --package ringwall-api-e2e -E 'package(ringwall-faults) | test(crash)'
+	RINGWALL_FAULTS=60 $(CARGO) $(RUN_TESTS) --locked --package ringwall-faults
+	RINGWALL_CRASHES=40 $(CARGO) $(RUN_TESTS) --locked --package ringwall-api-e2e crash
 
 soak: build ## hostile jobs of all kinds at full load; SECONDS=3600
 	RINGWALL_SOAK_SECONDS=$(or $(SECONDS),3600) $(CARGO) test --locked --package ringwall-soak hostile -- --nocapture
