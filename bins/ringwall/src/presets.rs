@@ -18,8 +18,10 @@ pub(crate) struct Preset {
 pub(crate) struct Key {
     /// The name of the secret that it is kept as.
     pub(crate) secret: &'static str,
-    /// Where the agent looks for it, and where it is taken from.
+    /// Where it is taken from, unless a person has named a secret for it.
     pub(crate) variable: &'static str,
+    /// Where the agent looks for it.
+    pub(crate) inside: &'static str,
     /// The only host that sees it, and the header in which it stands.
     pub(crate) host: &'static str,
     pub(crate) header: &'static str,
@@ -30,6 +32,7 @@ pub(crate) struct Key {
 const ANTHROPIC: Key = Key {
     secret: "anthropic-api-key",
     variable: "ANTHROPIC_API_KEY",
+    inside: "ANTHROPIC_API_KEY",
     host: "api.anthropic.com",
     header: "x-api-key",
     prefix: "sk-ant-",
@@ -37,13 +40,17 @@ const ANTHROPIC: Key = Key {
 const OPENAI: Key = Key {
     secret: "openai-api-key",
     variable: "OPENAI_API_KEY",
+    inside: "OPENAI_API_KEY",
     host: "api.openai.com",
     header: "authorization",
     prefix: "sk-",
 };
+/// Codex takes a key from no other variable.
+const CODEX: Key = Key { secret: "codex-api-key", inside: "CODEX_API_KEY", ..OPENAI };
 const GEMINI: Key = Key {
     secret: "gemini-api-key",
     variable: "GEMINI_API_KEY",
+    inside: "GEMINI_API_KEY",
     host: "generativelanguage.googleapis.com",
     header: "x-goog-api-key",
     prefix: "",
@@ -55,7 +62,7 @@ pub(crate) const PRESETS: [Preset; 4] = [
         keys: &[ANTHROPIC],
         config: &[".claude/settings.json", ".claude/CLAUDE.md"],
     },
-    Preset { name: "codex", keys: &[OPENAI], config: &[".codex/config.toml", ".codex/AGENTS.md"] },
+    Preset { name: "codex", keys: &[CODEX], config: &[".codex/config.toml", ".codex/AGENTS.md"] },
     Preset {
         name: "gemini",
         keys: &[GEMINI],
@@ -88,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_wrong_is_answered_with_those_that_are_right() {
-        assert_eq!(Preset::named("codex").unwrap().keys, [OPENAI]);
+        assert_eq!(Preset::named("codex").unwrap().keys, [CODEX]);
         let error = Preset::named("cursor").unwrap_err();
         for preset in &PRESETS {
             assert!(error.contains(preset.name), "{error}");

@@ -1,7 +1,7 @@
 //! Clients of others against `ringwall mcp` and `/mcp`: the Inspector, the conformance suite, the Python
 //! SDK, and Codex with a model that follows a script.
 
-mod codex;
+pub(crate) mod codex;
 mod relay;
 
 use std::process::{Command, Stdio};

@@ -6,6 +6,8 @@ mod clients;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod preset;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod support;

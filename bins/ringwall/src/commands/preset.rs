@@ -104,7 +104,7 @@ fn remember(engine: &Engine, key: &Key) -> anyhow::Result<()> {
         require: false,
         form: Form::Header(key.header.to_owned()),
         prefix: key.prefix.to_owned(),
-        variable: key.variable.to_owned(),
+        variable: key.inside.to_owned(),
     };
     Ok(engine.bind_secret(key.secret, binding)?)
 }

@@ -1,7 +1,7 @@
 //! OpenAI's Codex drives `ringwall mcp`. The agent is the real one; what its model says is written here.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -26,15 +26,20 @@ impl Model {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let seen = Arc::clone(&seen);
-                thread::spawn(move || answer(stream, &seen));
+                thread::spawn(move || answer(stream, &seen, &next));
             }
         });
         Model { address, requests }
     }
 }
 
-fn answer(stream: TcpStream, seen: &Mutex<Vec<Value>>) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
+/// Answers one request, with what `script` makes of it.
+pub(crate) fn answer(
+    stream: impl Read + Write,
+    seen: &Mutex<Vec<Value>>,
+    script: &dyn Fn(&Value) -> Value,
+) -> Option<String> {
+    let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
         let mut line = String::new();
@@ -50,13 +55,14 @@ fn answer(stream: TcpStream, seen: &Mutex<Vec<Value>>) -> Option<()> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    let mut stream = stream;
+    let stream = reader.get_mut();
     if !head.starts_with("POST /v1/responses") {
         let none = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-        return stream.write_all(none.as_bytes()).ok();
+        stream.write_all(none.as_bytes()).and_then(|()| stream.flush()).ok()?;
+        return Some(head);
     }
     let request: Value = serde_json::from_slice(&body).ok()?;
-    let item = next(&request);
+    let item = script(&request);
     seen.lock().ok()?.push(request);
     let done = json!({"type": "response.completed", "response": {"id": "r", "usage": {
         "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
@@ -71,8 +77,10 @@ fn answer(stream: TcpStream, seen: &Mutex<Vec<Value>>) -> Option<()> {
         .iter()
         .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("")))
         .collect();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-    stream.write_all([head, &text].concat().as_bytes()).ok()
+    let good = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
+    let good = format!("{good}content-length: {}\r\n\r\n", text.len());
+    stream.write_all([&good[..], &text].concat().as_bytes()).and_then(|()| stream.flush()).ok()?;
+    Some(head)
 }
 
 /// What the model does next: one call after the other, then a last word.
