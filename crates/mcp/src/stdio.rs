@@ -2,6 +2,7 @@
 //! that is given to it.
 
 use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -128,6 +129,10 @@ fn start_daemon(
         move |error: io::Error| format!("the daemon cannot be started: {what}: {error}")
     };
     let program = std::env::current_exe().map_err(failed("this program"))?;
+    if let Some(home) = log.parent() {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+        made.map_err(failed("its home"))?;
+    }
     let log_file = std::fs::File::create(log).map_err(failed("its log"))?;
     let errors = log_file.try_clone().map_err(failed("its log"))?;
     let mut daemon = Command::new(program);

@@ -241,6 +241,8 @@ fn with_a_grant_the_agent_has_what_the_grant_says() {
 #[test]
 fn a_daemon_is_started_where_none_answers_and_serves_the_next_one_too() {
     let world = World::new();
+    // As on a machine that never saw Ringwall.
+    std::fs::remove_dir(world.home()).expect("an empty directory");
     let mut agent = Agent::start(&world, &[]);
     let mut second = Agent::start(&world, &[]);
     let ran = json!({"language": "shell", "code": "echo hello"});
