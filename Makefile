@@ -31,7 +31,7 @@ RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,t
 WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-faults ringwall-api-e2e ringwall-mcp-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup clients test-clients build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm compare-security fuzz fuzz-quick faults soak install clean
+.PHONY: help setup clients test-clients test-model build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm compare-security fuzz fuzz-quick faults soak install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ clients: ## install the agents and clients of others that tests use, if they are
 
 test-clients: clients build quick-tools ## Ringwall as MCP clients and agents of others use it
 	$(CARGO) $(RUN_TESTS) --locked --package ringwall-mcp-e2e
+
+test-model: build ## a real small language model does a file task through walls (300 MB; not in CI)
+	@scripts/test-model.sh "$(BIN_DIR)/ringwall"
 
 build: programs gateway daemon wasm-programs ## all programs, optimised
 
