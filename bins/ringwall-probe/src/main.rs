@@ -3,6 +3,7 @@
 //!     ringwall-probe SCENE NAME,NAME,...   these, one after the other
 //!     ringwall-probe --one SCENE NAME     one, in this very process
 //!     ringwall-probe --linger MARK...     does nothing for a minute: a process to be found, or not
+//!     ringwall-probe --victim MARK...     does nothing until its standard input ends: a process of the host
 //!     ringwall-probe --drill              in the place of a warden or a monitor: scene and names are two
 //!                                         lines from descriptor 3, and that is where it answers
 //!
@@ -39,6 +40,11 @@ fn run(arguments: Vec<String>) -> anyhow::Result<()> {
     match words.as_slice() {
         [_, "--linger", ..] => {
             std::thread::sleep(LINGER);
+            Ok(())
+        }
+        [_, "--victim", ..] => {
+            // As long as the attacks take, and no longer than who made them.
+            io::copy(&mut io::stdin().lock(), &mut io::sink())?;
             Ok(())
         }
         [_, "--one", scene, name] => {

@@ -75,9 +75,9 @@ impl Stage {
             laid;
         let victim_secret = format!("secret-{:x}", random());
         let victim = Command::new(program)
-            .args(["--linger", &mark, &victim_secret])
+            .args(["--victim", &mark, &victim_secret])
             .env("RINGWALL_VERIFY_SECRET", &victim_secret)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
