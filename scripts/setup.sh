@@ -19,7 +19,7 @@ readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry appar
 readonly FOR_VM="qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd lz4:lz4"
 # libFuzzer is C++.
 readonly FOR_FUZZ="c++:g++"
-readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs"
+readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs squid:squid tinyproxy:tinyproxy"
 
 fail() {
     printf 'setup: %s\n' "$*" >&2

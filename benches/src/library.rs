@@ -106,7 +106,8 @@ fn succeeded(ending: Ending) -> Result<()> {
     }
 }
 
-struct Silent;
+/// Output that nobody wants.
+pub(crate) struct Silent;
 
 impl Output for Silent {
     fn stdout(&mut self, _: &[u8]) -> io::Result<()> {

@@ -7,10 +7,10 @@ mod guests;
 mod live;
 mod metering;
 mod rivals;
-mod show;
-mod stand;
+pub(crate) mod show;
+pub(crate) mod stand;
 mod swap;
-mod turns;
+pub(crate) mod turns;
 
 use std::cell::RefCell;
 use std::time::Duration;
