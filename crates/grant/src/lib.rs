@@ -13,6 +13,7 @@ pub mod files;
 pub mod hex;
 mod keys;
 mod names;
+mod network;
 mod records;
 mod request;
 mod revocations;

@@ -74,6 +74,11 @@ impl Standing {
         let ends = UNIX_EPOCH + Duration::from_secs(self.expires_unix);
         ends.duration_since(now).unwrap_or_default()
     }
+
+    /// Of all its blocks, in words: who looks for one that was revoked finds it here.
+    pub fn all_ids(&self) -> String {
+        self.ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Why a request is allowed.

@@ -30,7 +30,7 @@ pub enum OriginKind {
 }
 
 /// A file as its reader found it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerText {
     pub origin: OriginKind,
     pub path: String,
@@ -40,7 +40,7 @@ pub struct LayerText {
     pub facts: FileFacts,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuardRailText {
     pub path: String,
     pub text: String,

@@ -24,7 +24,7 @@ const MAY_USE: [(&str, &[&str]); 49] = [
     ("wasm", &[]),
     ("egress", &["spec", "linux"]),
     ("gateway", &["spec", "linux", "egress"]),
-    ("grant", &[]),
+    ("grant", &["spec"]),
     ("approval", &["grant"]),
     ("ring", &["spec", "policy", "linux", "wire"]),
     ("ring-process", &["spec", "policy", "linux", "ring"]),
