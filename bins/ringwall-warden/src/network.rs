@@ -1,9 +1,11 @@
 //! Doors to the network, in rings whose sockets cannot be handed out: connections to loopback, which
 //! the engine takes one by one and carries to the gateway. We look at nothing.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ringwall_linux::network::{bring_up_loopback, listen};
+use ringwall_linux::network::{bring_up_loopback, listen, take_all_addresses};
 use ringwall_wire::{Door, RemoteError};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -17,6 +19,8 @@ use crate::start::set_nonblocking;
 const IS_ANSWER: u8 = 0x80;
 const IS_CUT: u8 = 0x02;
 const DNS_HEADER: usize = 12;
+/// At most so many bytes go before what a connection says: an address and a port.
+pub(crate) const FIRST_BYTES: usize = 6;
 
 /// The sockets, made when they are first wanted.
 #[derive(Debug, Default)]
@@ -24,6 +28,8 @@ pub(crate) struct Doors {
     proxy: Option<OwnedFd>,
     /// For connections and for datagrams.
     dns: Option<(OwnedFd, OwnedFd)>,
+    /// For connections to any address, by port.
+    direct: BTreeMap<u16, OwnedFd>,
 }
 
 /// Waits for the next connection at one door.
@@ -31,6 +37,8 @@ pub(crate) struct Doors {
 pub(crate) struct Accepting {
     listener: OwnedFd,
     datagrams: Option<OwnedFd>,
+    /// Whoever takes the connection must know where it was made to.
+    tells_address: bool,
 }
 
 impl Doors {
@@ -46,14 +54,25 @@ impl Doors {
                     self.proxy = Some(open(door, false)?);
                 }
                 let listener = self.proxy.as_ref().ok_or(Errno::BADF)?;
-                Ok(Accepting { listener: copy(listener)?, datagrams: None })
+                Ok(Accepting { listener: copy(listener)?, datagrams: None, tells_address: false })
             }
             Door::Dns => {
                 if self.dns.is_none() {
                     self.dns = Some((open(door, false)?, open(door, true)?));
                 }
                 let (listener, datagrams) = self.dns.as_ref().ok_or(Errno::BADF)?;
-                Ok(Accepting { listener: copy(listener)?, datagrams: Some(copy(datagrams)?) })
+                let (listener, datagrams) = (copy(listener)?, Some(copy(datagrams)?));
+                Ok(Accepting { listener, datagrams, tells_address: false })
+            }
+            Door::Direct(port) => {
+                if self.direct.is_empty() {
+                    taken(take_all_addresses())?;
+                }
+                if !self.direct.contains_key(&port) {
+                    self.direct.insert(port, open(door, false)?);
+                }
+                let listener = self.direct.get(&port).ok_or(Errno::BADF)?;
+                Ok(Accepting { listener: copy(listener)?, datagrams: None, tells_address: true })
             }
         }
     }
@@ -62,10 +81,13 @@ impl Doors {
 fn open(door: Door, datagrams: bool) -> Result<OwnedFd, Errno> {
     // A guest's is down until somebody wants it; a ring's is up, and not ours to change.
     let _ = bring_up_loopback();
-    let made = listen(door.port(), datagrams);
-    let socket = made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let socket = taken(listen(door.port(), datagrams, door != Door::Proxy))?;
     set_nonblocking(&socket)?;
     Ok(socket)
+}
+
+fn taken<T>(made: std::io::Result<T>) -> Result<T, Errno> {
+    made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 impl Accepting {
@@ -74,10 +96,18 @@ impl Accepting {
         [(Port::Input, self.listener.as_fd(), PollFlags::IN)].into_iter().chain(datagrams)
     }
 
-    /// A connection, if one is still there: another who waits may have been quicker.
-    pub(crate) fn take(&self) -> Option<OwnedFd> {
+    /// A connection, if one is still there: another who waits may have been quicker. With the bytes
+    /// that go before what it says.
+    pub(crate) fn take(&self) -> Option<(OwnedFd, Vec<u8>)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        rustix::net::accept_with(&self.listener, flags).ok()
+        let connection = rustix::net::accept_with(&self.listener, flags).ok()?;
+        if !self.tells_address {
+            return Some((connection, Vec::new()));
+        }
+        let to = rustix::net::getsockname(&connection).ok()?;
+        let to = SocketAddrV4::try_from(to).ok()?;
+        let first = [&to.ip().octets()[..], &to.port().to_be_bytes()].concat();
+        Some((connection, first))
     }
 
     /// Datagrams are not carried. Each is answered as one whose answer did not fit, so that whoever

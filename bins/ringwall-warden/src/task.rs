@@ -3,13 +3,13 @@
 use std::os::fd::BorrowedFd;
 
 use ringwall_spec::TerminalSize;
-use ringwall_wire::{Connection, Reply, StreamId};
+use ringwall_wire::{Channel, Connection, Reply, StreamId};
 use rustix::event::PollFlags;
 
 use crate::files::{Listing, Progress, Reader, Removal, Writer};
 use crate::guest::{TakeWorkspace, Unpacking};
 use crate::job::{Job, Port};
-use crate::network::Accepting;
+use crate::network::{Accepting, FIRST_BYTES};
 use crate::raise::Tunnel;
 
 #[derive(Debug)]
@@ -48,8 +48,11 @@ impl Task {
             Task::Tunnel(tunnel) => tunnel.ready(port, connection, stream, buffer),
             Task::Accept(accepting) if port == Port::Output => accepting.answer_datagram(buffer),
             Task::Accept(accepting) => {
-                if let Some(accepted) = accepting.take() {
+                // What goes first must go whole; else it is tried again.
+                let room = connection.sendable(stream) >= FIRST_BYTES;
+                if let Some((accepted, first)) = room.then(|| accepting.take()).flatten() {
                     connection.reply(stream, &Reply::Raised);
+                    connection.send(stream, Channel::Bytes, &first);
                     *self = Task::Tunnel(Tunnel::of_connection(accepted));
                 }
             }

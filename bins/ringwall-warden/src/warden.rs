@@ -356,7 +356,7 @@ impl Warden {
                 self.resting = true;
                 Ok(Answer::Reply(Reply::Resting { frozen }))
             }
-            Request::Snapshot { .. } => {
+            Request::Snapshot { .. } | Request::Take { .. } => {
                 Err(refused(ErrorCode::Invalid, "a sandbox is kept from outside"))
             }
             Request::Facts => {

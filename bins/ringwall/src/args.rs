@@ -30,7 +30,9 @@ pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, Sho
 pub(crate) use error::UsageError;
 pub(crate) use grant::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
 pub(crate) use mcp::{McpArgs, McpServeArgs, McpVerb, WrapArgs};
-pub(crate) use net::{NetExplainArgs, NetLearnArgs, NetLogArgs, NetVerb, NetworkArgs, Reachable};
+pub(crate) use net::{
+    NetExplainArgs, NetLearnArgs, NetLogArgs, NetReloadArgs, NetVerb, NetworkArgs, Reachable,
+};
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 pub(crate) use sandbox::{JobArgs, PolicyArgs, RightsArgs, SandboxArgs};
 pub(crate) use secret::{SecretAddArgs, SecretBindArgs, SecretVerb};

@@ -1,6 +1,5 @@
 //! Sandboxes that are asked for with a grant: what its holder may have, and what a person must allow.
 
-mod network;
 mod presented;
 mod tool;
 
@@ -11,7 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use ringwall_approval::{Action, ApprovalId, Approvals, State, UsedElevation, Why};
 use ringwall_audit::{ApprovalAsked, Event, Id, Ids, Returned, Text};
-use ringwall_engine::{AdmitError, Asked, Engine, EngineConfig, PolicySearch, narrow_writing};
+use ringwall_engine::{
+    AdmitError, Asked, Engine, EngineConfig, NetworkBounds, PolicySearch, narrow_writing,
+};
 use ringwall_grant::{Ask, Cost, Held, Request};
 use ringwall_policy::AdmittedSpec;
 use ringwall_rules::{Refusal, Stack};
@@ -60,7 +61,10 @@ pub(crate) fn admit(
     asked.notes.insert("task".to_owned(), grant.standing().task.clone());
     asked.notes.insert("grant".to_owned(), grant.own_id());
     grant.or_denied(narrow_paths(grant, &mut asked.spec))?;
-    asked.network_at_most = Some(network::bounds(&grant.shown));
+    asked.notes.insert("grants".to_owned(), grant.standing().all_ids());
+    asked.search = Some(search.clone());
+    let (layers, secrets) = grant.shown.network();
+    asked.network_at_most = Some(NetworkBounds { layers, secrets });
     let left = grant.left()?;
     let within = |default| grant.within_budget(limits(default), left);
     match engine.admit_by(&policy, asked.clone(), &within) {

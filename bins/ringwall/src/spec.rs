@@ -41,6 +41,7 @@ pub(crate) fn admit(
         work: args.policy.work(),
         notes: BTreeMap::new(),
         network_at_most: None,
+        search: None,
     };
     let limits = |default| args.limits(default);
     if let Some(file) = &args.policy.grant {
@@ -78,7 +79,11 @@ fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSp
 
 /// What the flags ask for of the network; nothing if there are none.
 pub(crate) fn network(args: &NetworkArgs) -> anyhow::Result<Option<EgressSpec>> {
-    let mut egress = EgressSpec { layers: Vec::new(), secrets: args.secrets.clone() };
+    let mut egress = EgressSpec {
+        layers: Vec::new(),
+        secrets: args.secrets.clone(),
+        transparent: args.transparent,
+    };
     if let Some(path) = &args.rules {
         let wrong = || format!("the rules in {} cannot be used", path.display());
         let file = std::fs::File::open(path).with_context(wrong)?;
@@ -96,7 +101,7 @@ pub(crate) fn network(args: &NetworkArgs) -> anyhow::Result<Option<EgressSpec>> 
             }
         }
     }
-    let given = !egress.layers.is_empty() || !egress.secrets.is_empty();
+    let given = !egress.layers.is_empty() || !egress.secrets.is_empty() || egress.transparent;
     Ok(given.then_some(egress))
 }
 

@@ -146,6 +146,18 @@ impl Admission {
         Permit { shared, tenant: tenant.to_owned(), memory, job: false }
     }
 
+    /// For a sandbox that nobody asked for yet: only if there is room, and nobody waits for it.
+    pub(crate) fn spare_memory(&self, tenant: &str, memory: u64) -> Option<Permit> {
+        let mut state = lock(&self.shared.state);
+        let room = state.memory.saturating_add(memory) <= self.shared.room.memory_bytes;
+        if !room || state.waiting > 0 {
+            return None;
+        }
+        state.memory += memory;
+        let shared = Arc::clone(&self.shared);
+        Some(Permit { shared, tenant: tenant.to_owned(), memory, job: false })
+    }
+
     /// Jobs that run, requests that wait, and memory that is taken.
     pub(crate) fn counts(&self) -> (usize, usize, u64) {
         let state = lock(&self.shared.state);

@@ -1,6 +1,6 @@
 //! What requests and answers are made of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use base64::Engine as _;
 use ringwall_engine::{Asked, NetworkBounds, PolicySearch};
 use ringwall_rules::{Task, Work};
 use ringwall_spec::{
-    Command, Ending, Limits, RingKind, RuleSet, SandboxSpec, TerminalSize, Wall, WorkspaceMode,
-    WorkspaceSpec,
+    Command, EgressSpec, Ending, Limits, RingKind, RuleSet, SandboxSpec, TerminalSize, Wall,
+    WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_store::{CallRow, SandboxRow};
 use ringwall_workspace::check_workspace;
@@ -103,6 +103,33 @@ pub(crate) struct WorkspaceFields {
     pub(crate) read_write: bool,
 }
 
+/// What a sandbox may reach; a policy decides first, and this narrows it
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NetworkFields {
+    /// `presets`, `allow` and `deny`, as `ringwall run --net-rules` takes them
+    #[schema(value_type = Option<Object>)]
+    rules: Option<serde_json::Value>,
+    /// Names of secrets that may be used at the endpoints to which they are bound
+    secrets: Vec<String>,
+    /// Serve programs that know no proxy, too
+    transparent: bool,
+}
+
+impl NetworkFields {
+    fn egress(&self) -> Result<EgressSpec, Problem> {
+        let rules = self.rules.clone().map(serde_json::from_value::<RuleSet>).transpose();
+        let wrong = |error: serde_json::Error| {
+            Problem::new(Code::BadRequest, format!("the rules of the network are wrong: {error}"))
+        };
+        Ok(EgressSpec {
+            layers: rules.map_err(wrong)?.into_iter().collect(),
+            secrets: self.secrets.clone(),
+            transparent: self.transparent,
+        })
+    }
+}
+
 /// The sandbox that is asked for
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -114,6 +141,8 @@ pub(crate) struct SandboxFields {
     workspace: Option<WorkspaceFields>,
     /// More paths of the host, shown read-only. A grant must allow to read them
     read_only: Vec<String>,
+    /// Without it, what the policy gives
+    network: Option<NetworkFields>,
     /// The tenant's own name for it
     pub(crate) name: Option<String>,
     pub(crate) limits: LimitFields,
@@ -129,6 +158,17 @@ pub(crate) struct SandboxFields {
 pub(crate) const LIFETIME: Duration = Duration::from_secs(3600);
 
 impl SandboxFields {
+    /// What is kept ready: nothing but a wall.
+    pub(crate) fn plain(wall: &str, image: Option<&str>) -> SandboxFields {
+        let (wall, image) = (Some(wall.to_owned()), image.map(str::to_owned));
+        SandboxFields { wall, image, ..SandboxFields::default() }
+    }
+
+    /// Whether it is this wall and image that was admitted.
+    pub(crate) fn asks_for(&self, spec: &SandboxSpec) -> bool {
+        self.wall.as_deref() == Some(spec.wall.to_string().as_str()) && self.image == spec.image
+    }
+
     pub(crate) fn memory(&self) -> u64 {
         self.limits.over(Limits::default()).memory_bytes
     }
@@ -157,7 +197,7 @@ impl SandboxFields {
             read_only_paths: read_only?,
             limits: self.limits.over(default),
             name: name.filter(|_| own),
-            egress: None,
+            egress: self.network.as_ref().map(NetworkFields::egress).transpose()?,
         };
         let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
         let search = PolicySearch {
@@ -172,12 +212,25 @@ impl SandboxFields {
             notes.insert("task".to_owned(), standing.task.clone());
             let own = standing.ids.last().map(ToString::to_string).unwrap_or_default();
             notes.insert("grant".to_owned(), own);
+            notes.insert("grants".to_owned(), standing.all_ids());
         }
-        // What a grant lets be reached is not turned into rules here: then it is nothing.
-        let (layers, secrets) = (vec![RuleSet::default()], BTreeSet::new());
-        let nothing = || NetworkBounds { layers, secrets };
-        let network_at_most = matches!(caller, Caller::Holder(_)).then(nothing);
-        Ok((Asked { spec, wall: named, task, work, notes, network_at_most }, search))
+        let network_at_most = match caller {
+            Caller::Owner => None,
+            Caller::Holder(holder) => {
+                let (layers, secrets) = holder.inspected.network();
+                Some(NetworkBounds { layers, secrets })
+            }
+        };
+        let asked = Asked {
+            spec,
+            wall: named,
+            task,
+            work,
+            notes,
+            network_at_most,
+            search: Some(search.clone()),
+        };
+        Ok((asked, search))
     }
 }
 

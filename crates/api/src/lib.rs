@@ -24,6 +24,7 @@ mod routes;
 mod server;
 mod service;
 mod spending;
+mod warm;
 
 pub use document::{openapi, reference};
 pub use options::{Options, Tls};

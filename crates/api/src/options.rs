@@ -32,8 +32,21 @@ pub struct Options {
     /// End when nobody has been connected for so long. For a daemon that was started by the way.
     #[serde(default)]
     pub idle_ms: Option<u64>,
+    /// Sandboxes that are kept ready.
+    #[serde(default)]
+    pub warm: Vec<WarmKind>,
     /// How long requests under way get when the daemon is told to end.
     pub grace_ms: u64,
+}
+
+/// So many sandboxes with usual limits, and nothing of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmKind {
+    pub wall: String,
+    #[serde(default)]
+    pub image: Option<String>,
+    pub count: usize,
 }
 
 #[derive(Debug, Clone, Deserialize)]

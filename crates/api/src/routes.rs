@@ -7,7 +7,7 @@ mod events;
 mod files;
 mod grants;
 mod runs;
-mod sandboxes;
+pub(crate) mod sandboxes;
 mod system;
 mod terminal;
 pub(crate) mod tools;

@@ -103,7 +103,8 @@ async fn run(
     let router = routes::router(Arc::clone(&service));
     let router = router.clone().merge(ringwall_mcp::router(router, options.listen));
     let connections = Connections::new(router);
-    let looking = tokio::spawn(look_round(service));
+    let looking = tokio::spawn(look_round(Arc::clone(&service)));
+    let warming = tokio::spawn(keep_warm(service));
     ready();
     let mut end = pin!(end);
     loop {
@@ -131,6 +132,7 @@ async fn run(
         }
     }
     looking.abort();
+    warming.abort();
     drop((unix, tcp));
     let grace = Duration::from_millis(options.grace_ms);
     connections.ending.send_replace(true);
@@ -165,6 +167,15 @@ async fn look_round(service: Arc<Service>) {
         let _ = cleaned.await;
         first = false;
         tokio::time::sleep(LOOK_ROUND).await;
+    }
+}
+
+/// Makes what is to be kept ready, one after the other, whenever something was taken.
+async fn keep_warm(service: Arc<Service>) {
+    loop {
+        // What cannot be made now is tried again; whoever asks meanwhile is told why.
+        while let Ok(true) = service.work(|service| service.warm.refill(service)).await {}
+        let _ = tokio::time::timeout(LOOK_ROUND, service.warm.wanted.notified()).await;
     }
 }
 

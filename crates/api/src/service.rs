@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
 use crate::routes::tools::KnownTools;
+use crate::warm::Warm;
 
 /// How long what has ended is remembered.
 const MEMORY: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -57,6 +58,7 @@ pub(crate) struct Service {
     pub(crate) admission: Admission,
     pub(crate) calls: LiveCalls,
     pub(crate) metrics: Metrics,
+    pub(crate) warm: Warm,
     pub(crate) tenant_budget: Vec<(Dimension, u64)>,
     verifier: Mutex<Option<Arc<Verifier>>>,
     /// Connections to sandboxes that live, by id.
@@ -74,6 +76,7 @@ pub(crate) struct Service {
 pub(crate) struct Living {
     pub(crate) record: Record,
     pub(crate) attached: Attached,
+    tenant: String,
 }
 
 impl Service {
@@ -113,6 +116,7 @@ impl Service {
             admission: Admission::new(room),
             calls: LiveCalls::default(),
             metrics: Metrics::default(),
+            warm: Warm::new(&options.warm),
             tenant_budget,
             verifier: Mutex::default(),
             attached: Mutex::default(),
@@ -143,7 +147,7 @@ impl Service {
         }
         for record in &records {
             let lives = record.state == RecordState::Running && record.kind == RecordKind::Living;
-            if lives && self.store.any_sandbox(record.id.as_str())?.is_none() {
+            if lives && !record.ready && self.store.any_sandbox(record.id.as_str())?.is_none() {
                 // Made by the command line: the owner's.
                 self.remember(&Caller::Owner, record, record.name.as_ref().map(|it| it.as_str()))?;
             }
@@ -234,6 +238,12 @@ impl Service {
 
     /// A connection to a sandbox that lives.
     pub(crate) fn attach(&self, caller: &Caller, id: &str) -> Result<Arc<Living>, Problem> {
+        // By its whole id, and one that this caller may see: the store would say the same.
+        if let Some(living) = lock(&self.attached).get(id)
+            && caller.sees().is_none_or(|tenant| tenant == living.tenant)
+        {
+            return Ok(Arc::clone(living));
+        }
         let row = self.row(caller, id)?;
         if let Some(living) = lock(&self.attached).get(&row.id) {
             return Ok(Arc::clone(living));
@@ -243,9 +253,16 @@ impl Service {
             .find(&row.id)
             .map_err(|_| Problem::new(Code::NotRunning, format!("the sandbox {id} has ended")))?;
         let attached = self.engine.attach(&record)?;
-        let living = Arc::new(Living { record, attached });
+        let living = Arc::new(Living { record, attached, tenant: row.tenant });
         lock(&self.attached).insert(row.id, Arc::clone(&living));
         Ok(living)
+    }
+
+    /// A sandbox that was kept ready comes with its connection.
+    pub(crate) fn attached(&self, tenant: &str, record: Record, attached: Attached) {
+        let id = record.id.to_string();
+        let living = Arc::new(Living { record, attached, tenant: tenant.to_owned() });
+        lock(&self.attached).insert(id, living);
     }
 
     /// After a connection that did not work: the next one is made anew.

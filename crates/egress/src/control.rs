@@ -2,7 +2,7 @@
 //!
 //! Each message is one JSON value. The first order is `start`, with the descriptor for events. `add`
 //! comes with the descriptors from which its secrets are read, and `listen` with the task's listening
-//! sockets: the proxy, then, if the task has DNS, UDP and TCP.
+//! sockets: the proxy, then, if the task has DNS, UDP and TCP, then those for connections to any address.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,10 +23,10 @@ pub enum Order {
     Listen {
         id: String,
     },
-    /// Serve one connection of the task, which is beside: of the proxy, or of DNS.
+    /// Serve one connection of the task, which is beside.
     Connect {
         id: String,
-        dns: bool,
+        to: Entrance,
     },
     /// New rules, every one of which must allow; open streams that they forbid are closed.
     Reload {
@@ -41,6 +41,16 @@ pub enum Order {
     },
     /// What would be decided, without doing anything. Needs no start.
     Explain(Box<Question>),
+}
+
+/// Where a connection was made to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entrance {
+    Proxy,
+    Dns,
+    /// Some address; the connection begins with it and the port, in six bytes.
+    Direct,
 }
 
 /// A request that somebody thinks of, and the rules to judge it by.
@@ -113,14 +123,20 @@ impl Control {
         }
     }
 
-    /// The proxy's listening socket, and those of DNS (UDP, TCP) if the task has it.
+    /// The proxy's listening socket, those of DNS (UDP, TCP) if the task has it, and behind them those
+    /// for connections to any address.
     pub fn listen(&self, id: &str, sockets: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         self.done(&Order::Listen { id: id.into() }, sockets)
     }
 
     /// One connection, for a sandbox whose sockets cannot be handed out.
-    pub fn connect(&self, id: &str, dns: bool, stream: BorrowedFd<'_>) -> Result<(), ControlError> {
-        self.done(&Order::Connect { id: id.into(), dns }, &[stream])
+    pub fn connect(
+        &self,
+        id: &str,
+        to: Entrance,
+        stream: BorrowedFd<'_>,
+    ) -> Result<(), ControlError> {
+        self.done(&Order::Connect { id: id.into(), to }, &[stream])
     }
 
     pub fn reload(&self, id: &str, rules: Vec<RuleSet>) -> Result<(), ControlError> {

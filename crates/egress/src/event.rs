@@ -14,6 +14,8 @@ pub enum Door {
     Socks,
     Dns,
     Inference,
+    /// Straight to an address, by a program that knows no proxy.
+    Direct,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ mod provider;
 mod secret;
 mod task;
 
-pub use control::{Answer, Control, ControlError, Order, Question, Reply};
+pub use control::{Answer, Control, ControlError, Entrance, Order, Question, Reply};
 pub use environment::environment;
 pub use event::{Door, Event, Verdict};
 pub use provider::ProviderError;

@@ -47,6 +47,8 @@ pub struct TaskSpec {
     pub inference: Option<InferenceSpec>,
     /// One that was made before, which the sandbox trusts already.
     pub authority: Option<Authority>,
+    /// Names are answered with addresses that stand for them, and connections to those are served.
+    pub transparent: bool,
 }
 
 /// A certificate authority that the sandbox of one task trusts, and nobody else.

@@ -16,8 +16,9 @@ use ringwall_rules::{
 use ringwall_spec::{EgressSpec, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WriteRights};
 
 use crate::config::Engine;
-use crate::egress::{self, EgressError, NetworkBounds};
+use crate::egress::{self, EgressError, NetworkBounds, egress_by};
 use crate::ledger::{self, LedgerError};
+use crate::network::Basis;
 use crate::policy_files::PolicySearch;
 
 /// What somebody wants to run.
@@ -33,6 +34,8 @@ pub struct Asked {
     pub notes: BTreeMap<String, String>,
     /// What the asker may reach at most, whatever the policy gives.
     pub network_at_most: Option<NetworkBounds>,
+    /// Where the policy was found: a network is decided again when it changes there.
+    pub search: Option<PolicySearch>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +106,7 @@ impl Engine {
                 false => self.admit_order(asked.spec),
             };
         }
+        let asked = Asked { search: Some(search.clone()), ..asked };
         deciding(|| self.admit_by(&PolicySearch::stack(layers)?, asked, limits))
     }
 
@@ -118,7 +122,7 @@ impl Engine {
         if layers.is_empty() {
             return Ok(asked.map(|egress| self.egress_ordered(egress)).transpose()?);
         }
-        deciding(|| Ok(self.egress_by(&PolicySearch::stack(layers)?, task, asked)?))
+        deciding(|| Ok(egress_by(&PolicySearch::stack(layers)?, task, asked)?))
     }
 
     /// A person's own order.
@@ -180,7 +184,8 @@ impl Engine {
             })
             .filter(|rights| *rights != WriteRights::everywhere());
         }
-        spec.egress = match self.egress_by(stack, &asked.task, spec.egress.take()) {
+        let asked_network = spec.egress.clone();
+        spec.egress = match egress_by(stack, &asked.task, spec.egress.take()) {
             Ok(egress) => egress
                 .and_then(|egress| egress::within(egress, asked.network_at_most.as_ref()))
                 .filter(|_| asks_network || can_reach_gateway(&spec.wall)),
@@ -192,6 +197,10 @@ impl Engine {
         let mut decided = decided(&record, spec.egress.as_ref());
         decided.at_most = at_most;
         decided.inputs.extend(asked.notes);
+        decided.network = asked.search.filter(|_| spec.egress.is_some()).and_then(|search| {
+            let (task, at_most) = (asked.task, asked.network_at_most);
+            serde_json::to_string(&Basis { search, task, asked: asked_network, at_most }).ok()
+        });
         Ok(ringwall_policy::admit(spec)?.decided(decided))
     }
 
@@ -304,6 +313,7 @@ fn decided(record: &DecisionRecord, egress: Option<&EgressSpec>) -> Decided {
         task: serde_json::to_string(task).ok(),
         egress: egress.map(EgressSpec::summary).unwrap_or_default(),
         at_most: None,
+        network: None,
     }
 }
 

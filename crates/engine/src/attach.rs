@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{Command, SandboxId, SandboxName, ToolTotals};
 use ringwall_wire::{
     Answer, CallInside, CallReport, Client, ClientError, ErrorCode, InsideDir, InsideReport,
@@ -17,7 +18,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
 use crate::job::{Defaults, Job, Reach, StartError};
-use crate::ledger::{Ledger, OpenCall};
+use crate::ledger::{self, Ledger, LedgerError, OpenCall};
 use crate::record::{Record, RecordKind, RecordState};
 use crate::tools::{ToolCall, ToolError, ToolInput, ToolOutcome};
 
@@ -32,6 +33,18 @@ pub enum AttachError {
     #[error("sandbox {id} does not answer; `ringwall stop {id}` ends it")]
     Connect { id: String, source: io::Error },
 }
+
+#[derive(Debug, thiserror::Error)]
+pub enum TakeError {
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error("the decision cannot be written down")]
+    Decision(#[source] serde_json::Error),
+    #[error("the sandbox that was kept ready did not answer")]
+    Keeper(#[from] ClientError),
+}
+
+const TAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A living sandbox of which another process takes care.
 #[derive(Debug)]
@@ -80,6 +93,13 @@ impl Attached {
         let call = OpenCall::begin(&self.ledger, &self.id, command)?;
         let reach = Reach::Process(Some(Box::new(call)));
         Job::start(client, command, defaults, timeout, self.output_bytes, reach)
+    }
+
+    /// Takes a sandbox that was kept ready, for what was admitted: it has the same spec.
+    pub fn take(&self, admitted: &AdmittedSpec) -> Result<(), TakeError> {
+        self.ledger.record(vec![ledger::placed(&self.id, admitted)])?;
+        let decided = serde_json::to_vec(&admitted.decision()).map_err(TakeError::Decision)?;
+        Ok(self.client.take(decided, TAKE_PATIENCE)?)
     }
 
     pub fn files(&self) -> &Client {

@@ -11,6 +11,7 @@ use ringwall_rules::{
     UrlPrefix,
 };
 use ringwall_spec::{Allow, Deny, EgressSpec, Preset, RuleSet, Scheme};
+use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
 use crate::secrets::SecretError;
@@ -64,41 +65,41 @@ impl Engine {
         }
         Ok(egress)
     }
+}
 
-    /// What the policy gives, narrowed to what was asked for.
-    pub(crate) fn egress_by(
-        &self,
-        stack: &Stack,
-        task: &Task,
-        asked: Option<EgressSpec>,
-    ) -> Result<Option<EgressSpec>, EgressError> {
-        if asked.iter().flat_map(|asked| &asked.layers).any(RuleSet::is_nothing) {
-            return Ok(None);
-        }
-        let layers = match stack.egress(task) {
-            Egress::None if asked.is_some() => return Err(EgressError::NotByPolicy),
-            Egress::None => return Ok(None),
-            Egress::Layers(layers) => layers,
-        };
-        if let Some(rail) = stack.network_guard_rail() {
-            return Err(EgressError::GuardRail(rail.to_string()));
-        }
-        let mut egress = lowered(stack, task, &layers)?;
-        if let Some(asked) = asked {
-            if let Some(name) = asked.secrets.iter().find(|name| !egress.secrets.contains(name)) {
-                return Err(EgressError::SecretNotByPolicy(name.clone()));
-            }
-            if !asked.secrets.is_empty() {
-                egress.secrets = asked.secrets;
-            }
-            egress.layers.extend(asked.layers);
-        }
-        Ok(Some(egress).filter(|egress| !egress.is_nothing()))
+/// What the policy gives, narrowed to what was asked for.
+pub(crate) fn egress_by(
+    stack: &Stack,
+    task: &Task,
+    asked: Option<EgressSpec>,
+) -> Result<Option<EgressSpec>, EgressError> {
+    if asked.iter().flat_map(|asked| &asked.layers).any(RuleSet::is_nothing) {
+        return Ok(None);
     }
+    let layers = match stack.egress(task) {
+        Egress::None if asked.is_some() => return Err(EgressError::NotByPolicy),
+        Egress::None => return Ok(None),
+        Egress::Layers(layers) => layers,
+    };
+    if let Some(rail) = stack.network_guard_rail() {
+        return Err(EgressError::GuardRail(rail.to_string()));
+    }
+    let mut egress = lowered(stack, task, &layers)?;
+    if let Some(asked) = asked {
+        if let Some(name) = asked.secrets.iter().find(|name| !egress.secrets.contains(name)) {
+            return Err(EgressError::SecretNotByPolicy(name.clone()));
+        }
+        if !asked.secrets.is_empty() {
+            egress.secrets = asked.secrets;
+        }
+        egress.transparent = asked.transparent;
+        egress.layers.extend(asked.layers);
+    }
+    Ok(Some(egress).filter(|egress| !egress.is_nothing()))
 }
 
 /// What somebody may reach at most: every set of rules must allow, and these secrets may be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkBounds {
     pub layers: Vec<RuleSet>,
     pub secrets: BTreeSet<String>,

@@ -67,6 +67,9 @@ pub(crate) struct Task {
     command: Option<StoredCommand>,
     /// What the sandbox goes on from.
     restore: Option<Restore>,
+    /// It is for whoever takes it, and ends with whoever keeps it ready.
+    #[serde(default)]
+    ready: bool,
 }
 
 /// A snapshot, and where the process that started the keeper holds its memory and devices.
@@ -107,7 +110,14 @@ impl Engine {
     ) -> Result<Record, KeepError> {
         let command = command.map(StoredCommand::from);
         let (spec, decided) = (admitted.spec().clone(), admitted.decision().cloned());
-        self.start_keeper(&Task { spec, decided, command, restore: None })
+        self.start_keeper(&Task { spec, decided, command, restore: None, ready: false })
+    }
+
+    /// The same ahead of time, for nobody yet: it ends with the first connection to it, unless
+    /// somebody has [taken](Attached::take) it by then.
+    pub fn create_ready(&self, admitted: &AdmittedSpec) -> Result<Record, KeepError> {
+        let (spec, decided) = (admitted.spec().clone(), admitted.decision().cloned());
+        self.start_keeper(&Task { spec, decided, command: None, restore: None, ready: true })
     }
 
     /// The same from a snapshot.
@@ -116,7 +126,13 @@ impl Engine {
         spec: SandboxSpec,
         restore: Restore,
     ) -> Result<Record, KeepError> {
-        self.start_keeper(&Task { spec, decided: None, command: None, restore: Some(restore) })
+        self.start_keeper(&Task {
+            spec,
+            decided: None,
+            command: None,
+            restore: Some(restore),
+            ready: false,
+        })
     }
 
     fn start_keeper(&self, task: &Task) -> Result<Record, KeepError> {
@@ -211,6 +227,10 @@ impl Engine {
                 until.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             match ordered.recv_timeout(left) {
                 Ok(Order::End(ending)) => return ending,
+                Ok(Order::Take { decided, done }) => {
+                    let taken = take(sandbox, &decided);
+                    let _ = done.send(taken.map_err(|error| with_causes(&error)));
+                }
                 Ok(Order::Snapshot { id, name, for_fork, done }) => {
                     let kept = self.snapshot_of(sandbox, gate, (&id, name.as_deref()), for_fork);
                     let _ = done.send(kept.map_err(|error| with_causes(&error)));
@@ -238,6 +258,9 @@ impl Engine {
         let from = task.restore.map(|restore| self.take_over_snapshot(&restore)).transpose()?;
         let kind = (RecordKind::Living, from.as_ref());
         let mut sandbox = self.raise_as(&admitted, kind, &words)?;
+        if let Some(held) = sandbox.record.as_mut() {
+            held.record.ready = task.ready;
+        }
         sandbox.save_defaults()?;
         sandbox.record_evidence()?;
         let background = match command {
@@ -250,11 +273,23 @@ impl Engine {
         let socket = sandbox.listen().map_err(KeepError::Io)?;
         if let Some(client) = sandbox.files() {
             let tools = sandbox.tools().cloned();
-            let relay = Relay::new(client.clone(), tools, gate.clone(), orders.clone());
+            let way = (gate.clone(), orders.clone());
+            let relay = Relay::new(client.clone(), tools, way, task.ready);
             Relay::serve(socket, Arc::new(relay));
         }
         Ok((sandbox, background))
     }
+}
+
+/// Writes down that a sandbox that was kept ready is somebody's, and by which decision.
+fn take(sandbox: &mut Sandbox, decided: &[u8]) -> Result<(), KeepError> {
+    let decided: Option<Decided> = serde_json::from_slice(decided).map_err(KeepError::Task)?;
+    if let Some(held) = sandbox.record.as_mut() {
+        held.record.decided = decided;
+        held.record.ready = false;
+        held.save()?;
+    }
+    Ok(())
 }
 
 /// An error and what caused it, as one line.

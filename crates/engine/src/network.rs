@@ -7,13 +7,14 @@
 //! - what the gateway decides is in the audit log, or it decides nothing more.
 
 mod process;
+mod renew;
 mod streams;
 mod watch;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringwall_audit::Ids;
@@ -21,14 +22,18 @@ use ringwall_egress::{
     Answer, ControlError, ProviderError, Question, Settings, TaskInfo, TaskSpec, environment,
 };
 use ringwall_ring::{AUTHORITY_PATH, NetworkInput, PROXY_PORT};
-use ringwall_spec::{CheckedFact, EgressSpec, SandboxId};
+use ringwall_spec::{CheckedFact, EgressSpec, RuleSet, SandboxId};
 
 use ringwall_wire::{Client, ClientError, Door, WriteHow};
 
 use crate::config::Engine;
 use crate::ledger::Ledger;
+use crate::record::Record;
 use crate::secrets::{KnownSecret, SecretError};
 use process::Process;
+pub(crate) use renew::Basis;
+use renew::Renewal;
+pub use renew::{ChangeNetworkError, NetworkChange};
 use watch::Watch;
 
 /// What whoever owns the engine's home decides about all its gateways.
@@ -73,6 +78,8 @@ const MOST_SECRETS: usize = 16;
 pub(crate) struct Network {
     task: Arc<TaskOfGateway>,
     info: TaskInfo,
+    /// Ports at which connections to any address are the gateway's.
+    pub(crate) direct: Vec<u16>,
     /// Where the certificate of its authority is inside.
     authority_path: &'static str,
     /// Until its events are read.
@@ -89,6 +96,17 @@ struct TaskOfGateway {
     settings: Settings,
     spec: TaskSpec,
     secrets: Vec<KnownSecret>,
+    /// As they are now.
+    rules: Mutex<Vec<RuleSet>>,
+}
+
+/// Whose network it is.
+pub(crate) struct Whose<'a> {
+    /// Sandboxes that leave no record have none.
+    pub(crate) record: Option<&'a Record>,
+    pub(crate) egress: &'a EgressSpec,
+    pub(crate) ids: Ids,
+    pub(crate) ledger: &'a Arc<Ledger>,
 }
 
 impl Engine {
@@ -99,18 +117,17 @@ impl Engine {
         egress: &EgressSpec,
     ) -> Result<Network, NetworkError> {
         let secrets = self.known_secrets(&egress.secrets)?;
-        let mut layers = egress.layers.iter().cloned();
         let mut task = TaskOfGateway {
             program: self.gateway_program()?,
             user: self.identity.gateway_user(),
             settings: read_settings(&self.home)?,
             spec: TaskSpec {
                 id: id.to_string(),
-                rules: layers.next().unwrap_or_default(),
-                also: layers.collect(),
+                transparent: egress.transparent,
                 ..TaskSpec::default()
             },
             secrets,
+            rules: Mutex::new(egress.layers.clone()),
         };
         let (process, info) = task.start()?;
         // Started again, it is the same to its sandbox.
@@ -122,6 +139,7 @@ impl Engine {
         Ok(Network {
             task,
             info,
+            direct: if egress.transparent { egress.ports() } else { Vec::new() },
             authority_path: AUTHORITY_PATH,
             begun: Some(process),
             watch: None,
@@ -142,11 +160,24 @@ impl Engine {
 }
 
 impl TaskOfGateway {
+    fn rules(&self) -> Vec<RuleSet> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_rules(&self, rules: Vec<RuleSet>) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
     /// A gateway that knows the task and does not serve it yet.
     fn start(&self) -> Result<(Process, TaskInfo), NetworkError> {
         let mut process = Process::spawn(&self.program, self.user)?;
         process.start(self.settings.clone())?;
-        let mut spec = self.spec.clone();
+        let mut rules = self.rules().into_iter();
+        let mut spec = TaskSpec {
+            rules: rules.next().unwrap_or_default(),
+            also: rules.collect(),
+            ..self.spec.clone()
+        };
         let mut opened: Vec<OwnedFd> = Vec::new();
         for secret in &self.secrets {
             let name = || secret.spec.name.clone();
@@ -167,34 +198,50 @@ impl TaskOfGateway {
 impl Network {
     /// What the ring is planned with.
     pub(crate) fn input(&self) -> NetworkInput {
-        NetworkInput { authority: self.info.authority.certificate.clone() }
+        NetworkInput {
+            authority: self.info.authority.certificate.clone(),
+            direct: self.direct.clone(),
+        }
     }
 
     /// Hands the ring's sockets to the gateway. From here on it answers, and its decisions are
     /// written down.
     pub(crate) fn serve(
         &mut self,
-        sockets: [OwnedFd; 3],
-        ids: Ids,
-        ledger: &Arc<Ledger>,
+        sockets: Vec<OwnedFd>,
+        whose: &Whose<'_>,
     ) -> Result<(), NetworkError> {
         let Some(process) = self.begun.take() else {
             return Ok(());
         };
-        let beside = sockets.each_ref().map(AsFd::as_fd);
+        let beside: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
         process.control.listen(&self.task.spec.id, &beside)?;
-        let task = self.task.clone();
-        let watch = Watch::start(process, Some(sockets), task, (ids, ledger.clone()));
-        self.watch = Some(watch.map_err(NetworkError::Start)?);
+        self.watch = Some(self.watch(process, Some(sockets), whose)?);
         Ok(())
+    }
+
+    /// Events are written down, and rules kept up to date, from here on.
+    fn watch(
+        &self,
+        process: Process,
+        sockets: Option<Vec<OwnedFd>>,
+        whose: &Whose<'_>,
+    ) -> Result<Watch, NetworkError> {
+        let to = || (whose.ids.clone(), whose.ledger.clone());
+        let watch = Watch::start(process, sockets, self.task.clone(), to());
+        let watch = watch.map_err(NetworkError::Start)?;
+        if let Some(record) = whose.record {
+            Renewal::start((record, whose.egress), &self.task, watch.shared(), to())
+                .map_err(NetworkError::Start)?;
+        }
+        Ok(watch)
     }
 
     /// The same for a guest: its innermost warden takes connections, and `client` speaks to it.
     pub(crate) fn serve_guest(
         &mut self,
         client: &Client,
-        ids: Ids,
-        ledger: &Arc<Ledger>,
+        whose: &Whose<'_>,
     ) -> Result<(), NetworkError> {
         let Some(process) = self.begun.take() else {
             return Ok(());
@@ -204,10 +251,9 @@ impl Network {
         write(client, GUEST_AUTHORITY_PATH, certificate).map_err(NetworkError::Guest)?;
         // Read-only in rings inside a guest; there programs ask this machine only if it is missing.
         let _ = write(client, "/etc/resolv.conf", b"nameserver 127.0.0.1\n");
-        let task = self.task.clone();
-        let watch = Watch::start(process, None, task, (ids, ledger.clone()));
-        let watch = watch.map_err(NetworkError::Start)?;
-        for door in [Door::Proxy, Door::Dns] {
+        let watch = self.watch(process, None, whose)?;
+        let direct = self.direct.iter().map(|port| Door::Direct(*port));
+        for door in [Door::Proxy, Door::Dns].into_iter().chain(direct) {
             let id = self.task.spec.id.clone();
             streams::serve(client.clone(), door, watch.shared(), id)
                 .map_err(NetworkError::Start)?;

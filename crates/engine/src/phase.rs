@@ -9,6 +9,7 @@ use ringwall_spec::{ChangeSummary, WriteRights};
 use crate::admit::{AdmitError, anchors, deciding, hint, workspace_rights};
 use crate::config::Engine;
 use crate::ledger::{self, LedgerError};
+use crate::network::{ChangeNetworkError, NetworkChange};
 use crate::policy_files::PolicySearch;
 use crate::record::Record;
 use crate::rights::{ChangeRightsError, History};
@@ -21,6 +22,8 @@ pub enum PhaseError {
     Refused { what: String, why: String, elevations: Vec<String> },
     #[error(transparent)]
     Rights(#[from] ChangeRightsError),
+    #[error(transparent)]
+    Network(#[from] ChangeNetworkError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -59,7 +62,11 @@ impl Engine {
         let at_most = record.decided.as_ref().and_then(|decided| decided.at_most.as_ref());
         let rights = rights.unwrap_or_else(WriteRights::everywhere);
         let rights = at_most.map_or_else(|| rights.clone(), |at_most| rights.and(at_most));
-        Ok(self.change_rights_for(record, &rights, Some(to))?)
+        self.change_rights_for(record, &rights, Some(to))?;
+        if Engine::has_network(record) {
+            self.change_network(record, NetworkChange::Again)?;
+        }
+        Ok(())
     }
 
     /// Whether work of this kind may run in a sandbox that lives: its wall must be strong enough.

@@ -10,6 +10,7 @@ use ringwall_rules::{
     FileFacts, GuardRailText, LayerText, LoadError, MOST_BYTES, OriginKind, Stack,
 };
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
 
 /// What a policy file is called.
 pub const POLICY_FILE: &str = "ringwall.toml";
@@ -22,7 +23,7 @@ pub const CASE_FILE: &str = "ringwall.test.toml";
 pub(crate) const SYSTEM_DIRECTORY: &str = "/etc/ringwall";
 
 /// Where to look for policy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicySearch {
     /// A file that was named; it must be there.
     pub named: Option<PathBuf>,

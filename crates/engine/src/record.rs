@@ -67,6 +67,9 @@ pub struct Record {
     /// Where the outermost ring of a living sandbox is found; not that of a guest.
     #[serde(default)]
     pub(crate) ring: Option<RingHandle>,
+    /// It was raised ahead, has run nothing, and is nobody's yet.
+    #[serde(default)]
+    pub ready: bool,
     #[serde(skip)]
     pub(crate) dir: PathBuf,
 }
@@ -105,6 +108,7 @@ impl Record {
             defaults: Defaults::default(),
             decided: None,
             ring: None,
+            ready: false,
         }
     }
 

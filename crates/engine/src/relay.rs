@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -35,11 +36,14 @@ pub(crate) struct Relay {
     tools: Option<ToolHost>,
     gate: Arc<Gate>,
     orders: Sender<Order>,
+    /// Nobody's yet: it ends with the connection of whoever keeps it ready, and runs nothing.
+    ready: AtomicBool,
 }
 
 /// What attached callers want of the keeper itself.
 #[derive(Debug)]
 pub(crate) enum Order {
+    Take { decided: Vec<u8>, done: Sender<Result<(), String>> },
     Snapshot { id: String, name: Option<String>, for_fork: bool, done: Sender<Result<(), String>> },
     End(Ending),
 }
@@ -48,28 +52,39 @@ impl Relay {
     pub(crate) fn new(
         client: Client,
         tools: Option<ToolHost>,
-        gate: Arc<Gate>,
-        orders: Sender<Order>,
+        (gate, orders): (Arc<Gate>, Sender<Order>),
+        ready: bool,
     ) -> Relay {
-        Relay { client, tools, gate, orders }
+        Relay { client, tools, gate, orders, ready: AtomicBool::new(ready) }
+    }
+
+    fn take(&self, decided: &[u8]) -> Reply {
+        let (done, outcome) = mpsc::channel();
+        let order = Order::Take { decided: decided.to_vec(), done };
+        // Once only: what was somebody's is never anybody else's.
+        if !self.ready.swap(false, Ordering::SeqCst) {
+            return refused(ErrorCode::NotPermitted, "the sandbox is somebody's already");
+        }
+        self.ordered(order, &outcome)
+    }
+
+    fn ordered(&self, order: Order, outcome: &mpsc::Receiver<Result<(), String>>) -> Reply {
+        let gone = || "the sandbox is ending".to_owned();
+        let outcome = match self.orders.send(order) {
+            Ok(()) => outcome.recv().unwrap_or_else(|_| Err(gone())),
+            Err(_) => Err(gone()),
+        };
+        match outcome {
+            Ok(()) => Reply::Done,
+            Err(message) => refused(ErrorCode::System, &message),
+        }
     }
 
     /// Has the keeper's own thread do it.
     fn snapshot(&self, id: &str, name: Option<&str>, for_fork: bool) -> Reply {
         let (done, outcome) = mpsc::channel();
         let (id, name) = (id.to_owned(), name.map(str::to_owned));
-        let gone = || "the sandbox is ending".to_owned();
-        let sent = self.orders.send(Order::Snapshot { id, name, for_fork, done });
-        let outcome = match sent {
-            Ok(()) => outcome.recv().unwrap_or_else(|_| Err(gone())),
-            Err(_) => Err(gone()),
-        };
-        match outcome {
-            Ok(()) => Reply::Done,
-            Err(message) => {
-                Reply::Error(RemoteError { code: ErrorCode::System, errno: None, message })
-            }
-        }
+        self.ordered(Order::Snapshot { id, name, for_fork, done }, &outcome)
     }
 
     /// Serves connections until the process ends.
@@ -158,9 +173,8 @@ impl Relay {
         let mut process = self.client.start(start)?;
         stream.reply(&Reply::Started { pid: process.pid() });
         let input = process.input();
-        let events = stream.input();
         // Ends with the stream: the last event is its cancellation or our final reply.
-        std::thread::spawn(move || {
+        stream.take_input(move |events| {
             for event in events {
                 let done = match event {
                     InputEvent::Data(bytes) => input.write_all(&bytes).is_err(),
@@ -221,6 +235,10 @@ fn tool_call(call: &CallInside, input: Vec<u8>) -> ToolCall {
     }
 }
 
+fn refused(code: ErrorCode, message: &str) -> Reply {
+    Reply::Error(RemoteError { code, errno: None, message: message.to_owned() })
+}
+
 /// Errors of the ring pass through as they are; those of the way to it are told in words.
 fn as_remote(error: ClientError) -> RemoteError {
     match error {
@@ -249,6 +267,15 @@ impl Handler for Relay {
             stream.reply(&self.snapshot(id, name.as_deref(), *for_fork));
             return;
         }
+        if let Request::Take { decided } = &request {
+            stream.reply(&self.take(decided));
+            return;
+        }
+        if self.ready.load(Ordering::SeqCst) {
+            let why = "the sandbox is kept ready and nobody's yet";
+            stream.reply(&refused(ErrorCode::NotPermitted, why));
+            return;
+        }
         // Nothing is asked of a guest while it rests.
         let _inside = self.gate.enter();
         let reply = match &request {
@@ -263,6 +290,7 @@ impl Handler for Relay {
             | Request::Usage
             | Request::Checkpoint
             | Request::Snapshot { .. }
+            | Request::Take { .. }
             | Request::Shutdown
             | Request::LoadTool(_)
             | Request::SendTool(_)
@@ -277,5 +305,12 @@ impl Handler for Relay {
             other => self.file_operation(other, &stream),
         };
         stream.reply(&reply.unwrap_or_else(|error| Reply::Error(as_remote(error))));
+    }
+
+    fn closed(&self) {
+        if self.ready.load(Ordering::SeqCst) {
+            // Whoever kept it ready is gone.
+            let _ = self.orders.send(Order::End(Ending::Stopped));
+        }
     }
 }

@@ -19,9 +19,10 @@ use rustix::process::Signal;
 
 use crate::attach::listen;
 use crate::ledger::{self, CallEntry, Ledger, LedgerError};
+use crate::network::{NetworkError, Whose};
 use crate::place::Placement;
 use crate::raise::RaiseError;
-use crate::record::{HeldRecord, RecordError};
+use crate::record::{HeldRecord, Record, RecordError};
 use crate::rights::RingHandle;
 use crate::settle::millis;
 use crate::tools::ToolHost;
@@ -201,9 +202,11 @@ impl Sandbox {
 
     /// Hands the sockets that were made in the ring to its gateway, if it has one.
     pub(crate) fn serve_network(&mut self, ledger: &Arc<Ledger>) -> Result<(), RaiseError> {
-        let ids = self.network_ids();
-        if let Some(network) = &mut self.placement.network {
-            network.serve(self.ring.sockets()?, ids, ledger)?;
+        let (ids, record) = (self.network_ids(), self.record.as_ref());
+        if let (Some(network), Some(egress)) = (&mut self.placement.network, &self.spec.egress) {
+            let record = with_dir(record)?;
+            let sockets = self.ring.sockets(network.direct.len())?;
+            network.serve(sockets, &Whose { record, egress, ids, ledger })?;
         }
         Ok(())
     }
@@ -214,9 +217,10 @@ impl Sandbox {
         client: &Client,
         ledger: &Arc<Ledger>,
     ) -> Result<(), RaiseError> {
-        let ids = self.network_ids();
-        if let Some(network) = &mut self.placement.network {
-            network.serve_guest(client, ids, ledger)?;
+        let (ids, record) = (self.network_ids(), self.record.as_ref());
+        if let (Some(network), Some(egress)) = (&mut self.placement.network, &self.spec.egress) {
+            let record = with_dir(record)?;
+            network.serve_guest(client, &Whose { record, egress, ids, ledger })?;
         }
         Ok(())
     }
@@ -342,6 +346,13 @@ impl Drop for Sandbox {
             let _ = record.remove();
         }
     }
+}
+
+/// A record beside which something can be kept.
+fn with_dir(held: Option<&HeldRecord>) -> Result<Option<&Record>, NetworkError> {
+    let Some(held) = held else { return Ok(None) };
+    held.make_dir().map_err(NetworkError::Start)?;
+    Ok(Some(&held.record))
 }
 
 pub(crate) fn wait_readable(fd: &OwnedFd) -> io::Result<()> {

@@ -59,11 +59,11 @@ fn obey(
             let listeners = listeners(descriptors)?;
             gateway.listen(&id, listeners).map(|()| Reply::Done).map_err(|error| told(&error))
         }
-        (Order::Connect { id, dns }, Some(gateway)) => {
+        (Order::Connect { id, to }, Some(gateway)) => {
             let [stream] = <[OwnedFd; 1]>::try_from(descriptors)
                 .map_err(|_| "connect comes with one descriptor, the connection")?;
             let stream = UnixStream::from(stream);
-            gateway.connect(&id, dns, stream).map(|()| Reply::Done).map_err(|error| told(&error))
+            gateway.connect(&id, to, stream).map(|()| Reply::Done).map_err(|error| told(&error))
         }
         (Order::Reload { id, rules }, Some(gateway)) => {
             gateway.reload(&id, &rules).map(|()| Reply::Done).map_err(|error| told(&error))
@@ -79,17 +79,17 @@ fn obey(
 
 fn listeners(descriptors: Vec<OwnedFd>) -> Result<Listeners, String> {
     let mut descriptors = descriptors.into_iter();
-    let sockets = (descriptors.next(), descriptors.next(), descriptors.next(), descriptors.next());
-    let taken = match sockets {
-        (Some(proxy), None, ..) => Listeners::new(TcpListener::from(proxy), None, None),
-        (Some(proxy), Some(udp), Some(tcp), None) => Listeners::new(
+    let taken = match (descriptors.next(), descriptors.next(), descriptors.next()) {
+        (Some(proxy), None, _) => Listeners::new(TcpListener::from(proxy), None, None),
+        (Some(proxy), Some(udp), Some(tcp)) => Listeners::new(
             TcpListener::from(proxy),
             Some(UdpSocket::from(udp)),
             Some(TcpListener::from(tcp)),
         ),
-        _ => return Err("a task is served on one listening socket or on three".into()),
+        _ => return Err("a task is served on one listening socket, or on three and more".into()),
     };
-    taken.map_err(|error| error.to_string())
+    let direct = descriptors.map(TcpListener::from).collect();
+    taken.and_then(|taken| taken.with_direct(direct)).map_err(|error| error.to_string())
 }
 
 /// The decision itself, made for nobody. Nothing is looked up.

@@ -193,10 +193,13 @@ async fn look_up(task: &Arc<Task>, host: &Host) -> Result<Vec<IpAddr>, ResponseC
         return Err(ResponseCode::ServFail);
     }
     match task.pin(host, &permit).await {
-        Ok(mut addresses) => {
-            addresses.truncate(MOST_ANSWERS);
-            Ok(addresses)
-        }
+        Ok(mut addresses) => match &task.fakes {
+            None => {
+                addresses.truncate(MOST_ANSWERS);
+                Ok(addresses)
+            }
+            Some(fakes) => fakes.of(host).map(|fake| vec![fake]).ok_or(ResponseCode::ServFail),
+        },
         Err(NoWay::Refused(reason)) => {
             stream.note(Verdict::Refused, &reason);
             Err(ResponseCode::Refused)

@@ -147,6 +147,21 @@ impl Client {
     }
 }
 
+/// Decides about a tunnel of which only host and port were said, and writes down that it is allowed.
+pub(crate) async fn decide_and_record(
+    visit: &Visit,
+    host: &Host,
+    port: u16,
+    stream: &mut Stream,
+) -> Result<(Way, crate::task::Held), Problem> {
+    visit.task.meter.request(host.to_string().len() as u64)?;
+    let (way, held) = decide_tunnel(visit, host, port).await?;
+    stream.event.rule = Some(way.permit.rule.clone());
+    stream.event.address = way.pinned.first().copied();
+    stream.record(Verdict::Allowed, None)?;
+    Ok((way, held))
+}
+
 /// Decides about a tunnel: policy, then names, then addresses.
 pub(crate) async fn decide_tunnel(
     visit: &Visit,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringwall_egress::{Settings, TaskInfo, TaskSpec};
+use ringwall_egress::{Entrance, Settings, TaskInfo, TaskSpec};
 use ringwall_spec::RuleSet;
 use thiserror::Error;
 
@@ -109,12 +109,12 @@ impl Gateway {
         Ok(())
     }
 
-    /// Serves one connection of a task, to the proxy or to DNS. Must be called within a tokio runtime.
-    pub fn connect(&self, id: &str, dns: bool, stream: UnixStream) -> Result<(), TaskError> {
+    /// Serves one connection of a task. Must be called within a tokio runtime.
+    pub fn connect(&self, id: &str, to: Entrance, stream: UnixStream) -> Result<(), TaskError> {
         let task = self.task(id)?;
         stream.set_nonblocking(true).map_err(TaskError::Connection)?;
         let stream = tokio::net::UnixStream::from_std(stream).map_err(TaskError::Connection)?;
-        listen::connected(&task, stream, dns);
+        listen::connected(&task, stream, to);
         Ok(())
     }
 

@@ -1,13 +1,16 @@
 //! Accepts the connections of a task, on sockets that were made inside its sandbox.
 
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::task::JoinHandle;
 
+use ringwall_egress::Entrance;
+
+use crate::direct;
 use crate::dns;
 use crate::early::Early;
 use crate::event::{Door, Verdict};
@@ -27,6 +30,7 @@ pub struct Listeners {
     proxy: tokio::net::TcpListener,
     dns_udp: Option<tokio::net::UdpSocket>,
     dns_tcp: Option<tokio::net::TcpListener>,
+    direct: Vec<tokio::net::TcpListener>,
 }
 
 impl Listeners {
@@ -36,10 +40,6 @@ impl Listeners {
         dns_udp: Option<UdpSocket>,
         dns_tcp: Option<TcpListener>,
     ) -> io::Result<Self> {
-        let listener = |socket: TcpListener| {
-            socket.set_nonblocking(true)?;
-            tokio::net::TcpListener::from_std(socket)
-        };
         let datagrams = |socket: UdpSocket| {
             socket.set_nonblocking(true)?;
             tokio::net::UdpSocket::from_std(socket)
@@ -48,8 +48,20 @@ impl Listeners {
             proxy: listener(proxy)?,
             dns_udp: dns_udp.map(datagrams).transpose()?,
             dns_tcp: dns_tcp.map(listener).transpose()?,
+            direct: Vec::new(),
         })
     }
+
+    /// And those that take connections to any address.
+    pub fn with_direct(self, direct: Vec<TcpListener>) -> io::Result<Self> {
+        let direct = direct.into_iter().map(listener).collect::<io::Result<_>>()?;
+        Ok(Self { direct, ..self })
+    }
+}
+
+fn listener(socket: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    socket.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(socket)
 }
 
 /// The accepting of one task; dropped, it ends and its sockets are closed.
@@ -65,29 +77,27 @@ impl Drop for Serving {
 }
 
 pub(crate) fn serve(task: &Arc<Task>, listeners: Listeners) -> Serving {
-    let mut loops = vec![tokio::spawn(accept(Arc::clone(task), listeners.proxy, Kind::Proxy))];
+    let mut loops = vec![tokio::spawn(accept(Arc::clone(task), listeners.proxy, Entrance::Proxy))];
     if let Some(socket) = listeners.dns_udp {
         loops.push(tokio::spawn(dns::serve_udp(Arc::clone(task), socket)));
     }
     if let Some(socket) = listeners.dns_tcp {
-        loops.push(tokio::spawn(accept(Arc::clone(task), socket, Kind::Dns)));
+        loops.push(tokio::spawn(accept(Arc::clone(task), socket, Entrance::Dns)));
+    }
+    for socket in listeners.direct {
+        loops.push(tokio::spawn(accept(Arc::clone(task), socket, Entrance::Direct)));
     }
     Serving(loops)
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Proxy,
-    Dns,
-}
-
-async fn accept(task: Arc<Task>, listener: tokio::net::TcpListener, kind: Kind) {
+async fn accept(task: Arc<Task>, listener: tokio::net::TcpListener, to: Entrance) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 // Small answers go at once; without it only latency is lost.
                 let _ = stream.set_nodelay(true);
-                admit(&task, stream, kind);
+                let address = stream.local_addr().ok().filter(|_| to == Entrance::Direct);
+                admit(&task, stream, (to, address));
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
@@ -95,20 +105,22 @@ async fn accept(task: Arc<Task>, listener: tokio::net::TcpListener, kind: Kind) 
 }
 
 /// Serves a connection that came by another way than a listening socket.
-pub(crate) fn connected<S>(task: &Arc<Task>, stream: S, dns: bool)
+pub(crate) fn connected<S>(task: &Arc<Task>, stream: S, to: Entrance)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    admit(task, stream, if dns { Kind::Dns } else { Kind::Proxy });
+    admit(task, stream, (to, None));
 }
 
-fn admit<S>(task: &Arc<Task>, stream: S, kind: Kind)
+/// The address is that of a connection to any; where the socket does not tell, its first bytes do.
+fn admit<S>(task: &Arc<Task>, stream: S, (to, address): (Entrance, Option<SocketAddr>))
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let door = match kind {
-        Kind::Proxy => Door::Http,
-        Kind::Dns => Door::Dns,
+    let door = match to {
+        Entrance::Proxy => Door::Http,
+        Entrance::Dns => Door::Dns,
+        Entrance::Direct => Door::Direct,
     };
     let open = match task.meter.connection() {
         Ok(open) => Arc::new(open),
@@ -117,9 +129,10 @@ where
     let leash = Leash::new(task);
     let visit = Visit { task: Arc::clone(task), door, leash, open };
     tokio::spawn(async move {
-        match kind {
-            Kind::Dns => dns::serve_tcp(&visit, stream).await,
-            Kind::Proxy => identify(visit, stream).await,
+        match to {
+            Entrance::Dns => dns::serve_tcp(&visit, stream).await,
+            Entrance::Proxy => identify(visit, stream).await,
+            Entrance::Direct => direct::serve(visit, address, stream).await,
         }
     });
 }

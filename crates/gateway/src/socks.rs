@@ -9,9 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::early::Early;
 use crate::event::{Door, Verdict};
 use crate::exchange::Visit;
-use crate::forward::decide_tunnel;
+use crate::forward::decide_and_record;
 use crate::host::{BadHost, Host};
-use crate::problem::Problem;
 use crate::tunnel;
 
 const VERSION: u8 = 5;
@@ -117,7 +116,7 @@ where
         }
     };
     stream = stream.to(&host, port);
-    match decide(&visit, &host, port, &mut stream).await {
+    match decide_and_record(&visit, &host, port, &mut stream).await {
         Ok((way, held)) => {
             answer(&mut io, 0).await;
             let io = Early { front: early, io };
@@ -129,20 +128,6 @@ where
             answer(&mut io, code).await;
         }
     }
-}
-
-async fn decide(
-    visit: &Visit,
-    host: &Host,
-    port: u16,
-    stream: &mut crate::task::Stream,
-) -> Result<(crate::task::Way, crate::task::Held), Problem> {
-    visit.task.meter.request(host.to_string().len() as u64)?;
-    let (way, held) = decide_tunnel(visit, host, port).await?;
-    stream.event.rule = Some(way.permit.rule.clone());
-    stream.event.address = way.pinned.first().copied();
-    stream.record(Verdict::Allowed, None)?;
-    Ok((way, held))
 }
 
 /// Greeting and request; also what the client sent after them in good hope.

@@ -12,6 +12,7 @@ use crate::authorize::{Ask, Permit, Refusal, authorize, authorize_name, survivor
 use crate::ca::Authority;
 use crate::credential::Credentials;
 use crate::event::{Door, Event, NotRecorded, Verdict, bounded};
+use crate::fakes::Fakes;
 use crate::gateway::{Shared, TaskError};
 use crate::host::Host;
 use crate::inference::Inference;
@@ -31,6 +32,8 @@ pub(crate) struct Task {
     pub(crate) authority: Authority,
     pub(crate) credentials: Credentials,
     pub(crate) inference: Option<Inference>,
+    /// Where programs that know no proxy are served.
+    pub(crate) fakes: Option<Fakes>,
     pub(crate) shared: Arc<Shared>,
     next_stream: AtomicU64,
 }
@@ -73,6 +76,7 @@ impl Task {
                 .as_ref()
                 .map(|spec| Inference::load(spec, &mut sources))
                 .transpose()?,
+            fakes: spec.transparent.then(Fakes::default),
             shared,
             next_stream: AtomicU64::new(1),
         })

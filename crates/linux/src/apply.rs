@@ -97,8 +97,9 @@ impl Machine {
                 Ok(())
             }
             Step::EnterNetwork => network::enter(self.spare_network.take()),
-            Step::Listen { port, datagrams, into } => {
-                self.put(*into, network::listen(*port, *datagrams)?);
+            Step::TakeAllAddresses => network::take_all_addresses(),
+            Step::Listen { port, datagrams, all_addresses, into } => {
+                self.put(*into, network::listen(*port, *datagrams, *all_addresses)?);
                 Ok(())
             }
             Step::LimitResource(limit) => confine::limit_resource(*limit),

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::beside::Beside;
@@ -76,16 +76,64 @@ pub fn limit_connections(proc: BorrowedFd<'_>, buffer_bytes: u32, closed: u32) -
     Ok(())
 }
 
-/// A socket on loopback of this process's network namespace. Ports below 1024 need power over it.
-pub fn listen(port: u16, datagrams: bool) -> io::Result<OwnedFd> {
+/// A socket in this process's network namespace, on loopback or for all addresses. Ports below 1024
+/// need power over it.
+pub fn listen(port: u16, datagrams: bool, all_addresses: bool) -> io::Result<OwnedFd> {
     let kind = if datagrams { SocketType::DGRAM } else { SocketType::STREAM };
     let family = AddressFamily::INET;
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-    rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    let address = if all_addresses { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    rustix::net::bind(&socket, &SocketAddrV4::new(address, port))?;
     if !datagrams {
         rustix::net::listen(&socket, WAITING_CONNECTIONS)?;
     }
     Ok(socket)
+}
+
+/// Makes every IPv4 address one of this network namespace's own, at its loopback device: what is
+/// connected to arrives at whoever listens there, and never leaves. Needs power over it.
+pub fn take_all_addresses() -> io::Result<()> {
+    // rtnetlink(7): one route of the table `local`, for all addresses, to the device `lo`, which is
+    // the first of every namespace.
+    const LOOPBACK: u32 = 1;
+    let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE)
+        .map_err(io::Error::other)?;
+    let family = u8::try_from(libc::AF_INET).map_err(io::Error::other)?;
+    let route = [
+        family,
+        0,
+        0,
+        0,
+        libc::RT_TABLE_LOCAL,
+        libc::RTPROT_BOOT,
+        libc::RT_SCOPE_HOST,
+        libc::RTN_LOCAL,
+    ];
+    let mut message = Vec::new();
+    message.extend(36u32.to_ne_bytes());
+    message.extend(libc::RTM_NEWROUTE.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(route);
+    message.extend([0; 4]);
+    message.extend(8u16.to_ne_bytes());
+    message.extend(libc::RTA_OIF.to_ne_bytes());
+    message.extend(LOOPBACK.to_ne_bytes());
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::send(&socket, &message, SendFlags::empty())?;
+    let mut answer = [0; 256];
+    let (size, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    // A header, and the number of an error below zero; zero is the acknowledgement.
+    let told = answer
+        .get(..size)
+        .and_then(|answer| answer.get(16..20))
+        .ok_or(io::ErrorKind::InvalidData)?;
+    match <[u8; 4]>::try_from(told).map(i32::from_ne_bytes) {
+        Ok(0) => Ok(()),
+        Ok(error) => Err(io::Error::from_raw_os_error(-error)),
+        Err(_) => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// Moves this process to a new network namespace; gives a socket in it.

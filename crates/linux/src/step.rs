@@ -287,11 +287,14 @@ pub enum Step {
     PrepareNetwork,
     /// Enter a network namespace that was prepared, or a new one.
     EnterNetwork,
-    /// A socket on loopback of the network namespace that we are in: for connections, which it waits
-    /// for, or for datagrams.
+    /// Every address is this network namespace's own: whatever is connected to, arrives here.
+    TakeAllAddresses,
+    /// A socket in the network namespace that we are in: for connections, which it waits for, or for
+    /// datagrams. On loopback, or for all addresses.
     Listen {
         port: u16,
         datagrams: bool,
+        all_addresses: bool,
         into: Slot,
     },
     LimitResource(ResourceLimit),
@@ -384,7 +387,8 @@ impl Step {
             Step::JoinCgroups { .. } => "join control groups",
             Step::Hostname { .. } => "set host name",
             Step::PrepareNetwork | Step::EnterNetwork => "make network namespace",
-            Step::Listen { .. } => "listen on loopback",
+            Step::TakeAllAddresses => "take all addresses",
+            Step::Listen { .. } => "listen in the ring",
             Step::LimitResource(_) => "limit resource",
             Step::PinCpus { .. } => "pin to CPUs",
             Step::MessageSockets { .. } => "make message sockets",

@@ -33,6 +33,9 @@ pub struct Decided {
     /// Where it may write at most, whatever phase it comes to: what was asked for, or granted.
     #[serde(default)]
     pub at_most: Option<WriteRights>,
+    /// What its network was decided by, as the engine keeps it.
+    #[serde(default)]
+    pub network: Option<String>,
 }
 
 impl AdmittedSpec {
@@ -95,6 +98,18 @@ pub enum Denied {
         "the wall {0} has no way to the gateway, so it can have no network; leave --net out, or use a wall that begins with another ring"
     )]
     NoGateway(String),
+    #[error(
+        "in the wall {0} no ring can take connections to all addresses; leave --net-transparent out, or use the wall vm alone"
+    )]
+    DirectInGuest(String),
+    #[error(
+        "port {0} is the gateway's own in every ring, so programs that know no proxy cannot use it; leave --net-transparent out, or the rule"
+    )]
+    DirectPort(u16),
+    #[error(
+        "the rules name {0} ports, and programs that know no proxy can use at most {MOST_PORTS}; name fewer, or leave --net-transparent out"
+    )]
+    DirectPorts(usize),
     #[error("the path {0:?} is not absolute; give the full path")]
     RelativePath(String),
 }
@@ -134,6 +149,10 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     if spec.egress.as_ref().is_some_and(wants) && !can_reach_gateway(&spec.wall) {
         return Err(Denied::NoGateway(spec.wall.to_string()));
     }
+    let direct = spec.egress.as_ref().filter(|egress| egress.transparent);
+    if let Some(egress) = direct {
+        admit_direct(egress, &spec.wall)?;
+    }
     let paths = spec.workspace.iter().map(|w| &w.path).chain(&spec.read_only_paths);
     for path in paths {
         if !path.is_absolute() {
@@ -146,6 +165,26 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
 /// Whether jobs behind this wall can have a way to the network at all.
 pub fn can_reach_gateway(wall: &Wall) -> bool {
     wall.outermost() != RingKind::Wasm
+}
+
+/// Ports that are the gateway's own, in every ring.
+const OWN_PORTS: [u16; 2] = [53, 3128];
+/// As many as there are descriptors for.
+const MOST_PORTS: usize = 12;
+
+/// Programs that know no proxy need a ring that can take all addresses for its own.
+fn admit_direct(egress: &EgressSpec, wall: &Wall) -> Result<(), Denied> {
+    if wall.outermost() == RingKind::Vm && wall.command_rings().len() > 1 {
+        return Err(Denied::DirectInGuest(wall.to_string()));
+    }
+    let ports = egress.ports();
+    if let Some(own) = ports.iter().find(|port| OWN_PORTS.contains(port)) {
+        return Err(Denied::DirectPort(*own));
+    }
+    if ports.len() > MOST_PORTS {
+        return Err(Denied::DirectPorts(ports.len()));
+    }
+    Ok(())
 }
 
 fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
@@ -245,7 +284,7 @@ mod tests {
         let spec = |wall: &str| {
             let image = (wall != "process").then(|| "x".to_owned());
             let rules = RuleSet { presets: vec![Preset::Packages], ..RuleSet::default() };
-            let egress = Some(EgressSpec { layers: vec![rules], secrets: Vec::new() });
+            let egress = Some(EgressSpec { layers: vec![rules], ..EgressSpec::default() });
             SandboxSpec { image, egress, ..asked(wall) }
         };
         assert!(admit(spec("process")).is_ok() && admit(spec("vm/container")).is_ok());

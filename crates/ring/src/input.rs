@@ -118,6 +118,9 @@ impl RingInput<'_> {
 pub struct NetworkInput {
     /// The certificate of the authority to trust, PEM.
     pub authority: String,
+    /// Ports at which connections to any address are the gateway's; none where programs must ask
+    /// the proxy.
+    pub direct: Vec<u16>,
 }
 
 /// A host path that the ring shows read-only at the same place.

@@ -18,10 +18,20 @@ impl Base {
     pub(crate) fn offer_network(&mut self, network: &NetworkInput, root: Slot) {
         let files = slot::NETWORK_FILES;
         let [proxy, dns, dns_tcp] = slot::LISTENING;
+        let direct = !network.direct.is_empty();
+        if direct {
+            self.push(Step::TakeAllAddresses);
+        }
         for (port, datagrams, into) in
             [(PROXY_PORT, false, proxy), (DNS_PORT, true, dns), (DNS_PORT, false, dns_tcp)]
         {
-            self.push(Step::Listen { port, datagrams, into });
+            let all_addresses = direct && port == DNS_PORT;
+            self.push(Step::Listen { port, datagrams, all_addresses, into });
+            self.push(Step::Report { slot: into });
+        }
+        for port in &network.direct {
+            let (port, datagrams, all_addresses, into) = (*port, false, true, slot::DIRECT);
+            self.push(Step::Listen { port, datagrams, all_addresses, into });
             self.push(Step::Report { slot: into });
         }
         self.push(Step::Tmpfs { bytes: 1 << 16, inodes: 8, mode: 0o755, into: files });

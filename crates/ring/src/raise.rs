@@ -90,11 +90,11 @@ impl RaisedRing {
         self.launched.reported()?.ok_or(RaiseRingError::NoScratch)
     }
 
-    /// The sockets of a ring with a way to the network: the proxy, DNS over UDP and over TCP. To be
-    /// asked for after the scratch space.
-    pub fn sockets(&self) -> Result<[OwnedFd; 3], RaiseRingError> {
-        let next = || self.launched.reported()?.ok_or(RaiseRingError::NoSockets);
-        Ok([next()?, next()?, next()?])
+    /// The sockets of a ring with a way to the network: the proxy, DNS over UDP and over TCP, and
+    /// `direct` more for connections to any address. To be asked for after the scratch space.
+    pub fn sockets(&self, direct: usize) -> Result<Vec<OwnedFd>, RaiseRingError> {
+        let next = |_| self.launched.reported()?.ok_or(RaiseRingError::NoSockets);
+        (0..3 + direct).map(next).collect()
     }
 
     /// Why the warden never spoke: the launcher's word, if it left one.

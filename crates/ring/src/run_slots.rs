@@ -32,6 +32,8 @@ pub const NETWORK_FILES: Slot = Slot(FIRST_RUN_SLOT + 9);
 /// The proxy, then DNS over UDP and TCP.
 pub const LISTENING: [Slot; 3] =
     [Slot(FIRST_RUN_SLOT + 10), Slot(FIRST_RUN_SLOT + 11), Slot(FIRST_RUN_SLOT + 12)];
+/// One after the other, those for connections to any address.
+pub const DIRECT: Slot = Slot(FIRST_RUN_SLOT + 13);
 
 /// The warden's stream.
 pub const STREAM: Slot = Slot::passed(0);

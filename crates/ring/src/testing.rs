@@ -78,9 +78,18 @@ pub fn network_faults(with: &RingPlan, without: &RingPlan) -> Vec<String> {
         Step::Report { slot } => Some(*slot),
         _ => None,
     });
+    let at_any_address =
+        |step: &&Step| matches!(step, Step::Listen { into: run_slots::DIRECT, .. });
+    let direct = with.last.iter().filter(at_any_address).count();
     let wanted = [&[run_slots::SCRATCH], &run_slots::LISTENING[..]].concat();
+    let wanted = [wanted, vec![run_slots::DIRECT; direct]].concat();
     if reported.collect::<Vec<_>>() != wanted {
         faults.push("the sockets are not reported after the scratch space".to_owned());
+    }
+    let takes_all = all(with).contains(&Step::TakeAllAddresses);
+    let for_all = |step: &Step| matches!(step, Step::Listen { all_addresses: true, .. });
+    if takes_all != (direct > 0) || with.last.iter().any(for_all) != takes_all {
+        faults.push("all addresses are taken if and only if somebody listens there".to_owned());
     }
     let position = |wanted: &dyn Fn(&Step) -> bool| with.last.iter().rposition(wanted);
     if position(&listens) > position(&|step| *step == Step::NoNewPrivileges) {

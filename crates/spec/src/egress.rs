@@ -20,6 +20,9 @@ pub struct EgressSpec {
     /// Names of the secrets that may be used at the endpoints to which they are bound.
     #[serde(default)]
     pub secrets: Vec<String>,
+    /// Programs that know no proxy are served, too, at the ports of the rules.
+    #[serde(default)]
+    pub transparent: bool,
 }
 
 /// Rules that most tasks need, by name.
@@ -187,6 +190,24 @@ impl RuleSet {
 }
 
 impl EgressSpec {
+    /// The ports at which something may be reached, in their order.
+    pub fn ports(&self) -> Vec<u16> {
+        let of_web = |preset: &Preset| match preset {
+            Preset::None => [].as_slice(),
+            Preset::Packages | Preset::GitRead => &[443],
+            Preset::Open => &[80, 443],
+        };
+        let mut ports: Vec<u16> = Vec::new();
+        for rules in &self.layers {
+            ports.extend(rules.presets.iter().flat_map(of_web));
+            let port = |allow: &Allow| allow.port.unwrap_or(allow.scheme.default_port());
+            ports.extend(rules.allow.iter().map(port));
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
     /// Whether nothing at all can be reached, so that no gateway is needed.
     pub fn is_nothing(&self) -> bool {
         self.layers.is_empty() || self.layers.iter().any(RuleSet::is_nothing)
@@ -226,7 +247,7 @@ mod tests {
         let none = RuleSet { presets: vec![Preset::None], ..RuleSet::default() };
         let spec = |layers: &[&RuleSet]| EgressSpec {
             layers: layers.iter().map(|layer| (*layer).clone()).collect(),
-            secrets: Vec::new(),
+            ..EgressSpec::default()
         };
         assert!(!spec(&[&some]).is_nothing());
         assert!(spec(&[&some, &none]).is_nothing());
@@ -238,7 +259,7 @@ mod tests {
     fn open_is_warned_of_unless_another_layer_narrows_it() {
         let open = RuleSet { presets: vec![Preset::Open], ..RuleSet::default() };
         let packages = RuleSet { presets: vec![Preset::Packages], ..RuleSet::default() };
-        let spec = |layers| EgressSpec { layers, secrets: Vec::new() };
+        let spec = |layers| EgressSpec { layers, ..EgressSpec::default() };
         assert!(spec(vec![open.clone()]).warning().is_some());
         assert!(spec(vec![open, packages]).warning().is_none());
     }

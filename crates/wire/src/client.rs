@@ -117,6 +117,11 @@ impl Client {
         self.within(timeout).ask(&Request::Snapshot { id, name, for_fork }).map(drop)
     }
 
+    /// Takes a sandbox that a keeper has kept ready, by this decision.
+    pub fn take(&self, decided: Vec<u8>, timeout: Duration) -> Result<(), ClientError> {
+        self.within(timeout).ask(&Request::Take { decided }).map(drop)
+    }
+
     fn tunnel(&self, request: &Request) -> Result<Tunnel, ClientError> {
         let exchange = self.open(request)?;
         match exchange.reply(self.deadline)? {

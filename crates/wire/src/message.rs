@@ -103,6 +103,11 @@ pub enum Request {
         name: Option<String>,
         for_fork: bool,
     },
+    /// Keepers only, of a sandbox that is kept ready and nobody's. It is somebody's from now on, by
+    /// this decision (JSON); replies `Done`.
+    Take {
+        decided: Vec<u8>,
+    },
 }
 
 /// Where programs inside find the gateway, on loopback.
@@ -110,6 +115,9 @@ pub enum Request {
 pub enum Door {
     Proxy,
     Dns,
+    /// Connections to this port of any address; each begins with the address and the port that it
+    /// was made to, in six bytes.
+    Direct(u16),
 }
 
 impl Door {
@@ -117,6 +125,7 @@ impl Door {
         match self {
             Door::Proxy => 3128,
             Door::Dns => 53,
+            Door::Direct(port) => port,
         }
     }
 }

@@ -1,23 +1,37 @@
 //! The answering side for programs with threads: one call of a handler per request.
 //!
-//! A warden has its own poll loop; this serves processes that pass requests on to one. Two threads
-//! carry the bytes of a connection, so that neither waiting for credit nor a peer that does not
-//! read can keep the other direction from moving.
+//! A warden has its own poll loop; this serves processes that pass requests on to one. Threads take
+//! turns: whoever reads a request lets the next one read and handles it itself, and an answer is sent
+//! by whoever gives it, so that a short request is nobody's business but one thread's. What the socket
+//! does not take at once is left to a thread that may block. So neither waiting for credit nor a peer
+//! that does not read can keep the other direction from moving.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ringwall_spec::TerminalSize;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 
 use crate::connection::{Channel, Connection, Event, Side};
 use crate::frame::StreamId;
 use crate::message::{Reply, Request};
 
-/// Answers requests. Called on a thread of its own for each.
+/// Threads of one connection that wait for their turn to read. More end with what they did.
+const MOST_STANDING_BY: usize = 2;
+const READ_BYTES: usize = 64 << 10;
+
+/// Answers requests. No two of them are on one thread at the same time.
 pub trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request, stream: ServerStream);
+
+    /// The peer is gone.
+    fn closed(&self) {}
 }
 
 /// What the peer sends on a stream after its request.
@@ -54,80 +68,124 @@ pub struct ServerInput {
 
 #[derive(Debug)]
 struct Shared {
+    socket: UnixStream,
     state: Mutex<State>,
+    /// Input or room came, or the connection closed.
     changed: Condvar,
+    /// The socket did not take all.
+    left_over: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
     connection: Connection,
     inputs: HashMap<StreamId, VecDeque<InputEvent>>,
+    /// What takes a stream's input, until there is some.
+    takers: HashMap<StreamId, Taker>,
+    /// Bytes are with the thread that may block, and nobody else may send.
+    writer_has_it: bool,
     closed: bool,
+    closing: bool,
 }
 
-/// Serves one connection until the peer closes it.
+/// Runs on a thread of its own once there is input.
+struct Taker(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Taker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Taker")
+    }
+}
+
+/// One connection as its threads share it.
+struct Lane<H> {
+    shared: Arc<Shared>,
+    handler: Arc<H>,
+    reader: Mutex<Reader>,
+    standing_by: AtomicUsize,
+}
+
+/// Whose turn it is.
+struct Reader {
+    buffer: Vec<u8>,
+    requests: VecDeque<(StreamId, Request)>,
+}
+
+/// Serves one connection until the peer closes it; requests that are under way then may end later, on
+/// threads of their own.
 pub fn serve<H: Handler>(socket: UnixStream, handler: Arc<H>) -> io::Result<()> {
-    let state =
-        State { connection: Connection::new(Side::Warden), inputs: HashMap::new(), closed: false };
-    let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-    let writer = {
-        let (shared, socket) = (shared.clone(), socket.try_clone()?);
-        std::thread::spawn(move || write_all_out(&shared, socket))
+    let state = State {
+        connection: Connection::new(Side::Warden),
+        inputs: HashMap::new(),
+        takers: HashMap::new(),
+        writer_has_it: false,
+        closed: false,
+        closing: false,
     };
-    let result = read_all_in(&shared, &socket, &handler);
-    shared.update(|state| state.closed = true);
-    // The writer may be stuck in a write to a peer that does not read.
-    let _ = socket.shutdown(std::net::Shutdown::Both);
-    let _ = writer.join();
-    result
+    let (changed, left_over) = (Condvar::new(), Condvar::new());
+    let shared = Arc::new(Shared { socket, state: Mutex::new(state), changed, left_over });
+    let writer = Arc::clone(&shared);
+    thread(move || writer.write_what_is_left())?;
+    let reader = Mutex::new(Reader { buffer: vec![0; READ_BYTES], requests: VecDeque::new() });
+    take_turns(&Arc::new(Lane { shared, handler, reader, standing_by: AtomicUsize::new(0) }));
+    Ok(())
 }
 
-fn read_all_in<H: Handler>(
-    shared: &Arc<Shared>,
-    mut socket: &UnixStream,
-    handler: &Arc<H>,
-) -> io::Result<()> {
-    let mut buffer = vec![0; 64 * 1024];
+fn thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().spawn(work).map(drop)
+}
+
+fn take_turns<H: Handler>(lane: &Arc<Lane<H>>) {
     loop {
-        let length = socket.read(&mut buffer)?;
-        let Some(bytes) = buffer.get(..length).filter(|bytes| !bytes.is_empty()) else {
-            return Ok(());
-        };
-        let mut opened = Vec::new();
-        let broken = shared.update(|state| {
-            let received = state.connection.receive(bytes);
-            while let Some(event) = state.connection.next_event() {
-                state.take(event, &mut opened);
+        lane.standing_by.fetch_add(1, Ordering::SeqCst);
+        let mut reader = lane.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        lane.standing_by.fetch_sub(1, Ordering::SeqCst);
+        let Some((stream, request)) = reader.next(&lane.shared) else {
+            if !lane.shared.close() {
+                lane.handler.closed();
             }
-            received.is_err()
-        });
-        for (stream, request) in opened {
-            let (handler, shared) = (handler.clone(), shared.clone());
-            std::thread::spawn(move || handler.handle(request, ServerStream { shared, stream }));
+            return;
+        };
+        if lane.standing_by.load(Ordering::SeqCst) == 0 {
+            let next = Arc::clone(lane);
+            if thread(move || take_turns(&next)).is_err() {
+                // Nobody would see that this request is given up.
+                lane.shared.close();
+                return;
+            }
         }
-        if broken {
-            return Err(io::ErrorKind::InvalidData.into());
+        drop(reader);
+        lane.handler.handle(request, ServerStream { shared: Arc::clone(&lane.shared), stream });
+        if lane.standing_by.load(Ordering::SeqCst) >= MOST_STANDING_BY {
+            return;
         }
     }
 }
 
-fn write_all_out(shared: &Shared, mut socket: UnixStream) {
-    loop {
-        let mut state = shared.lock();
-        while state.connection.outgoing().is_empty() {
-            if state.closed {
-                return;
+impl Reader {
+    /// None when no more will come.
+    fn next(&mut self, shared: &Arc<Shared>) -> Option<(StreamId, Request)> {
+        loop {
+            if let Some(request) = self.requests.pop_front() {
+                return Some(request);
             }
-            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let bytes = state.connection.outgoing().to_vec();
-        state.connection.sent(bytes.len());
-        drop(state);
-        // Room was made: somebody may wait to send.
-        shared.changed.notify_all();
-        if socket.write_all(&bytes).is_err() {
-            shared.update(|state| state.closed = true);
-            return;
+            let length = match (&shared.socket).read(&mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.ok()?,
+            };
+            let bytes = self.buffer.get(..length).filter(|bytes| !bytes.is_empty())?;
+            let mut takers = Vec::new();
+            let received = shared.update(|state| {
+                let received = state.connection.receive(bytes);
+                while let Some(event) = state.connection.next_event() {
+                    takers.extend(state.take(event, &mut self.requests));
+                }
+                received
+            });
+            for Taker(taker) in takers {
+                thread(taker).ok()?;
+            }
+            received.ok()?;
         }
     }
 }
@@ -138,19 +196,74 @@ impl Shared {
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut self.lock());
+        let mut state = self.lock();
+        let result = change(&mut state);
+        self.send_now(&mut state);
+        drop(state);
         self.changed.notify_all();
         result
+    }
+
+    /// Whether it was told to be closed before.
+    fn close(&self) -> bool {
+        let before = std::mem::replace(&mut self.lock().closing, true);
+        self.lock().closed = true;
+        // Somebody may be stuck in a write to a peer that does not read.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.changed.notify_all();
+        self.left_over.notify_all();
+        before
+    }
+
+    /// Sends what the socket takes without blocking.
+    fn send_now(&self, state: &mut State) {
+        while !state.writer_has_it && !state.closed && !state.connection.outgoing().is_empty() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.socket, state.connection.outgoing(), flags) {
+                Ok(count) => state.connection.sent(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    state.writer_has_it = true;
+                    self.left_over.notify_one();
+                }
+                Err(_) => state.closed = true,
+            }
+        }
+    }
+
+    fn write_what_is_left(&self) {
+        let mut state = self.lock();
+        while !state.closed {
+            if !state.writer_has_it {
+                state = self.left_over.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let bytes = state.connection.outgoing().to_vec();
+            state.connection.sent(bytes.len());
+            state.writer_has_it = !bytes.is_empty();
+            drop(state);
+            // Room was made: somebody may wait to send.
+            self.changed.notify_all();
+            if (&self.socket).write_all(&bytes).is_err() {
+                self.close();
+            }
+            state = self.lock();
+        }
     }
 }
 
 impl State {
-    fn take(&mut self, event: Event, opened: &mut Vec<(StreamId, Request)>) {
+    /// Gives what is to take the input of a stream, when the first of it has come.
+    fn take(
+        &mut self,
+        event: Event,
+        requests: &mut VecDeque<(StreamId, Request)>,
+    ) -> Option<Taker> {
         let (stream, input) = match event {
             Event::Opened { stream, request } => {
                 self.inputs.insert(stream, VecDeque::new());
-                opened.push((stream, request));
-                return;
+                requests.push_back((stream, request));
+                return None;
             }
             Event::Data { stream, bytes, .. } => (stream, InputEvent::Data(bytes)),
             Event::End { stream } => (stream, InputEvent::End),
@@ -159,14 +272,14 @@ impl State {
             Event::Cancelled { stream } | Event::Broken { stream, .. } => {
                 (stream, InputEvent::Cancelled)
             }
-            Event::Hello { .. } | Event::Reply { .. } => return,
+            Event::Hello { .. } | Event::Reply { .. } => return None,
         };
-        if let Some(queue) = self.inputs.get_mut(&stream) {
-            // Data is bounded by credit; the rest is a few bytes each and bounded here.
-            if queue.len() < 4096 || input == InputEvent::Cancelled {
-                queue.push_back(input);
-            }
+        let queue = self.inputs.get_mut(&stream)?;
+        // Data is bounded by credit; the rest is a few bytes each and bounded here.
+        if queue.len() < 4096 || input == InputEvent::Cancelled {
+            queue.push_back(input);
         }
+        self.takers.remove(&stream)
     }
 
     fn is_gone(&self, stream: StreamId) -> bool {
@@ -185,6 +298,7 @@ impl ServerStream {
             }
             if last {
                 state.inputs.remove(&self.stream);
+                state.takers.remove(&self.stream);
             }
         });
     }
@@ -198,8 +312,9 @@ impl ServerStream {
             }
             let sent = state.connection.send(self.stream, channel, bytes);
             bytes = bytes.get(sent..).unwrap_or_default();
-            self.shared.changed.notify_all();
-            if !bytes.is_empty() {
+            self.shared.send_now(&mut state);
+            // Without any progress there is no credit, or the writer has too much already.
+            if sent == 0 {
                 state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -214,6 +329,25 @@ impl ServerStream {
     pub fn input(&self) -> ServerInput {
         ServerInput { shared: self.shared.clone(), stream: self.stream }
     }
+
+    /// Has input taken on another thread as soon as there is any; most requests never have some.
+    pub fn take_input(&self, take: impl FnOnce(ServerInput) + Send + 'static) {
+        let input = self.input();
+        let taker = Taker(Box::new(move || take(input)));
+        let mut state = self.shared.lock();
+        match state.inputs.get(&self.stream) {
+            Some(queue) if queue.is_empty() => {
+                state.takers.insert(self.stream, taker);
+            }
+            Some(_) => {
+                drop(state);
+                if thread(taker.0).is_err() {
+                    self.shared.close();
+                }
+            }
+            None => {}
+        }
+    }
 }
 
 impl ServerInput {
@@ -225,7 +359,7 @@ impl ServerInput {
             if let Some(event) = event {
                 if let InputEvent::Data(bytes) = &event {
                     state.connection.consumed(self.stream, bytes.len());
-                    self.shared.changed.notify_all();
+                    self.shared.send_now(&mut state);
                 }
                 if event == InputEvent::Cancelled {
                     state.inputs.remove(&self.stream);
@@ -267,7 +401,7 @@ impl Read for ServerInput {
                         queue.push_front(InputEvent::Data(rest));
                     }
                     state.connection.consumed(self.stream, length);
-                    self.shared.changed.notify_all();
+                    self.shared.send_now(&mut state);
                     return Ok(length);
                 }
                 Some(InputEvent::End) => return Ok(0),

@@ -50,6 +50,7 @@ fn requests() -> Vec<Request> {
         Request::Usage,
         Request::Checkpoint,
         Request::Snapshot { id: "a".into(), name: Some("b".into()), for_fork: true },
+        Request::Take { decided: b"{}".to_vec() },
     ]
 }
 

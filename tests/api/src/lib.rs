@@ -22,3 +22,5 @@ mod tenants;
 mod terminal;
 #[cfg(test)]
 mod tools;
+#[cfg(test)]
+mod warm;

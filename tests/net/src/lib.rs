@@ -4,11 +4,15 @@
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod direct;
+#[cfg(test)]
 mod life;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod probes;
+#[cfg(test)]
+mod reload;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::support::{Finished, Servers, Site, Wall};
 
 /// The user's policy, with this in place of its network.
-fn policy(site: &Site, network: &str) {
+pub(crate) fn policy(site: &Site, network: &str) {
     site.ringwall(["policy", "init", "--user"]).exits(0);
     let path = site.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = std::fs::read_to_string(&path).unwrap();

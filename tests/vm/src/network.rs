@@ -99,3 +99,40 @@ fn a_guest_without_rules_has_no_door() {
     let script = "env | grep -i proxy; echo | busybox nc -w 2 127.0.0.1 3128 && echo OPEN; true";
     site.run(&[], script).exits(0).prints("");
 }
+
+/// Programs in a guest that know no proxy; and every other way out that a small program can try.
+#[test]
+fn a_guest_without_proxies_reaches_what_is_allowed_and_nothing_else() {
+    let site = site_with_names();
+    let (port, asked) = server();
+    let datagrams = std::net::UdpSocket::bind("0.0.0.0:0").expect("a port");
+    datagrams.set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("a timeout");
+    let udp = datagrams.local_addr().expect("bound").port();
+    let allowed = format!("http://api.example.com:{port}");
+    let flags = ["--net-transparent", "--net", &allowed, "--timeout", "120s"];
+    let script = format!(
+        "unset http_proxy HTTP_PROXY https_proxy HTTPS_PROXY all_proxy ALL_PROXY; \
+         busybox wget -q -T 20 -O - {allowed}/hello; \
+         busybox wget -q -T 20 -O - {allowed}/long | wc -c; \
+         try() {{ \"$@\" >/dev/null 2>&1 && echo REACHED \"$@\"; }}; \
+         try busybox wget -q -T 3 -O - http://evil.example.net:{port}/; \
+         for ip in 127.0.0.1 10.0.2.2 10.0.2.3 169.254.169.254 1.1.1.1 168.63.129.16 198.18.0.99; do \
+         try busybox wget -q -T 3 -O - http://$ip:{port}/; \
+         try busybox wget -q -T 3 -O - http://$ip:25/; \
+         echo leak | busybox timeout 1 busybox nc -u $ip {udp} >/dev/null 2>&1; done; \
+         try busybox wget -q -T 3 -O - 'http://[::1]:{port}/'; \
+         try busybox wget -q -T 3 -O - 'http://[fd00:ec2::254]:{port}/'; \
+         echo /sys/class/net/*"
+    );
+    let run = site.run_in("vm", &flags, &script);
+    let out = run.exits(0).out();
+    let wanted = format!("hello\n{BODY_BYTES}\n/sys/class/net/");
+    assert!(out.starts_with(&wanted) && !out.contains("REACHED"), "{run:?}");
+    assert!(!out.contains("eth"), "{out}");
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "only what was allowed arrived: {run:?}");
+    assert!(datagrams.recv(&mut [0; 16]).is_err(), "no datagram came");
+    let refused = site.run_in("vm/process", &flags, "true");
+    assert!(format!("{refused:?}").contains("--net-transparent"), "{refused:?}");
+    std::fs::remove_file(settings_of(&site)).expect("the test's own file");
+    site.is_clean();
+}

@@ -21,6 +21,9 @@ pub(crate) struct NetworkArgs {
     /// A secret that may be used at the endpoint to which it is bound (see `ringwall secret`)
     #[arg(long = "secret", value_name = "NAME")]
     pub(crate) secrets: Vec<String>,
+    /// Serve programs that know no proxy, too: connections to any address are the gateway's
+    #[arg(long = "net-transparent")]
+    pub(crate) transparent: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +66,25 @@ pub(crate) enum NetVerb {
     Explain(NetExplainArgs),
     /// Propose rules for what was refused; nothing is changed
     Learn(NetLearnArgs),
+    /// Decide again what a running sandbox may reach; streams that it may not any more are closed
+    #[command(
+        after_help = "Policy files are looked at all the time, so this is for other flags, a taint, or to wait for the new rules."
+    )]
+    Reload(NetReloadArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetReloadArgs {
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// The task has read something that it may not be trusted after: what the policy says of
+    /// tainted tasks counts from now on
+    #[arg(long)]
+    pub(crate) tainted: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Its id or name
+    pub(crate) sandbox: String,
 }
 
 #[derive(Debug, Args)]

@@ -36,6 +36,10 @@ pub(crate) struct ServeDaemonArgs {
     /// memory_mib_seconds, egress_bytes, tokens or money_micros
     #[arg(long, value_name = "NAME=N", value_parser = budget)]
     pub(crate) tenant_budget: Vec<(String, u64)>,
+    /// Keep so many sandboxes of a wall ready, with usual limits: process=2, or with an image
+    /// container@busybox=4
+    #[arg(long, value_name = "WALL[@IMAGE]=N", value_parser = warm)]
+    pub(crate) warm: Vec<(String, Option<String>, usize)>,
     /// How long requests under way get when the daemon is told to end
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
     pub(crate) grace: Duration,
@@ -44,6 +48,18 @@ pub(crate) struct ServeDaemonArgs {
 /// Jobs at once, and those of one tenant.
 pub(crate) fn usual_jobs() -> (u32, u32) {
     (64, 32)
+}
+
+fn warm(text: &str) -> Result<(String, Option<String>, usize), String> {
+    let wrong = || format!("{text:?} is nothing to keep ready; write for example process=2");
+    let (what, count) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let count = count.parse().ok().filter(|count| (1..=64).contains(count));
+    let (wall, image) = match what.split_once('@') {
+        Some((wall, image)) => (wall, Some(image.to_owned())),
+        None => (what, None),
+    };
+    wall.parse::<ringwall_spec::Wall>().map_err(|error| error.to_string())?;
+    Ok((wall.to_owned(), image, count.ok_or("keep 1 to 64 of a wall ready")?))
 }
 
 fn budget(text: &str) -> Result<(String, u64), String> {

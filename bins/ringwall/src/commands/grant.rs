@@ -11,6 +11,7 @@ use ringwall_engine::EngineConfig;
 use ringwall_grant::{Authority, AuthorityError, GrantId, Record, Token};
 use serde::Serialize;
 
+use super::open_engine;
 use super::phase::user;
 use crate::args::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
 use crate::{granted, ledger, report};
@@ -105,7 +106,7 @@ fn hand_out(token: Token, record: &Record, form: &FormArgs) -> anyhow::Result<()
 }
 
 fn revoke(ids: &[String]) -> anyhow::Result<()> {
-    let authority = existing()?;
+    let (authority, engine) = (existing()?, open_engine()?);
     let records = authority.records()?;
     let ids = ids.iter().map(|id| find(id, &records)).collect::<anyhow::Result<Vec<_>>>()?;
     let new = authority.revoke(&ids)?;
@@ -114,6 +115,9 @@ fn revoke(ids: &[String]) -> anyhow::Result<()> {
         let task = known.map(|record| record.task.as_str()).unwrap_or_default();
         let event = Event::GrantRevoked { by: Text::new(user()), reason: Text::default() };
         ledger::record(ledger::grant_ids(id, task), event)?;
+        for closed in engine.close_networks_of_grant(&id.to_string(), "its grant was revoked")? {
+            report::note(&format!("the sandbox {closed} reaches nothing any more"));
+        }
     }
     let before = ids.len() as u64 - new;
     if before > 0 {

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use ringwall_audit::{AuditPaths, Event, Filter, LogReader, Verdict};
 use ringwall_egress::{Answer, Question};
-use ringwall_engine::{Engine, EngineConfig, PolicySearch};
+use ringwall_engine::{Engine, EngineConfig, NetworkChange, PolicySearch};
 use ringwall_spec::{RuleSet, Scheme};
 use serde_json::json;
 
 use super::{audit, open_engine};
-use crate::args::{NetExplainArgs, NetLearnArgs, NetLogArgs, NetVerb};
+use crate::args::{NetExplainArgs, NetLearnArgs, NetLogArgs, NetReloadArgs, NetVerb};
 use crate::report;
 use crate::spec::network;
 
@@ -22,8 +22,25 @@ pub(super) fn run(verb: NetVerb) -> anyhow::Result<ExitCode> {
         NetVerb::Log(args) => log(&args)?,
         NetVerb::Explain(args) => return explain(&args),
         NetVerb::Learn(args) => learn(&args)?,
+        NetVerb::Reload(args) => reload(&args)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn reload(args: &NetReloadArgs) -> anyhow::Result<()> {
+    let engine = open_engine()?;
+    let record = engine.find(&args.sandbox)?;
+    if args.tainted {
+        engine.change_network(&record, NetworkChange::Taint)?;
+    }
+    let asked = network(&args.network)?;
+    let reach =
+        engine.change_network(&record, asked.map_or(NetworkChange::Again, NetworkChange::Ask))?;
+    if args.output.json() {
+        return Ok(report::json(&json!({ "sandbox": record.id, "reach": reach }))?);
+    }
+    let line = reach.join(", and of that ");
+    Ok(report::text(format!("{}\n", report::printable(&line)))?)
 }
 
 fn paths() -> anyhow::Result<AuditPaths> {

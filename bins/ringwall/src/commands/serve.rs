@@ -18,6 +18,10 @@ pub(super) fn run(args: &ServeDaemonArgs) -> anyhow::Result<()> {
     };
     let tls = args.tls_certificate.as_ref().zip(args.tls_key.as_ref());
     let tls = tls.map(|(certificate, key)| json!({ "certificate": certificate, "key": key }));
+    let warm = args.warm.iter();
+    let warm: Vec<_> = warm
+        .map(|(wall, image, count)| json!({ "wall": wall, "image": image, "count": count }))
+        .collect();
     let settings = json!({
         "socket": socket,
         "listen": args.listen,
@@ -26,6 +30,7 @@ pub(super) fn run(args: &ServeDaemonArgs) -> anyhow::Result<()> {
         "jobs_per_tenant": args.jobs_per_tenant,
         "memory_bytes": args.memory,
         "tenant_budget": args.tenant_budget,
+        "warm": warm,
         "grace_ms": u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX),
     });
     let mut daemon = std::process::Command::new(&program);

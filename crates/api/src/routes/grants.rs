@@ -211,6 +211,7 @@ pub(crate) async fn revoke(
             };
             let ids = Ids::default().grant(Id::new(parsed.to_string()));
             service.engine.record(vec![(ids, event)])?;
+            service.engine.close_networks_of_grant(&id, "its grant was revoked")?;
             Ok(StatusCode::NO_CONTENT)
         })
         .await

@@ -124,8 +124,9 @@ pub(crate) fn exec_in(
         kind: "exec",
         what: shortened(&words),
     };
-    service.store.begin_call(&new)?;
     let ran = living.attached.start(&command, spending.timeout).map_err(Problem::from);
+    // The audit log knew of it before it started; here it is written down while it runs.
+    service.store.begin_call(&new)?;
     let ran = ran.and_then(|job| {
         started(&job);
         feed(&job.input(), fields.stdin.as_deref());

@@ -65,13 +65,25 @@ async fn create_now(
                 let why = format!("the name {name} is taken; choose another");
                 return Err(Problem::new(Code::NameTaken, why));
             }
-            let record = service.engine.create(&admitted, command.as_ref())?;
+            let warm = match &command {
+                None => service.warm.take(&admitted),
+                Some(_) => None,
+            };
+            let (record, attached) = match warm {
+                Some((record, attached)) => (record, Some(attached)),
+                None => (service.engine.create(&admitted, command.as_ref())?, None),
+            };
             if let Err(problem) = service.remember(&caller, &record, name) {
                 // Nobody would know of it.
                 let _ = service.engine.stop(&record, Duration::ZERO);
                 return Err(problem);
             }
             service.hold_memory(record.id.as_str(), permit);
+            if let Some(attached) = attached {
+                // What the keeper has written down since is the record that counts.
+                let record = service.engine.find(record.id.as_str())?;
+                service.attached(caller.tenant(), record, attached);
+            }
             Ok(service.row(&caller, record.id.as_str())?.into())
         })
         .await
@@ -99,6 +111,16 @@ pub(crate) fn admit(
     let policy = search.load()?;
     let admitted = ringwall_engine::deciding(|| service.engine.admit_by(&policy, asked, &limits))?;
     let spec = admitted.spec();
+    let parts = holder.inspected.budgets.iter().flat_map(|(_, budget)| budget.parts());
+    let uncounted = ["egress_bytes", "tokens", "money_micros"];
+    if let Some((part, _)) = parts.into_iter().find(|(part, _)| uncounted.contains(part))
+        && spec.egress.is_some()
+    {
+        let why = format!(
+            "the grant has a budget of {part}, which cannot be kept for a sandbox that reaches the network; use a grant without one, or a sandbox without a network"
+        );
+        return Err(Problem::new(Code::NotGranted, why));
+    }
     let (kind, wall) = (admitted.kind().to_owned(), spec.wall.to_string());
     caller.may(service, Ask::Place { kind, wall })?;
     if let Some(workspace) = &spec.workspace {

@@ -45,11 +45,15 @@ pub(crate) async fn metrics(
 ) -> Result<impl IntoResponse, Problem> {
     caller.must_be_owner()?;
     let (running, waiting, memory) = service.admission.counts();
+    let [ready, taken, missed] = service.warm.counts();
     let gauges = [
         ("ringwall_jobs_running", "Jobs under way", running as u64),
         ("ringwall_jobs_waiting", "Requests that wait for room", waiting as u64),
         ("ringwall_memory_admitted_bytes", "Memory limits of all that lives", memory),
         ("ringwall_sandboxes_living", "Sandboxes that live", service.living_count() as u64),
+        ("ringwall_warm_ready", "Sandboxes that are kept ready", ready),
+        ("ringwall_warm_taken", "Sandboxes that were ready when they were asked for", taken),
+        ("ringwall_warm_missed", "Times that none was ready that should have been", missed),
         ("process_resident_memory_bytes", "Memory of the daemon", resident()),
     ];
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_egress::Entrance;
 use ringwall_wire::{Client, Door, Tunnel};
 
 use super::watch::Shared;
@@ -47,7 +48,12 @@ fn carry(
     open: &Arc<()>,
 ) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
-    gateway.connect(task, door == Door::Dns, theirs.into())?;
+    let to = match door {
+        Door::Proxy => Entrance::Proxy,
+        Door::Dns => Entrance::Dns,
+        Door::Direct(_) => Entrance::Direct,
+    };
+    gateway.connect(task, to, theirs.into())?;
     let (mut from_guest, mut to_guest) = tunnel.split();
     let (mut to_gateway, mut from_gateway) = (ours.try_clone()?, ours);
     let counted = Arc::clone(open);

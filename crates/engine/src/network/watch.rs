@@ -2,12 +2,12 @@
 
 use std::io::{self, BufRead, BufReader, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringwall_audit::{Egress, Event as Recorded, Ids, Record, Text, Verdict as Decided};
-use ringwall_egress::{Event, Verdict};
+use ringwall_egress::{ControlError, Entrance, Event, Verdict};
 
 use super::TaskOfGateway;
 use super::process::Process;
@@ -29,6 +29,7 @@ pub(super) struct Watch {
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
+    ended: Condvar,
 }
 
 #[derive(Debug)]
@@ -40,7 +41,7 @@ struct State {
 /// What the thread needs that nobody else does.
 struct Keeping {
     shared: Arc<Shared>,
-    sockets: Option<[OwnedFd; 3]>,
+    sockets: Option<Vec<OwnedFd>>,
     task: Arc<TaskOfGateway>,
     ids: Ids,
     ledger: Arc<Ledger>,
@@ -49,13 +50,13 @@ struct Keeping {
 impl Watch {
     pub(super) fn start(
         mut process: Process,
-        sockets: Option<[OwnedFd; 3]>,
+        sockets: Option<Vec<OwnedFd>>,
         task: Arc<TaskOfGateway>,
         (ids, ledger): (Ids, Arc<Ledger>),
     ) -> io::Result<Watch> {
         let events = process.events.take().ok_or(io::ErrorKind::NotConnected)?;
         let state = Mutex::new(State { process: Some(process), ending: false });
-        let shared = Arc::new(Shared { state });
+        let shared = Arc::new(Shared { state, ended: Condvar::new() });
         let keeping = Keeping { shared: shared.clone(), sockets, task, ids, ledger };
         let thread = std::thread::Builder::new().name("network".to_owned());
         let thread = thread.spawn(move || keeping.run(events))?;
@@ -84,6 +85,7 @@ impl Watch {
             state.ending = true;
             state.process.take()
         };
+        self.shared.ended.notify_all();
         drop(process);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -98,11 +100,35 @@ impl Drop for Watch {
 }
 
 impl Shared {
-    /// Hands a connection over, to the proxy or to DNS.
-    pub(super) fn connect(&self, task: &str, dns: bool, stream: OwnedFd) -> io::Result<()> {
+    /// Hands a connection over.
+    pub(super) fn connect(&self, task: &str, to: Entrance, stream: OwnedFd) -> io::Result<()> {
         let state = self.lock();
         let process = state.process.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        process.control.connect(task, dns, stream.as_fd()).map_err(io::Error::other)
+        process.control.connect(task, to, stream.as_fd()).map_err(io::Error::other)
+    }
+
+    /// Gives the gateway the rules as they are now. Where there is none, the next one starts with them.
+    pub(super) fn reload(&self, task: &TaskOfGateway) -> Result<(), ControlError> {
+        let state = self.lock();
+        let process = state.process.as_ref();
+        process.map_or(Ok(()), |process| process.control.reload(&task.spec.id, task.rules()))
+    }
+
+    /// Waits for so long; false if the gateway is ended.
+    pub(super) fn goes_on_after(&self, time: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.ended.wait_timeout_while(state, time, |state| !state.ending);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.ending
+    }
+
+    /// Ends the gateway for good: nobody answers then, which is no network.
+    pub(super) fn give_up(&self) {
+        let mut state = self.lock();
+        state.ending = true;
+        let process = state.process.take();
+        drop(state);
+        drop(process);
+        self.ended.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -160,7 +186,7 @@ impl Keeping {
         std::thread::sleep(RESTART_PAUSE);
         let started = self.task.start().and_then(|(mut process, _)| {
             if let Some(sockets) = &self.sockets {
-                let beside = sockets.each_ref().map(AsFd::as_fd);
+                let beside: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
                 process.control.listen(&self.task.spec.id, &beside)?;
             }
             Ok((process.events.take(), process))
@@ -174,6 +200,10 @@ impl Keeping {
         let (events, process) = started.ok()?;
         let mut state = self.shared.lock();
         if state.ending {
+            return None;
+        }
+        // They may have changed since it was told.
+        if process.control.reload(&self.task.spec.id, self.task.rules()).is_err() {
             return None;
         }
         state.process = Some(process);

@@ -25,9 +25,11 @@ fn a_way_to_the_network_is_sockets_for_the_engine_and_nothing_else() {
     for identity in [ROOT, USER] {
         let mut input = input(&admitted, identity);
         let without = ContainerRing.plan(&input).unwrap();
-        input.network = Some(NetworkInput { authority: "PEM".to_owned() });
-        let with = ContainerRing.plan(&input).unwrap();
-        assert_eq!(network_faults(&with, &without), Vec::<String>::new());
+        for direct in [vec![], vec![80, 443]] {
+            input.network = Some(NetworkInput { authority: "PEM".to_owned(), direct });
+            let with = ContainerRing.plan(&input).unwrap();
+            assert_eq!(network_faults(&with, &without), Vec::<String>::new());
+        }
     }
 }
 

@@ -80,6 +80,7 @@ impl Stream {
             | Request::UnloadTool { .. }
             | Request::ProbeTool { .. }
             | Request::Snapshot { .. }
+            | Request::Take { .. }
             | Request::Shutdown => Shape::Plain,
         };
         let ended = |side| !shape.ever_carries_data_from(side);

@@ -65,7 +65,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
         elif path == "/events":
-            self.events()
+            self.events(range(3))
+        elif path == "/endless":
+            self.events(range(10000))
         elif path == "/socket":
             self.socket()
         elif path.startswith("/git/"):
@@ -82,12 +84,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.note(body[:256])
             self.say(200, b"%d\n" % len(body))
 
-    def events(self):
+    def events(self, numbers):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        for number in range(3):
+        for number in numbers:
             self.wfile.write(b"data: %d\n\n" % number)
             self.wfile.flush()
             time.sleep(0.05)

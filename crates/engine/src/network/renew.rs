@@ -1,0 +1,369 @@
+//! Keeps the rules of a running gateway those that would be decided now: a policy file changes, the task
+//! comes to another phase or is tainted, its grant is taken back, a person orders something else.
+//!
+//! Whoever holds the sandbox looks at what decides, twice a second. Others leave their orders in a file
+//! beside the record, and wait until they are answered there.
+//!
+//! Invariant: what can no longer be decided is closed, and what was closed stays so.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringwall_audit::{Egress, Event as Recorded, Ids, Text};
+use ringwall_rules::{LayerText, Task};
+use ringwall_spec::{EgressSpec, RuleSet};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use super::TaskOfGateway;
+use super::watch::Shared;
+use crate::admit::deciding;
+use crate::config::Engine;
+use crate::egress::{EgressError, NetworkBounds, egress_by, within};
+use crate::ledger::Ledger;
+use crate::policy_files::PolicySearch;
+use crate::record::{Record, RecordState, rewrite};
+use crate::rights::History;
+
+const LOOK: Duration = Duration::from_millis(500);
+/// Who writes a file may be half-way; what cannot be read for longer than that closes the network.
+const TRIES: u32 = 3;
+/// How long an order may wait for whoever holds the sandbox.
+const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_ORDER_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeNetworkError {
+    #[error("sandbox {0} is not running, so it reaches nothing")]
+    NotRunning(String),
+    #[error(
+        "sandbox {0} was made without a network, and gets none while it lives; create another with --net"
+    )]
+    NoNetwork(String),
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    #[error("sandbox {0} did not take the new rules in time; `ringwall stop {0}` ends it")]
+    NoAnswer(String),
+    #[error("the new rules of sandbox {id} could not be written down or read back")]
+    Io { id: String, source: io::Error },
+}
+
+/// What somebody wants of a network that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkChange {
+    /// Decide again, by what the files say now.
+    Again,
+    /// This is asked for from now on. A policy, if there was one, decides as it did at the start.
+    Ask(EgressSpec),
+    /// The task has read what may try to talk it into something.
+    Taint,
+    /// Nothing more, for this reason.
+    Close(String),
+}
+
+/// What a network was decided by, kept with the decision.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Basis {
+    pub(crate) search: PolicySearch,
+    pub(crate) task: Task,
+    pub(crate) asked: Option<EgressSpec>,
+    pub(crate) at_most: Option<NetworkBounds>,
+}
+
+/// What others have ordered since, and what came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Orders {
+    /// Of the last order.
+    number: u64,
+    asked: Option<EgressSpec>,
+    tainted: bool,
+    closed: Option<String>,
+    /// The last order that was carried out.
+    done: u64,
+    /// What can be reached since then.
+    reach: Vec<String>,
+}
+
+impl Engine {
+    /// Changes what a sandbox reaches; streams that may no longer be are closed. Gives what can be
+    /// reached then.
+    pub fn change_network(
+        &self,
+        record: &Record,
+        change: NetworkChange,
+    ) -> Result<Vec<String>, ChangeNetworkError> {
+        let id = || record.id.to_string();
+        if record.state != RecordState::Running {
+            return Err(ChangeNetworkError::NotRunning(id()));
+        }
+        let decided_by_policy = record.decided.is_some();
+        let change = match change {
+            NetworkChange::Ask(asked) if !decided_by_policy => {
+                NetworkChange::Ask(self.egress_ordered(asked)?)
+            }
+            other => other,
+        };
+        let wrong = |source| ChangeNetworkError::Io { id: id(), source };
+        let path = orders_path(record);
+        if !path.exists() {
+            return Err(ChangeNetworkError::NoNetwork(id()));
+        }
+        let number = update(&path, |orders| {
+            orders.number += 1;
+            match change {
+                NetworkChange::Again => {}
+                NetworkChange::Ask(asked) => orders.asked = Some(asked),
+                NetworkChange::Taint => orders.tainted = true,
+                NetworkChange::Close(why) => orders.closed = Some(why),
+            }
+            orders.number
+        })
+        .map_err(wrong)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let orders = update(&path, |orders| orders.clone()).map_err(wrong)?;
+            if orders.done >= number {
+                return Ok(orders.reach);
+            }
+            if Instant::now() > until || !crate::record::is_held(&record.dir) {
+                return Err(ChangeNetworkError::NoAnswer(id()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether a sandbox has a network that could be changed.
+    pub(crate) fn has_network(record: &Record) -> bool {
+        record.state == RecordState::Running && orders_path(record).exists()
+    }
+
+    /// Closes the networks of all sandboxes that one of these grants was presented for. Gives their ids.
+    pub fn close_networks_of_grant(
+        &self,
+        grant: &str,
+        why: &str,
+    ) -> Result<Vec<String>, crate::record::RecordError> {
+        let mut closed = Vec::new();
+        for record in self.records()? {
+            let inputs = record.decided.as_ref().map(|decided| &decided.inputs);
+            let grants = inputs.and_then(|inputs| inputs.get("grants"));
+            let held = grants.is_some_and(|all| all.split(' ').any(|one| one == grant));
+            let change = NetworkChange::Close(why.to_owned());
+            if held && Engine::has_network(&record) && self.change_network(&record, change).is_ok()
+            {
+                closed.push(record.id.to_string());
+            }
+        }
+        Ok(closed)
+    }
+}
+
+fn orders_path(record: &Record) -> PathBuf {
+    record.dir.join("network.json")
+}
+
+fn update<T>(path: &Path, change: impl FnOnce(&mut Orders) -> T) -> io::Result<T> {
+    let mut options = File::options();
+    let mut file = options.read(true).write(true).mode(0o600).open(path)?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    let mut text = Vec::new();
+    io::Read::take(&mut file, MAX_ORDER_BYTES).read_to_end(&mut text)?;
+    let before: Orders =
+        if text.is_empty() { Orders::default() } else { serde_json::from_slice(&text)? };
+    let mut after = before.clone();
+    let result = change(&mut after);
+    if after != before {
+        rewrite(&file, &serde_json::to_vec(&after)?)?;
+    }
+    Ok(result)
+}
+
+/// The one who looks.
+pub(super) struct Renewal {
+    record: Record,
+    basis: Option<Basis>,
+    /// What it was at the start.
+    first: EgressSpec,
+    task: Arc<TaskOfGateway>,
+    gateway: Arc<Shared>,
+    ids: Ids,
+    ledger: Arc<Ledger>,
+}
+
+/// All that decides.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    orders: Orders,
+    phase: Option<String>,
+    layers: Option<Result<Vec<LayerText>, String>>,
+}
+
+/// Why nothing may be reached.
+enum Nothing {
+    /// It may be otherwise in a moment.
+    Unreadable(String),
+    Decided(String),
+}
+
+impl Renewal {
+    /// Begins to look, on a thread of its own, until the gateway is ended.
+    pub(super) fn start(
+        (record, first): (&Record, &EgressSpec),
+        task: &Arc<TaskOfGateway>,
+        gateway: Arc<Shared>,
+        (ids, ledger): (Ids, Arc<Ledger>),
+    ) -> io::Result<()> {
+        let basis = record.decided.as_ref().and_then(|decided| decided.network.as_deref());
+        let renewal = Renewal {
+            record: record.clone(),
+            basis: basis.map(serde_json::from_str).transpose()?,
+            first: first.clone(),
+            task: Arc::clone(task),
+            gateway,
+            ids,
+            ledger,
+        };
+        let path = orders_path(record);
+        File::options().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+        let thread = std::thread::Builder::new().name("rules".to_owned());
+        thread.spawn(move || renewal.run())?;
+        Ok(())
+    }
+
+    fn run(&self) {
+        let Ok(mut last) = self.look() else { return self.close("what decides cannot be read") };
+        let (mut tries, mut rules) = (0, self.first.layers.clone());
+        while self.gateway.goes_on_after(LOOK) {
+            let seen = match self.look() {
+                Ok(seen) => seen,
+                Err(_) if tries < TRIES => {
+                    tries += 1;
+                    continue;
+                }
+                Err(error) => {
+                    return self.close(&format!("what decides about it cannot be read: {error}"));
+                }
+            };
+            if seen == last {
+                continue;
+            }
+            let (decided, why) = match self.decide(&seen) {
+                Ok(decided) => (decided, "what decides about the network has changed".to_owned()),
+                Err(Nothing::Unreadable(_)) if tries < TRIES => {
+                    tries += 1;
+                    continue;
+                }
+                Err(Nothing::Unreadable(why) | Nothing::Decided(why)) => (closed(), why),
+            };
+            tries = 0;
+            if decided.layers != rules && self.put(&decided, &why).is_err() {
+                return;
+            }
+            let number = seen.orders.number;
+            let reach = reach(&decided);
+            let _ = update(&orders_path(&self.record), |orders| {
+                (orders.done, orders.reach) = (number, reach);
+            });
+            (rules, last) = (decided.layers, seen);
+        }
+    }
+
+    fn look(&self) -> io::Result<Seen> {
+        let mut orders = update(&orders_path(&self.record), |orders| orders.clone())?;
+        (orders.done, orders.reach) = (0, Vec::new());
+        let phases = History::load(&self.record)?.phases;
+        let first = self.record.decided.as_ref().and_then(|decided| decided.phase.clone());
+        let layers = self.basis.as_ref().map(|basis| {
+            let read = basis.search.read();
+            read.map_err(|error| crate::with_causes(&error))
+        });
+        Ok(Seen { orders, phase: phases.last().cloned().or(first), layers })
+    }
+
+    /// What may be reached now, or why nothing.
+    fn decide(&self, seen: &Seen) -> Result<EgressSpec, Nothing> {
+        let nothing = |why: &str| Err(Nothing::Decided(why.to_owned()));
+        if let Some(why) = &seen.orders.closed {
+            return nothing(why);
+        }
+        let (Some(basis), Some(layers)) = (&self.basis, &seen.layers) else {
+            if seen.orders.tainted {
+                return nothing("the task is tainted, and there is no policy that lets it go on");
+            }
+            return Ok(self.known(self.ordered(seen.orders.asked.as_ref())));
+        };
+        let layers = layers.clone().map_err(Nothing::Unreadable)?;
+        if layers.is_empty() {
+            return nothing("the policy that gave it is gone");
+        }
+        let task = Task {
+            phase: seen.phase.clone(),
+            tainted: basis.task.tainted || seen.orders.tainted,
+            ..basis.task.clone()
+        };
+        let asked = seen.orders.asked.clone().or_else(|| basis.asked.clone());
+        let given = deciding(|| -> Result<_, Nothing> {
+            let unreadable = |error| Nothing::Unreadable(crate::with_causes(&error));
+            let stack = PolicySearch::stack(layers).map_err(unreadable)?;
+            egress_by(&stack, &task, asked).map_err(|error| Nothing::Decided(error.to_string()))
+        })?;
+        match given.and_then(|given| within(given, basis.at_most.as_ref())) {
+            Some(given) => Ok(self.known(given)),
+            None => nothing("the policy gives it no more"),
+        }
+    }
+
+    /// A person's own order, where there is no policy. What a policy gave that is not known any more
+    /// can only be narrowed.
+    fn ordered(&self, asked: Option<&EgressSpec>) -> EgressSpec {
+        let mut egress = self.first.clone();
+        match asked {
+            Some(asked) if self.record.decided.is_some() => {
+                egress.layers.extend(asked.layers.iter().cloned());
+            }
+            Some(asked) => egress = asked.clone(),
+            None => {}
+        }
+        egress
+    }
+
+    /// Secrets were opened when the sandbox began; no other can be had now.
+    fn known(&self, mut egress: EgressSpec) -> EgressSpec {
+        egress.secrets.retain(|name| self.first.secrets.contains(name));
+        for allow in egress.layers.iter_mut().flat_map(|rules| &mut rules.allow) {
+            allow.secret = allow.secret.take().filter(|name| egress.secrets.contains(name));
+        }
+        if egress.is_nothing() { closed() } else { egress }
+    }
+
+    fn put(&self, decided: &EgressSpec, why: &str) -> Result<(), ()> {
+        self.task.set_rules(decided.layers.clone());
+        let told = format!("{why}; from now on: {}", reach(decided).join(", and of that "));
+        let note = Egress { reason: Some(Text::new(told)), ..Egress::default() };
+        let noted = self.ledger.record(vec![(self.ids.clone(), Recorded::Egress(note))]);
+        // A gateway that is being started gets the rules with its task.
+        let put = self.gateway.reload(&self.task);
+        if noted.is_err() || put.is_err() {
+            self.gateway.give_up();
+            return Err(());
+        }
+        Ok(())
+    }
+
+    fn close(&self, why: &str) {
+        let _ = self.put(&closed(), why);
+    }
+}
+
+fn closed() -> EgressSpec {
+    EgressSpec { layers: vec![RuleSet::default()], ..EgressSpec::default() }
+}
+
+fn reach(egress: &EgressSpec) -> Vec<String> {
+    if egress.is_nothing() { vec!["nothing".to_owned()] } else { egress.summary() }
+}
