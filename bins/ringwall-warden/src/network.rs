@@ -2,6 +2,7 @@
 //! the engine takes one by one and carries to the gateway. We look at nothing.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -68,10 +69,10 @@ impl Doors {
                 if self.direct.is_empty() {
                     taken(take_all_addresses())?;
                 }
-                if !self.direct.contains_key(&port) {
-                    self.direct.insert(port, open(door, false)?);
-                }
-                let listener = self.direct.get(&port).ok_or(Errno::BADF)?;
+                let listener = match self.direct.entry(port) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => new.insert(open(door, false)?),
+                };
                 Ok(Accepting { listener: copy(listener)?, datagrams: None, tells_address: true })
             }
         }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,7 @@ pub(crate) struct Relay {
     orders: Sender<Order>,
     /// Nobody's yet: it ends with the connection of whoever keeps it ready, and runs nothing.
     ready: AtomicBool,
+    connections: AtomicUsize,
 }
 
 /// What attached callers want of the keeper itself.
@@ -55,7 +56,14 @@ impl Relay {
         (gate, orders): (Arc<Gate>, Sender<Order>),
         ready: bool,
     ) -> Relay {
-        Relay { client, tools, gate, orders, ready: AtomicBool::new(ready) }
+        Relay {
+            client,
+            tools,
+            gate,
+            orders,
+            ready: AtomicBool::new(ready),
+            connections: AtomicUsize::new(0),
+        }
     }
 
     fn take(&self, decided: &[u8]) -> Reply {
@@ -96,6 +104,7 @@ impl Relay {
                     continue;
                 }
                 let relay = relay.clone();
+                relay.connections.fetch_add(1, Ordering::SeqCst);
                 std::thread::spawn(move || ringwall_wire::serve(stream, relay));
             }
         });
@@ -308,7 +317,8 @@ impl Handler for Relay {
     }
 
     fn closed(&self) {
-        if self.ready.load(Ordering::SeqCst) {
+        let last = self.connections.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && self.ready.load(Ordering::SeqCst) {
             // Whoever kept it ready is gone.
             let _ = self.orders.send(Order::End(Ending::Stopped));
         }

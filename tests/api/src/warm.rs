@@ -30,7 +30,7 @@ fn sandboxes_are_ready_are_given_away_once_and_end_with_the_daemon() {
     assert_eq!(client.get("/v1/sandboxes").is(200).json()["items"], json!([]));
     let listed = daemon.world.sandboxes();
     let one = ready(&listed)[0]["id"].as_str().expect("an id").to_owned();
-    daemon.world.ringwall(["exec", &one, "true"]).exits(125);
+    daemon.world.ringwall(["exec", &one, "true"]).exits(126);
     let first = create(&mut client);
     assert!(ready(&listed).iter().any(|record| record["id"] == first), "{first} is another");
     assert_eq!(figure(&mut client, "ringwall_warm_taken"), 1);

@@ -31,7 +31,7 @@ impl Following {
 
     /// How `curl` ended when its stream was taken from it.
     #[track_caller]
-    fn is_cut(mut self) {
+    fn ends_cut(mut self) {
         let ended = self.0.wait().expect("an end");
         assert!(!ended.success(), "the stream came to its own end");
     }
@@ -62,7 +62,7 @@ fn an_order_to_narrow_cuts_open_streams_and_can_be_taken_back() {
         assert!(stream.goes_on());
         let git = format!("git.example.com:{}", servers.secure);
         site.ringwall(["net", "reload", "--net", &git, &id]).exits(0).holds(&git);
-        stream.is_cut();
+        stream.ends_cut();
         let get = format!("curl -sSf {}", servers.url("/hello"));
         site.ringwall(["exec", &id, "sh", "-c", &get]).fails().holds("403");
         let api = format!("api.example.com:{}", servers.secure);
@@ -71,7 +71,7 @@ fn an_order_to_narrow_cuts_open_streams_and_can_be_taken_back() {
         // Nobody knows what a tainted task may, so it may nothing.
         let stream = Following::start(&site, &["exec", &id], &servers);
         site.ringwall(["net", "reload", "--tainted", &id]).exits(0).prints("nothing\n");
-        stream.is_cut();
+        stream.ends_cut();
         assert!(reasons(&site).contains("tainted"), "{}", reasons(&site));
         site.ringwall(["rm", "--force", &id]).exits(0);
         site.ringwall(["net", "reload", &id]).fails();
@@ -105,13 +105,13 @@ fn a_policy_that_changes_counts_for_what_runs_already() {
     let path = site.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("api.example.com", "git.example.com")).unwrap();
-    stream.is_cut();
+    stream.ends_cut();
     assert!(reasons(&site).contains("what decides about the network has changed"));
     // One that cannot be read gives nothing.
     std::fs::write(&path, &text).unwrap();
     let stream = Following::start(&site, &[&["run"], &flags[..]].concat(), &servers);
     std::fs::write(&path, "version = 1\nnonsense = true\n").unwrap();
-    stream.is_cut();
+    stream.ends_cut();
 }
 
 #[test]
@@ -160,6 +160,6 @@ fn a_grant_that_is_revoked_ends_what_its_sandboxes_reach() {
     let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
     let id = listed[0]["id"].as_str().expect("an id").to_owned();
     site.ringwall(["grant", "revoke", &id]).exits(0).holds("reaches nothing any more");
-    stream.is_cut();
+    stream.ends_cut();
     assert!(reasons(&site).contains("its grant was revoked"));
 }

@@ -126,11 +126,16 @@ impl Engine {
         .map_err(wrong)?;
         let until = Instant::now() + PATIENCE;
         loop {
-            let orders = update(&path, |orders| orders.clone()).map_err(wrong)?;
+            let orders = update(&path, |orders| orders.clone());
+            if !crate::record::is_held(&record.dir) {
+                // It has ended, perhaps because a stream of its was closed.
+                return Ok(reach(&closed()));
+            }
+            let orders = orders.map_err(wrong)?;
             if orders.done >= number {
                 return Ok(orders.reach);
             }
-            if Instant::now() > until || !crate::record::is_held(&record.dir) {
+            if Instant::now() > until {
                 return Err(ChangeNetworkError::NoAnswer(id()));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -236,9 +241,10 @@ impl Renewal {
     }
 
     fn run(&self) {
-        let Ok(mut last) = self.look() else { return self.close("what decides cannot be read") };
-        let (mut tries, mut rules) = (0, self.first.layers.clone());
-        while self.gateway.goes_on_after(LOOK) {
+        let (mut tries, mut rules, mut last) = (0, self.known(self.first.clone()).layers, None);
+        // At once for the first time: something may have changed since it was decided.
+        let mut pause = Duration::ZERO;
+        while self.gateway.goes_on_after(std::mem::replace(&mut pause, LOOK)) {
             let seen = match self.look() {
                 Ok(seen) => seen,
                 Err(_) if tries < TRIES => {
@@ -249,7 +255,7 @@ impl Renewal {
                     return self.close(&format!("what decides about it cannot be read: {error}"));
                 }
             };
-            if seen == last {
+            if last.as_ref() == Some(&seen) {
                 continue;
             }
             let (decided, why) = match self.decide(&seen) {
@@ -269,7 +275,7 @@ impl Renewal {
             let _ = update(&orders_path(&self.record), |orders| {
                 (orders.done, orders.reach) = (number, reach);
             });
-            (rules, last) = (decided.layers, seen);
+            (rules, last) = (decided.layers, Some(seen));
         }
     }
 
