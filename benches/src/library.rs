@@ -106,8 +106,7 @@ fn succeeded(ending: Ending) -> Result<()> {
     }
 }
 
-/// Output that nobody wants.
-pub(crate) struct Silent;
+struct Silent;
 
 impl Output for Silent {
     fn stdout(&mut self, _: &[u8]) -> io::Result<()> {

@@ -1,11 +1,10 @@
-//! `make bench`, `bench-tools`, `bench-vm` and `bench-api`: how fast and how small Ringwall is, beside others, measured
+//! `make bench`, `make bench-tools` and `make bench-vm`: how fast and how small Ringwall is, beside others, measured
 //! in one run.
 //!
 //! Everything is measured from the start of a program to its end, teardown and evidence included,
 //! round by round in turn. What cannot be had on this machine is named with the reason; no figure
 //! is carried over from elsewhere.
 
-mod api;
 mod contender;
 mod daemons;
 mod ground;
@@ -43,7 +42,6 @@ fn main() -> ExitCode {
         Ok(Task::Bench(options)) => bench(&options),
         Ok(Task::Tools(options)) => bench_tools(&options),
         Ok(Task::Vm(options)) => bench_vm(&options),
-        Ok(Task::Api(options)) => bench_api(&options),
         Ok(Task::RunCompiled(module)) => tools::run_compiled(&module).map(|()| ExitCode::SUCCESS),
         Ok(Task::Stopwatch(filter)) => stopwatch::serve(filter).map(|()| ExitCode::SUCCESS),
         Ok(Task::Help) => print(HELP).map(|()| ExitCode::SUCCESS),
@@ -92,19 +90,6 @@ fn bench_vm(options: &ToolsOptions) -> Result<ExitCode> {
         all: json!({ "results": findings, "promises": promises }),
         picture: plot::svg(vm::panels(&findings))?,
         text: vm::text(&findings, &promises)?,
-    };
-    report.publish(&options.out)?;
-    Ok(verdict(&promises, options.assert))
-}
-
-fn bench_api(options: &ToolsOptions) -> Result<ExitCode> {
-    let findings = api::measure(options, &mut say)?;
-    let promises = api::promises(&findings);
-    let report = Report {
-        name: "api",
-        all: json!({ "results": findings, "promises": promises }),
-        picture: plot::svg(api::panels(&findings))?,
-        text: api::text(&findings, &promises)?,
     };
     report.publish(&options.out)?;
     Ok(verdict(&promises, options.assert))

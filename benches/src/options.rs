@@ -19,9 +19,6 @@ usage: ringwall-bench tools [--quick] [--out DIR] [--assert]
 
 usage: ringwall-bench vm [--quick] [--out DIR] [--assert]
   microVMs instead: vm.json, vm.txt and vm.svg
-
-usage: ringwall-bench api [--quick] [--out DIR] [--assert]
-  what the daemon adds to the engine's time: api.json, api.txt and api.svg
 ";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +43,6 @@ pub(crate) enum Task {
     Bench(Options),
     Tools(ToolsOptions),
     Vm(ToolsOptions),
-    Api(ToolsOptions),
     /// A rival: one process that runs one compiled module once.
     RunCompiled(PathBuf),
     /// A child that starts and times programs; the filter it hands to them is in this file.
@@ -63,8 +59,6 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Tas
         Ok(tools(arguments)?.map_or(Task::Help, Task::Tools))
     } else if arguments.next_if(|first| first == "vm").is_some() {
         Ok(tools(arguments)?.map_or(Task::Help, Task::Vm))
-    } else if arguments.next_if(|first| first == "api").is_some() {
-        Ok(tools(arguments)?.map_or(Task::Help, Task::Api))
     } else {
         walls(arguments)
     }

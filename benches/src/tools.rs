@@ -7,10 +7,10 @@ mod guests;
 mod live;
 mod metering;
 mod rivals;
-pub(crate) mod show;
-pub(crate) mod stand;
+mod show;
+mod stand;
 mod swap;
-pub(crate) mod turns;
+mod turns;
 
 use std::cell::RefCell;
 use std::time::Duration;

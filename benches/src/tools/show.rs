@@ -63,7 +63,7 @@ fn median(rows: &[Summary], name: &str) -> Option<f64> {
 type LastColumn<'a> = (&'a str, &'a dyn Fn(&Summary) -> Option<f64>);
 
 /// One table of times, in microseconds, with one more column if need be.
-pub(crate) fn times(
+fn times(
     out: &mut String,
     title: &str,
     rows: &[Summary],
@@ -89,27 +89,25 @@ pub(crate) fn times(
     Ok(())
 }
 
-/// Medians with their p95, in microseconds.
-pub(crate) fn rows_of(rows: &[Summary]) -> Vec<Row> {
-    let row = |summary: &Summary| Row {
-        name: summary.name.clone(),
-        value: summary.median_ms * 1e3,
-        reach: Some(summary.p95_ms * 1e3),
-    };
-    rows.iter().map(row).collect()
-}
-
 pub(crate) fn panels(findings: &Findings) -> Vec<Panel> {
+    let times = |rows: &[Summary]| {
+        let row = |summary: &Summary| Row {
+            name: summary.name.clone(),
+            value: summary.median_ms * 1e3,
+            reach: Some(summary.p95_ms * 1e3),
+        };
+        rows.iter().map(row).collect::<Vec<_>>()
+    };
     let panel = |title: &str, rows| Panel { title: title.to_owned(), rows };
     let throughput = findings.throughput.iter();
     let memory = findings.memory.iter();
     vec![
         panel(
             "warm call, fresh instance, us (bar: median, line: p95; shorter is better)",
-            rows_of(&findings.warm),
+            times(&findings.warm),
         ),
-        panel("fresh host, first call, us (shorter is better)", rows_of(&findings.cold)),
-        panel("running host, load + first call, us (shorter is better)", rows_of(&findings.load)),
+        panel("fresh host, first call, us (shorter is better)", times(&findings.cold)),
+        panel("running host, load + first call, us (shorter is better)", times(&findings.load)),
         panel(
             "calls per second (longer is better)",
             throughput
