@@ -13,6 +13,8 @@ MUSL_TARGET := x86_64-unknown-linux-musl
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_DIR := $(TARGET_DIR)/$(MUSL_TARGET)/release
 PROGRAMS := ringwall ringwall-warden ringwall-launcher ringwall-probe
+# The brain of agents; its package is called after it.
+BRAIN := ringwall-agent
 # Built one by one: together, the warden would get the features of the compiler.
 WASM_PROGRAMS := ringwall-wasm-warden ringwall-wasm-compiler
 # Alone, too: it has an async runtime and a TLS library, whose features belong in no other program.
@@ -28,10 +30,10 @@ export RINGWALL_BIN_DIR := $(BIN_DIR)
 # nextest runs test programs side by side; plain cargo does where it is absent.
 RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,test --no-fail-fast)
 # These test the built programs; the last one only reads the repository.
-WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-faults ringwall-api-e2e ringwall-mcp-e2e
+WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-faults ringwall-api-e2e ringwall-mcp-e2e ringwall-agent-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup clients test-clients test-model build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test tidy deny bench bench-tools bench-vm bench-net compare-security fuzz fuzz-quick faults soak install clean
+.PHONY: help setup clients test-clients test-model build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net compare-security fuzz fuzz-quick faults soak install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -50,8 +52,8 @@ test-model: build ## a real small language model does a file task through walls 
 
 build: programs gateway daemon wasm-programs ## all programs, optimised
 
-programs: ## ringwall, its warden and its launcher
-	$(CARGO) build --locked --release --target $(MUSL_TARGET) $(PROGRAMS:%=--package %)
+programs: ## ringwall, its warden, its launcher and the brain of agents
+	$(CARGO) build --locked --release --target $(MUSL_TARGET) $(PROGRAMS:%=--package %) --package $(BRAIN)-program
 
 gateway: ## the process through which sandboxes reach the network
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package $(GATEWAY)-program
@@ -91,6 +93,9 @@ unit-test:
 
 e2e-test: build quick-tools
 	$(CARGO) $(RUN_TESTS) --locked $(WHOLE:%=--package %)
+
+test-agents: build quick-tools ## agents, with fifty of them at once
+	RINGWALL_MANY_AGENTS=50 $(CARGO) $(RUN_TESTS) --locked --package ringwall-agent-e2e
 
 # The tools' own logic, natively; what they do behind the wall is e2e's.
 tools-test: tools ## format, lints and tests of the built-in tools
@@ -152,7 +157,7 @@ soak: build ## hostile jobs of all kinds at full load; SECONDS=3600
 
 install: build tools ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"
-	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") "$(BIN_DIR)/$(GATEWAY)" "$(BIN_DIR)/$(DAEMON)" $(WASM_PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(PROGRAMS:%="$(BIN_DIR)/%") "$(BIN_DIR)/$(BRAIN)" "$(BIN_DIR)/$(GATEWAY)" "$(BIN_DIR)/$(DAEMON)" $(WASM_PROGRAMS:%="$(BIN_DIR)/%") "$(DESTDIR)$(PREFIX)/bin"
 	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
 	install -m 644 "$(TOOLS_DIR)"/*.wasm "$(DESTDIR)$(PREFIX)/lib/ringwall/tools"
 	install -d "$(DESTDIR)$(PREFIX)/lib/ringwall/tools/runtimes"

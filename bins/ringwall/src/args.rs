@@ -1,5 +1,6 @@
 //! The command line as data. Parsing is pure: no file, no environment, no terminal is looked at.
 
+mod agent;
 mod approvals;
 mod audit;
 mod error;
@@ -25,6 +26,7 @@ use ringwall_spec::Wall;
 
 use crate::presets::Preset;
 
+pub(crate) use agent::{AgentFormat, AgentRunArgs, AgentVerb, BoundArgs, ProviderName};
 pub(crate) use approvals::{ApprovalsVerb, DecisionArgs, KeyArgs};
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
 pub(crate) use error::UsageError;
@@ -34,7 +36,7 @@ pub(crate) use net::{
     NetExplainArgs, NetLearnArgs, NetLogArgs, NetReloadArgs, NetVerb, NetworkArgs, Reachable,
 };
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
-pub(crate) use sandbox::{JobArgs, PolicyArgs, RightsArgs, SandboxArgs};
+pub(crate) use sandbox::{JobArgs, LimitArgs, PolicyArgs, RightsArgs, SandboxArgs};
 pub(crate) use secret::{SecretAddArgs, SecretBindArgs, SecretVerb};
 pub(crate) use serve::{ServeDaemonArgs, usual_jobs};
 pub(crate) use snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, SnapshotVerb};
@@ -133,6 +135,9 @@ pub(crate) enum Verb {
     Restore(RestoreArgs),
     /// Copy a living microVM; prints the ids of the copies
     Fork(ForkArgs),
+    /// Give tasks to agents whose every step is done behind a wall, and look at what they did
+    #[command(subcommand)]
+    Agent(AgentVerb),
     /// Get, list and remove images
     #[command(subcommand)]
     Image(ImageVerb),
@@ -452,6 +457,9 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Where somebody else has decided.
+    pub(crate) const TEXT: OutputArgs = OutputArgs { format: Format::Text };
+
     pub(crate) fn json(self) -> bool {
         self.format == Format::Json
     }

@@ -1,5 +1,6 @@
 //! One file per verb. Each turns its arguments into calls of the engine and prints what came back.
 
+mod agent;
 mod apply;
 mod approvals;
 mod audit;
@@ -53,6 +54,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         | Verb::Grant(_)
         | Verb::Approvals(_)
         | Verb::Mcp(_)
+        | Verb::Agent(_)
         | Verb::Tool(_) => granted::record_ended()?,
         // A log that cannot be written can still be read.
         Verb::Audit(_) => drop(granted::record_ended()),
@@ -64,6 +66,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(args) => return doctor::run(&args),
         Verb::Verify(args) => return verify::run(&args),
         Verb::Tool(verb) => return tool::run(verb),
+        Verb::Agent(verb) => return agent::run(verb),
         Verb::Audit(verb) => return audit::run(&verb),
         Verb::Net(verb) => return net::run(*verb),
         Verb::Policy(verb) => return ringwall_engine::deciding(|| policy::run(verb)),

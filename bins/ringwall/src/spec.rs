@@ -80,9 +80,9 @@ fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSp
 /// What the flags ask for of the network; nothing if there are none.
 pub(crate) fn network(args: &NetworkArgs) -> anyhow::Result<Option<EgressSpec>> {
     let mut egress = EgressSpec {
-        layers: Vec::new(),
         secrets: args.secrets.clone(),
         transparent: args.transparent,
+        ..EgressSpec::default()
     };
     if let Some(path) = &args.rules {
         let wrong = || format!("the rules in {} cannot be used", path.display());

@@ -184,8 +184,11 @@ impl Engine {
             })
             .filter(|rights| *rights != WriteRights::everywhere());
         }
+        let model = spec.egress.as_mut().and_then(|egress| egress.model.take());
         let asked_network = spec.egress.clone();
         spec.egress = match egress_by(stack, &asked.task, spec.egress.take()) {
+            // The model is whoever's who starts the sandbox to name; what calls it reaches nothing else.
+            _ if model.is_some() => Some(EgressSpec { model, ..EgressSpec::default() }),
             Ok(egress) => egress
                 .and_then(|egress| egress::within(egress, asked.network_at_most.as_ref()))
                 .filter(|_| asks_network || can_reach_gateway(&spec.wall)),

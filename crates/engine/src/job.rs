@@ -296,6 +296,10 @@ impl Defaults {
         Defaults { env, working_directory: directory, open_files: None }
     }
 
+    pub(crate) fn working_directory(&self) -> &Path {
+        Path::new(std::ffi::OsStr::from_bytes(&self.working_directory))
+    }
+
     fn fill(&self, command: &Command) -> StartProcess {
         let mut env = self.env.clone();
         if command.terminal.is_some() {

@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use ringwall_audit::Ids;
 use ringwall_egress::{
-    Answer, ControlError, ProviderError, Question, Settings, TaskInfo, TaskSpec, environment,
+    Answer, ControlError, InferenceSpec, Limits, ModelProvider, Provider, ProviderError, Question,
+    Settings, Shape, TaskInfo, TaskSpec, Usage, environment,
 };
 use ringwall_ring::{AUTHORITY_PATH, NetworkInput, PROXY_PORT};
-use ringwall_spec::{CheckedFact, EgressSpec, RuleSet, SandboxId};
+use ringwall_spec::{CheckedFact, EgressSpec, ModelEndpoint, ModelShape, RuleSet, SandboxId};
 
 use ringwall_wire::{Client, ClientError, Door, WriteHow};
 
@@ -73,6 +74,9 @@ pub enum NetworkError {
 /// As many as the descriptors that go with one order.
 const MOST_SECRETS: usize = 16;
 
+/// What errors call the key of a model.
+const MODEL_KEY: &str = "of the model";
+
 /// A gateway that serves one sandbox.
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -96,6 +100,8 @@ struct TaskOfGateway {
     settings: Settings,
     spec: TaskSpec,
     secrets: Vec<KnownSecret>,
+    /// What the key of the model is read from, for the one provider in `spec`.
+    model_key: Option<Provider>,
     /// As they are now.
     rules: Mutex<Vec<RuleSet>>,
 }
@@ -123,11 +129,14 @@ impl Engine {
             settings: read_settings(&self.home)?,
             spec: TaskSpec {
                 id: id.to_string(),
+                inference: egress.model.as_ref().map(inference),
+                limits: limits(egress.model.as_ref()),
                 transparent: egress.transparent,
                 ..TaskSpec::default()
             },
             secrets,
             rules: Mutex::new(egress.layers.clone()),
+            model_key: egress.model.as_ref().map_or(Ok(None), |model| self.model_key(model))?,
         };
         let (process, info) = task.start()?;
         // Started again, it is the same to its sandbox.
@@ -185,6 +194,14 @@ impl TaskOfGateway {
                 .open(&mut opened)
                 .map_err(|source| NetworkError::Provider { name: name(), source })?;
             spec.secrets.push(beside);
+        }
+        if let Some(key) = &self.model_key {
+            let failed = |source| NetworkError::Provider { name: MODEL_KEY.to_owned(), source };
+            let beside = Some(Provider::Beside(opened.len()));
+            opened.push(key.open().map_err(failed)?);
+            for model in spec.inference.iter_mut().flat_map(|inference| &mut inference.providers) {
+                model.key.clone_from(&beside);
+            }
         }
         if opened.len() > MOST_SECRETS {
             return Err(NetworkError::TooManySecrets);
@@ -276,6 +293,11 @@ impl Network {
         all
     }
 
+    /// What the sandbox has used so far; nothing is known while its gateway is being replaced.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.watch.as_ref()?.usage(&self.task.spec.id)
+    }
+
     /// For the evidence.
     pub(crate) fn fact(&self, egress: &EgressSpec) -> CheckedFact {
         let reach = egress.summary().join(", and of that ");
@@ -294,6 +316,20 @@ impl Network {
         }
         watch.end();
     }
+}
+
+fn inference(model: &ModelEndpoint) -> InferenceSpec {
+    let shape = match model.shape {
+        ModelShape::OpenAi => Shape::OpenAi,
+        ModelShape::Anthropic => Shape::Anthropic,
+    };
+    let (base_url, models) = (model.base_url.clone(), model.models.clone());
+    InferenceSpec { providers: vec![ModelProvider { shape, base_url, key: None, models }] }
+}
+
+fn limits(model: Option<&ModelEndpoint>) -> Limits {
+    let usual = Limits::default();
+    Limits { tokens: model.map_or(usual.tokens, |model| model.tokens), ..usual }
 }
 
 fn write(client: &Client, path: &str, content: &[u8]) -> Result<(), ClientError> {

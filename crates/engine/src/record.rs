@@ -112,6 +112,11 @@ impl Record {
         }
     }
 
+    /// Where commands begin inside: in the workspace, where there is one.
+    pub fn working_directory(&self) -> &Path {
+        self.defaults.working_directory()
+    }
+
     /// What the sandbox's background command wrote.
     pub fn log_path(&self) -> PathBuf {
         self.dir.join("log")

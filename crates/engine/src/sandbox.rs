@@ -168,6 +168,11 @@ impl Sandbox {
         self.tools.as_ref()
     }
 
+    /// What it has used of the network so far, as its gateway counts it.
+    pub fn network_usage(&self) -> Option<ringwall_egress::Usage> {
+        self.placement.network.as_ref()?.usage()
+    }
+
     pub fn killer(&self) -> Killer {
         self.killer.clone()
     }

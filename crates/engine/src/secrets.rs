@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use ringwall_egress::{Form, Provider, ProviderError, SecretSpec};
-use ringwall_spec::SandboxSpec;
+use ringwall_spec::{ModelEndpoint, SandboxSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
@@ -32,6 +32,8 @@ pub enum SecretError {
         "secret {0} is bound to no endpoint, so nobody can use it; see `ringwall secret bind --help`"
     )]
     Unbound(String),
+    #[error("secret {name} is bound to {host}, so it cannot be the key of the model at {url}")]
+    Elsewhere { name: String, host: String, url: String },
     #[error("the secret is empty, or longer than 16 KiB")]
     Value,
     #[error("{0:?} is no name for an environment variable")]
@@ -221,6 +223,21 @@ impl Engine {
         names.iter().map(|name| self.known_secret(name)).collect()
     }
 
+    /// Where the key of a model is read from. A secret that is bound to an endpoint stays with it.
+    pub(crate) fn model_key(&self, model: &ModelEndpoint) -> Result<Option<Provider>, SecretError> {
+        let Some(name) = &model.key else { return Ok(None) };
+        let stored = self.stored_secret(name)?;
+        let elsewhere = |binding: &SecretBinding| !is_at(&model.base_url, &binding.host);
+        match stored.binding.filter(elsewhere) {
+            Some(binding) => Err(SecretError::Elsewhere {
+                name: name.clone(),
+                host: binding.host,
+                url: model.base_url.clone(),
+            }),
+            None => Ok(Some(stored.from)),
+        }
+    }
+
     /// What a keeper needs of our environment for the secrets of its sandbox.
     pub(crate) fn variables_of_secrets(
         &self,
@@ -273,6 +290,14 @@ impl Engine {
     }
 }
 
+/// Whether a URL is of this host.
+fn is_at(url: &str, host: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let name = authority.rsplit_once(':').map_or(authority, |(name, _)| name);
+    name.eq_ignore_ascii_case(host)
+}
+
 fn to_text(stored: &StoredSecret) -> Vec<u8> {
     // Plain data of ours always has a text.
     serde_json::to_vec(stored).unwrap_or_default()
@@ -294,5 +319,16 @@ mod tests {
         for name in ["", "1A", "A=B", "A B"] {
             assert!(check_variable(name).is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_url_is_of_the_host_in_its_authority_and_of_no_other() {
+        assert!(is_at("https://api.example.com", "api.example.com"));
+        assert!(is_at("https://API.example.com:8443/x", "api.example.com"));
+        for url in ["https://evil.example/api.example.com", "https://api.example.com.evil.example"]
+        {
+            assert!(!is_at(url, "api.example.com"), "{url}");
+        }
+        assert!(!is_at("https://api.example.com@evil.example/", "api.example.com"));
     }
 }

@@ -198,9 +198,7 @@ impl Stack {
 
     fn refuse_early(&self, request: &PlaceRequest) -> Option<Refusal> {
         let phase = self.phase_of(&request.task);
-        let phases = self.layers().first().and_then(|layer| layer.file.phases.as_ref());
-        let known: Vec<String> =
-            phases.iter().flat_map(|p| p.value.keys()).map(ToString::to_string).collect();
+        let known = self.phase_names();
         if !phase.is_empty() && !known.contains(&phase) {
             return Some(Refusal::UnknownPhase { phase, known });
         }

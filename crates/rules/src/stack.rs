@@ -122,6 +122,12 @@ impl Stack {
         task.phase.clone().or_else(first).unwrap_or_default()
     }
 
+    /// The phases that there are, as the first layer names them.
+    pub fn phase_names(&self) -> Vec<String> {
+        let phases = self.layers.first().and_then(|layer| layer.file.phases.as_ref());
+        phases.iter().flat_map(|phases| phases.value.keys()).map(ToString::to_string).collect()
+    }
+
     /// What a job gets that asks for nothing, and the most that it may ask for.
     pub fn limits(&self) -> Limits {
         self.layers.iter().fold(Limits::default(), |above, layer| layer.limits(&above))

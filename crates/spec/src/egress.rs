@@ -23,6 +23,34 @@ pub struct EgressSpec {
     /// Programs that know no proxy are served, too, at the ports of the rules.
     #[serde(default)]
     pub transparent: bool,
+    /// A model that can be called through the gateway, which knows its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelEndpoint>,
+}
+
+/// Where a model is and what may be asked of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelEndpoint {
+    pub shape: ModelShape,
+    /// Up to where `/v1` begins. Without TLS only for an address that the gateway's owner exempts.
+    pub base_url: String,
+    /// The name of the secret that is its key; servers on this machine may need none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The models that may be asked; empty: all.
+    #[serde(default)]
+    pub models: Vec<String>,
+    /// Input and output tokens together, from the start of the sandbox.
+    pub tokens: u64,
+}
+
+/// Whose requests a model understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelShape {
+    OpenAi,
+    Anthropic,
 }
 
 /// Rules that most tasks need, by name.
@@ -210,6 +238,11 @@ impl EgressSpec {
 
     /// Whether nothing at all can be reached, so that no gateway is needed.
     pub fn is_nothing(&self) -> bool {
+        self.model.is_none() && self.reaches_nothing()
+    }
+
+    /// The same without the model.
+    pub fn reaches_nothing(&self) -> bool {
         self.layers.is_empty() || self.layers.iter().any(RuleSet::is_nothing)
     }
 
@@ -223,8 +256,9 @@ impl EgressSpec {
 
     /// For evidence and the log: what each set of rules has.
     pub fn summary(&self) -> Vec<String> {
-        self.layers
-            .iter()
+        let layers = self.layers.iter().filter(|rules| !rules.is_nothing());
+        let model = self.model.iter().map(|model| format!("the model at {}", model.base_url));
+        layers
             .map(|rules| {
                 let presets = rules.presets.iter().map(|preset| preset.name().to_owned());
                 let hosts = rules.allow.iter().map(|allow| {
@@ -233,6 +267,7 @@ impl EgressSpec {
                 });
                 presets.chain(hosts).collect::<Vec<_>>().join(" ")
             })
+            .chain(model)
             .collect()
     }
 }

@@ -16,7 +16,9 @@ mod units;
 mod wall;
 
 pub use command::{Command, TerminalSize};
-pub use egress::{Allow, Deny, EgressSpec, GitRights, Preset, RuleSet, Scheme};
+pub use egress::{
+    Allow, Deny, EgressSpec, GitRights, ModelEndpoint, ModelShape, Preset, RuleSet, Scheme,
+};
 pub use facts::{
     Capabilities, CheckedFact, DeniedOpen, Evidence, IdMapLine, LandlockFacts, MountFact,
     Namespace, NamespaceKind, RingFacts, SeccompFacts,

@@ -24,7 +24,9 @@ mod pattern;
 mod show;
 mod whiteout;
 
-pub use apply::{Applied, ApplyError, ApplyOptions, RecoverError, Recovered, apply, recover};
+pub use apply::{
+    Applied, ApplyError, ApplyOptions, RecoverError, Recovered, apply, is_protected, recover,
+};
 pub use check::{CheckedWorkspace, WorkspaceError, check_workspace};
 pub use collect::{Bounds, CollectError, collect};
 pub use content::Digest;

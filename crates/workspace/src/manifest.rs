@@ -313,6 +313,14 @@ impl Changes {
         summary
     }
 
+    /// Where the new content of a changed file is, if it has one.
+    pub fn content_of(&self, change: &Change) -> Option<PathBuf> {
+        match &change.after {
+            Some(After::File { blob: Some(blob), .. }) => Some(self.blob_path(*blob)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn blob_path(&self, blob: u64) -> PathBuf {
         self.dir.join(BLOBS).join(blob.to_string())
     }

@@ -104,6 +104,12 @@ impl TryFrom<String> for RelPath {
 #[serde(into = "String", try_from = "String")]
 pub struct EscapedBytes(pub(crate) Vec<u8>);
 
+impl EscapedBytes {
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl From<EscapedBytes> for String {
     fn from(bytes: EscapedBytes) -> String {
         escape_bytes(&bytes.0)

@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 49] = [
+const MAY_USE: [(&str, &[&str]); 53] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -74,9 +74,28 @@ const MAY_USE: [(&str, &[&str]); 49] = [
             "mcp",
         ],
     ),
+    ("agent-model", &[]),
+    (
+        "agent",
+        &[
+            "spec",
+            "policy",
+            "rules",
+            "wire",
+            "audit",
+            "workspace",
+            "tool",
+            "grant",
+            "approval",
+            "engine",
+            "tool-host",
+            "agent-model",
+        ],
+    ),
     ("daemon", &["api", "engine", "linux", "mcp"]),
     ("launcher", &["linux"]),
     ("probe", &["linux", "probes"]),
+    ("agent-program", &["agent-model"]),
     ("gateway-program", &["egress", "gateway", "linux"]),
     ("warden", &["spec", "wire", "linux", "facts", "tree"]),
     ("wasm-warden", &["spec", "wire", "linux", "facts", "wasm"]),
@@ -92,6 +111,7 @@ const MAY_USE: [(&str, &[&str]); 49] = [
     ("api-e2e", &[]),
     ("faults", &[]),
     ("mcp-e2e", &[]),
+    ("agent-e2e", &[]),
     ("tidy", &[]),
 ];
 
@@ -108,6 +128,8 @@ const COMMAND_LINE: (&str, &[&str]) = (
         "egress",
         "engine",
         "tool-host",
+        "agent-model",
+        "agent",
         "verify",
         "linux",
         "image",

@@ -122,7 +122,7 @@ fn plain(path: &Path) -> PathBuf {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
-struct LimitArgs {
+pub(crate) struct LimitArgs {
     /// Wall-clock time, for example 500ms, 30s, 5m; how long a created sandbox lives
     /// [default: 30s, or 1h for `create`]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
@@ -167,6 +167,22 @@ pub(crate) struct JobArgs {
     pub(crate) tty: bool,
 }
 
+impl LimitArgs {
+    /// The limits asked for, and defaults for the rest.
+    pub(crate) fn or(&self, default: Limits) -> Limits {
+        Limits {
+            timeout: self.timeout.unwrap_or(default.timeout),
+            memory_bytes: self.memory.unwrap_or(default.memory_bytes),
+            cpu_milli: self.cpus.unwrap_or(default.cpu_milli),
+            pids: self.pids.unwrap_or(default.pids),
+            disk_bytes: self.disk.unwrap_or(default.disk_bytes),
+            disk_inodes: self.inodes.unwrap_or(default.disk_inodes),
+            output_bytes: self.output_limit.unwrap_or(default.output_bytes),
+            open_files: self.open_files.unwrap_or(default.open_files),
+        }
+    }
+}
+
 impl SandboxArgs {
     /// The wall, if it was named.
     pub(crate) fn named_wall(&self) -> Option<Wall> {
@@ -181,16 +197,6 @@ impl SandboxArgs {
 
     /// The limits asked for, and defaults for the rest.
     pub(crate) fn limits(&self, default: Limits) -> Limits {
-        let asked = &self.limits;
-        Limits {
-            timeout: asked.timeout.unwrap_or(default.timeout),
-            memory_bytes: asked.memory.unwrap_or(default.memory_bytes),
-            cpu_milli: asked.cpus.unwrap_or(default.cpu_milli),
-            pids: asked.pids.unwrap_or(default.pids),
-            disk_bytes: asked.disk.unwrap_or(default.disk_bytes),
-            disk_inodes: asked.inodes.unwrap_or(default.disk_inodes),
-            output_bytes: asked.output_limit.unwrap_or(default.output_bytes),
-            open_files: asked.open_files.unwrap_or(default.open_files),
-        }
+        self.limits.or(default)
     }
 }

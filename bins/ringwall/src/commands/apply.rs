@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
 
-use ringwall_engine::{PolicySearch, RecordState};
+use ringwall_engine::{Engine, PolicySearch, RecordState};
 use ringwall_workspace::{Applied, ApplyOptions, RelPath, apply, quoted};
 use serde::Serialize;
 
@@ -19,7 +19,17 @@ struct Document<'a> {
 }
 
 pub(super) fn run(args: &ApplyArgs) -> anyhow::Result<()> {
-    let engine = open_engine()?;
+    let done = take_over(&open_engine()?, args)?;
+    if args.output.json() {
+        report::json(&Document { applied: &done.applied, already: &done.already })?;
+    } else {
+        list(&done)?;
+    }
+    Ok(())
+}
+
+/// Writes the changes back, if policy allows it, and says so in the log.
+pub(super) fn take_over(engine: &Engine, args: &ApplyArgs) -> anyhow::Result<Applied> {
     let record = engine.find(&args.sandbox)?;
     anyhow::ensure!(
         record.state != RecordState::Running,
@@ -39,12 +49,7 @@ pub(super) fn run(args: &ApplyArgs) -> anyhow::Result<()> {
     let done = apply(&changes, &changes.workspace(), &args.paths, &options)?;
     let protected = args.allow_protected.iter().map(|path| path.display().to_string()).collect();
     engine.record_applied(&record, changes.summary(), (protected, args.force))?;
-    if args.output.json() {
-        report::json(&Document { applied: &done.applied, already: &done.already })?;
-    } else {
-        list(&done)?;
-    }
-    Ok(())
+    Ok(done)
 }
 
 fn list(done: &Applied) -> io::Result<()> {

@@ -123,7 +123,7 @@ fn remove(names: &[String]) -> anyhow::Result<()> {
 }
 
 /// Nobody should wonder why it takes so long.
-fn note_compiling(bytes: usize) {
+pub(super) fn note_compiling(bytes: usize) {
     if bytes >= NOTED_BYTES && std::io::stderr().is_terminal() {
         let size = show_bytes(bytes as u64);
         report::note(&format!("compiling {size} of WebAssembly unless that was done before"));

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringwall_audit::{Egress, Event as Recorded, Ids, Record, Text, Verdict as Decided};
-use ringwall_egress::{ControlError, Entrance, Event, Verdict};
+use ringwall_egress::{ControlError, Entrance, Event, Usage, Verdict};
 
 use super::TaskOfGateway;
 use super::process::Process;
@@ -69,9 +69,12 @@ impl Watch {
 
     /// None if the gateway is gone.
     pub(super) fn open_connections(&self, task: &str) -> u64 {
+        self.usage(task).map_or(0, |usage| usage.open_connections)
+    }
+
+    pub(super) fn usage(&self, task: &str) -> Option<Usage> {
         let state = self.shared.lock();
-        let usage = state.process.as_ref().map(|process| process.control.usage(task));
-        usage.and_then(Result::ok).map_or(0, |usage| usage.open_connections)
+        state.process.as_ref()?.control.usage(task).ok()
     }
 
     /// Ends the gateway, and waits until all that it said is written down.

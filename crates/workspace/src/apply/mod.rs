@@ -32,6 +32,7 @@ use crate::show::{PathList, quoted};
 use journal::Journal;
 use stage::Stage;
 
+pub use protect::is_protected;
 pub use recover::{RecoverError, Recovered, recover};
 
 /// The staging directory in a workspace is called this and a random suffix.

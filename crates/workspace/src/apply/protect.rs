@@ -51,6 +51,12 @@ fn allows(allowed: &RelPath, path: &RelPath) -> bool {
     allowed == path || (path.is_within(allowed.as_path()) && is_protected_name(allowed.as_path()))
 }
 
+/// Whether a path of a workspace is one that programs on the host obey, or that is hidden: a write to
+/// it is never taken over without being named.
+pub fn is_protected(path: &Path) -> bool {
+    path.ancestors().any(|above| !above.as_os_str().is_empty() && is_protected_name(above))
+}
+
 fn is_protected_name(path: &Path) -> bool {
     let folded = Folded::new(path);
     RULES.iter().any(|rule| rule.matches(&folded)) || HIDDEN.hides_name(path)
@@ -194,6 +200,7 @@ mod tests {
             ".husky/pre-commit",
             ".npmrc",
             "ringwall.toml",
+            "ringwall.cedar",
             ".env",
             ".env.production",
             "deep/down/.ENV",

@@ -1,0 +1,225 @@
+//! The flags of `ringwall agent`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ringwall_agent::{AgentId, Bounds};
+use ringwall_rules::{Profile, Tier};
+use ringwall_spec::Wall;
+
+use super::{LimitArgs, NetworkArgs, OutputArgs, values};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentVerb {
+    /// Give a task to a new agent
+    #[command(
+        after_help = "Exit codes: 0 the task is done, 3 the agent has stopped and can be resumed, \
+        125 Ringwall's own error."
+    )]
+    Run(Box<AgentRunArgs>),
+    /// Go on with an agent that has stopped or was killed; no finished call is done again
+    Resume {
+        #[arg(value_name = "ID")]
+        id: AgentId,
+        #[command(flatten)]
+        bounds: BoundArgs,
+        /// Write the changes back to the workspace when the task is done
+        #[arg(long)]
+        apply: bool,
+        /// How progress is printed
+        #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
+        format: AgentFormat,
+    },
+    /// Show all that an agent did: turns, calls, walls, approvals, costs
+    Show {
+        #[arg(value_name = "ID")]
+        id: AgentId,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// List agents
+    Ls(OutputArgs),
+    /// Say what another policy would have refused
+    Replay {
+        #[arg(value_name = "ID")]
+        id: AgentId,
+        /// The policy to ask, in place of those that are found
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentFormat {
+    Text,
+    Jsonl,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProviderName {
+    Anthropic,
+    Openai,
+    OpenaiResponses,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentRunArgs {
+    /// What is to be done
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+    /// Show this directory; changes are kept apart until they are applied
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Write the changes back to the workspace when the task is done
+    #[arg(long, requires = "workspace")]
+    pub(crate) apply: bool,
+    /// WASM tools that are offered to the model, by name or `prefix*` [default: all]
+    #[arg(long = "tool", value_name = "NAME")]
+    pub(crate) tools: Vec<String>,
+    /// Offer no WASM tools
+    #[arg(long, conflicts_with = "tools")]
+    pub(crate) no_tools: bool,
+    /// How progress is printed
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: AgentFormat,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) bounds: BoundArgs,
+    #[command(flatten)]
+    pub(crate) policy: AgentPolicyArgs,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// The model, as its provider names it
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// In whose words it is asked; many servers speak those of openai
+    #[arg(long, value_name = "PROVIDER", default_value = "anthropic")]
+    pub(crate) provider: ProviderName,
+    /// Where it is, up to /v1 [default: the provider's own]
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// The name of the secret that is its key (`ringwall secret add`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key_secret: Option<String>,
+    /// The most that it may answer at once, in tokens
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    pub(crate) max_output_tokens: u32,
+    /// Use a model whose price is not known; what it costs is then not counted
+    #[arg(long)]
+    pub(crate) allow_unpriced: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits of the agent")]
+pub(crate) struct BoundArgs {
+    /// Calls of tools, also those of sub-agents [default: 200]
+    #[arg(long, value_name = "N", value_parser = values::long_count)]
+    max_steps: Option<u64>,
+    /// Time in which it works [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    max_time: Option<Duration>,
+    /// Tokens, input and output together [default: 2000000]
+    #[arg(long, value_name = "N", value_parser = values::long_count)]
+    max_tokens: Option<u64>,
+    /// What the model may cost, in the currency of its price
+    #[arg(long, value_name = "AMOUNT", value_parser = money)]
+    max_money: Option<u64>,
+    /// Time of all calls together [default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    max_tool_time: Option<Duration>,
+    /// Failed calls in a row [default: 8]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    max_errors: Option<u32>,
+    /// The same call with the same result in a row [default: 3]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    max_repeats: Option<u32>,
+    /// Sub-agents of sub-agents [default: 2]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    max_depth: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Policy")]
+pub(crate) struct AgentPolicyArgs {
+    /// The wall of the sandbox, if a stronger one than the policy's; without a policy, the wall
+    /// [default: container with --image, else process]
+    #[arg(long, value_name = "WALL")]
+    pub(crate) wall: Option<Wall>,
+    /// The image for a container ring (see `ringwall image`)
+    #[arg(long, value_name = "REF")]
+    pub(crate) image: Option<String>,
+    /// How far the task is trusted: high, medium or low [default: the policy's]
+    #[arg(long, value_name = "TIER")]
+    pub(crate) tier: Option<Tier>,
+    /// How much is at risk, if more than the policy says: low, medium, high or very-high
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) profile: Option<Profile>,
+    /// The phase that the task begins in [default: the policy's first]
+    #[arg(long, value_name = "PHASE")]
+    pub(crate) phase: Option<String>,
+    /// A policy beside those that are found: it can only narrow them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// A file with the token of the grant that the agent gets [default: one for its workspace]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grant: Option<PathBuf>,
+}
+
+impl BoundArgs {
+    /// The limits asked for, and defaults for the rest.
+    pub(crate) fn or(&self, default: Bounds) -> Bounds {
+        let seconds = |time: Option<Duration>, default: u64| {
+            time.map_or(default, |time| time.as_secs().max(1))
+        };
+        Bounds {
+            steps: self.max_steps.unwrap_or(default.steps),
+            seconds: seconds(self.max_time, default.seconds),
+            tokens: self.max_tokens.unwrap_or(default.tokens),
+            money_micros: self.max_money.or(default.money_micros),
+            tool_seconds: seconds(self.max_tool_time, default.tool_seconds),
+            errors: self.max_errors.unwrap_or(default.errors),
+            repeats: self.max_repeats.unwrap_or(default.repeats),
+            depth: self.max_depth.unwrap_or(default.depth),
+        }
+    }
+}
+
+/// An amount with at most six places, in millionths.
+fn money(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no amount; write for example 2.50");
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 6 || (whole.is_empty() && part.is_empty()) {
+        return Err(wrong());
+    }
+    let number = |text: &str| if text.is_empty() { Ok(0) } else { text.parse::<u64>() };
+    let whole = number(whole).map_err(|_| wrong())?.checked_mul(1_000_000).ok_or_else(wrong)?;
+    let part = number(&format!("{part:0<6}")).map_err(|_| wrong())?;
+    whole.checked_add(part).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_to_the_millionth() {
+        for (text, micros) in [("2", 2_000_000), ("2.5", 2_500_000), (".05", 50_000), ("0", 0)] {
+            assert_eq!(money(text), Ok(micros), "{text}");
+        }
+        for text in ["", ".", "-1", "1e3", "1.1234567", "99999999999999999999"] {
+            assert!(money(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `ringwall agent`: run, resume, list, show and replay agents.
+
+mod lines;
+mod show;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use ringwall_agent::{
+    AgentId, Ending, Journal, ModelOptions, Options, Supervisor, WasmTools, Watcher, World,
+    price_of, replay,
+};
+use ringwall_agent_model::Provider;
+use ringwall_engine::{Engine, EngineConfig, PolicySearch};
+use ringwall_spec::Limits;
+use ringwall_workspace::check_workspace;
+
+use crate::args::{AgentFormat, AgentRunArgs, AgentVerb, ApplyArgs, BoundArgs, OutputArgs};
+use crate::{report, spec};
+use lines::Lines;
+
+/// The agent came to rest before its task was done.
+const STOPPED: u8 = 3;
+/// Rules are evaluated on the supervisor's own thread.
+const STACK_BYTES: usize = 32 << 20;
+
+/// What every agent of this process stands on.
+struct Ground {
+    engine: Engine,
+    home: PathBuf,
+    programs: PathBuf,
+}
+
+pub(super) fn run(verb: AgentVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        AgentVerb::Run(args) => on_own_thread(|| run_new(*args)),
+        AgentVerb::Resume { id, bounds, apply, format } => {
+            on_own_thread(|| resume(id, &bounds, apply, format))
+        }
+        AgentVerb::Show { id, output } => {
+            let home = EngineConfig::from_environment()?.home;
+            show::one(&home, &id, output.json())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        AgentVerb::Ls(output) => {
+            let home = EngineConfig::from_environment()?.home;
+            show::list(&home, output.json())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        AgentVerb::Replay { id, policy, output } => on_own_thread(|| replayed(&id, policy, output)),
+    }
+}
+
+fn on_own_thread(
+    work: impl FnOnce() -> anyhow::Result<ExitCode> + Send,
+) -> anyhow::Result<ExitCode> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let thread = thread.spawn_scoped(scope, work).context("no thread can be started")?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+impl Ground {
+    fn open() -> anyhow::Result<Ground> {
+        let config = EngineConfig::from_environment()?;
+        let home = config.home.clone();
+        let programs = config.programs.launcher.parent().unwrap_or(Path::new("/")).to_owned();
+        Ok(Ground { engine: Engine::open(config)?, home, programs })
+    }
+
+    fn tools(&self, wanted: &[String]) -> anyhow::Result<WasmTools> {
+        let places = (self.home.as_path(), self.programs.as_path());
+        Ok(WasmTools::open(&self.engine, places, wanted, super::tool::note_compiling)?)
+    }
+
+    fn world<'a>(&'a self, wasm: &'a WasmTools) -> World<'a> {
+        World { engine: &self.engine, home: &self.home, programs: &self.programs, wasm }
+    }
+}
+
+fn run_new(args: AgentRunArgs) -> anyhow::Result<ExitCode> {
+    let ground = Ground::open()?;
+    let options = options(&args, &ground.home)?;
+    let wasm = ground.tools(&options.tools)?;
+    let world = ground.world(&wasm);
+    let mut lines = Lines::new(args.format);
+    let grant = args.policy.grant.as_deref();
+    let mut supervisor = Supervisor::begin(&world, options, grant, &mut lines)?;
+    let ending = supervisor.run()?;
+    let id = supervisor.id().clone();
+    drop(supervisor);
+    conclude(&ground.engine, &id, &ending, (args.apply, &mut lines))
+}
+
+fn resume(
+    id: AgentId,
+    bounds: &BoundArgs,
+    apply: bool,
+    format: AgentFormat,
+) -> anyhow::Result<ExitCode> {
+    let ground = Ground::open()?;
+    let journal = Journal::read(&ground.home, &id)?;
+    let state = ringwall_agent::State::of(&journal).context("the journal has no beginning")?;
+    let wasm = ground.tools(&state.options.tools)?;
+    let world = ground.world(&wasm);
+    let mut lines = Lines::new(format);
+    let raised = |before| bounds.or(before);
+    let mut supervisor = Supervisor::resume(&world, id.clone(), &raised, &mut lines)?;
+    let ending = supervisor.run()?;
+    drop(supervisor);
+    conclude(&ground.engine, &id, &ending, (apply, &mut lines))
+}
+
+/// Says how it ended, shows what was changed, and takes it over if that was asked for.
+fn conclude(
+    engine: &Engine,
+    id: &AgentId,
+    ending: &Ending,
+    (apply, lines): (bool, &mut Lines),
+) -> anyhow::Result<ExitCode> {
+    lines.ended(id, ending)?;
+    let (text, sandbox) = match ending {
+        Ending::Finished { text, sandbox } => (text, sandbox),
+        Ending::Stopped(stop) => {
+            report::note(&format!("{stop}; go on with `ringwall agent resume {id}`"));
+            return Ok(ExitCode::from(STOPPED));
+        }
+    };
+    lines.answer(text)?;
+    let Some(sandbox) = sandbox else { return Ok(ExitCode::SUCCESS) };
+    let record = engine.find(sandbox)?;
+    let changes = record.outcome.as_ref().and_then(|outcome| outcome.changes);
+    if changes.is_none_or(|summary| summary.is_empty()) {
+        engine.remove(&record)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    engine.changes(&record)?.write_status(&mut std::io::stderr())?;
+    if apply {
+        let args = ApplyArgs {
+            allow_protected: Vec::new(),
+            except: Vec::new(),
+            force: false,
+            output: OutputArgs::TEXT,
+            sandbox: sandbox.clone(),
+            paths: Vec::new(),
+        };
+        super::apply::take_over(engine, &args)?;
+        report::note("the changes were written to the workspace");
+    } else if let Some(hint) = report::hint_at_changes(&record.id, changes) {
+        report::note(&hint);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &AgentRunArgs, home: &Path) -> anyhow::Result<Options> {
+    let provider = match args.model.provider {
+        crate::args::ProviderName::Anthropic => Provider::Anthropic,
+        crate::args::ProviderName::Openai => Provider::Openai,
+        crate::args::ProviderName::OpenaiResponses => Provider::OpenaiResponses,
+    };
+    let base_url = args.model.base_url.clone();
+    let base_url = base_url.unwrap_or_else(|| provider.usual_url().to_owned());
+    let base_url = base_url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
+    if args.task.trim().is_empty() {
+        bail!("the task is empty; say what is to be done");
+    }
+    let path = args.workspace.as_deref().map(check_workspace).transpose()?;
+    Ok(Options {
+        task: args.task.clone(),
+        model: ModelOptions {
+            provider,
+            name: args.model.model.clone(),
+            price: price_of(&args.model.model, &base_url, home, args.model.allow_unpriced)?,
+            base_url,
+            key: args.model.key_secret.clone(),
+            max_output_tokens: args.model.max_output_tokens,
+        },
+        workspace: path.map(|checked| checked.path().to_owned()),
+        wall: args.policy.wall.clone(),
+        image: args.policy.image.clone(),
+        tier: args.policy.tier,
+        profile: args.policy.profile,
+        phase: args.policy.phase.clone(),
+        policy: args.policy.policy.clone(),
+        network: spec::network(&args.network)?,
+        granted: args.policy.grant.is_some(),
+        limits: args
+            .limits
+            .or(Limits { timeout: std::time::Duration::from_secs(300), ..Limits::default() }),
+        tools: match (args.no_tools, args.tools.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, true) => vec!["*".to_owned()],
+            (false, false) => args.tools.clone(),
+        },
+        bounds: args.bounds.or(ringwall_agent::Bounds::default()),
+    })
+}
+
+fn replayed(id: &AgentId, policy: Option<PathBuf>, output: OutputArgs) -> anyhow::Result<ExitCode> {
+    let config = EngineConfig::from_environment()?;
+    let lines = Journal::read(&config.home, id)?;
+    let state = ringwall_agent::State::of(&lines).context("the journal has no beginning")?;
+    let search = match policy {
+        Some(file) => PolicySearch { named: Some(file), ..PolicySearch::default() },
+        None => PolicySearch::from_environment(state.options.workspace.clone()),
+    };
+    let stack = search.load()?;
+    let engine = Engine::open(config)?;
+    let calls = replay(&lines, &stack, &engine.host_facts(state.options.image.is_some()));
+    let refused = show::replayed(&calls, output.json())?;
+    Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether a person looks on.
+fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+impl Watcher for Lines {
+    fn saw(&mut self, happening: &ringwall_agent::Happening<'_>) {
+        self.show(happening);
+    }
+}

@@ -1,0 +1,319 @@
+//! Policy and grant: everything that a brain asks for is held against both, and what is refused
+//! stands in the audit log.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Text};
+use ringwall_engine::{Engine, LedgerError, PolicySearch, narrow_writing};
+use ringwall_grant::{
+    Ask, Authority, AuthorityError, Budget, Cost, Inspected, MAX_TOKEN_BYTES, Name, NameError,
+    Narrowing, Request, Rights, SpendError, Spending, Subtree, Token, TokenError, ToolPattern,
+    Verifier,
+};
+use ringwall_rules::{
+    Action, Anchors, FilePath, Kind, LoadError, Stack, TakenIn, Task, known_walls,
+};
+use ringwall_spec::{SandboxSpec, WriteRights};
+
+use crate::journal::AgentId;
+use crate::options::Options;
+
+/// An agent's grant lives as long, unless it is given one.
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+const TENANT: &str = "local";
+
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    #[error(transparent)]
+    Policy(#[from] LoadError),
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Spending(#[from] SpendError),
+    #[error("the grant of the agent cannot be made")]
+    Name(#[from] NameError),
+    #[error("the grant in {path:?} cannot be used; it must be a file with the token of a grant")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("the grant cannot be used: {0}")]
+    Refused(String),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// A grant in the hands of one brain.
+#[derive(Debug, Clone)]
+pub(crate) struct Holder {
+    pub(crate) token: Token,
+    pub(crate) task: String,
+    pub(crate) tenant: String,
+    /// Of the grant itself.
+    pub(crate) id: String,
+    shown: Inspected,
+}
+
+pub(crate) struct Gate<'a> {
+    engine: &'a Engine,
+    /// None where there is no policy: then a person's order counts.
+    stack: Option<Stack>,
+    /// Says what taints where there is no policy.
+    built_in: Stack,
+    pub(crate) verifier: Verifier,
+    spending: Spending,
+    anchors: Anchors,
+}
+
+impl std::fmt::Debug for Gate<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("policy", &self.stack.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The policy that counts for an agent; none if there is none.
+pub(crate) fn policy_for(options: &Options) -> Result<Option<Stack>, LoadError> {
+    let search = PolicySearch {
+        named: options.policy.clone(),
+        ..PolicySearch::from_environment(options.workspace.clone())
+    };
+    let found = !search.read()?.is_empty();
+    found.then(|| search.load()).transpose()
+}
+
+pub(crate) fn anchors(options: &Options) -> Anchors {
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    let workspace = options.workspace.as_ref().map(|path| path.display().to_string());
+    Anchors { home, workspace }
+}
+
+impl<'a> Gate<'a> {
+    pub(crate) fn open(
+        engine: &'a Engine,
+        home: &Path,
+        options: &Options,
+    ) -> Result<Gate<'a>, GateError> {
+        Ok(Gate {
+            engine,
+            stack: policy_for(options)?,
+            built_in: Stack::load(vec![Stack::built_in()])?,
+            verifier: Authority::open(home)?.verifier(),
+            spending: Spending::open(home)?,
+            anchors: anchors(options),
+        })
+    }
+
+    pub(crate) fn policy(&self) -> Option<&Stack> {
+        self.stack.as_ref()
+    }
+
+    /// What the decisions stand on, for the journal.
+    pub(crate) fn policy_files(&self) -> Vec<String> {
+        let layers = self.stack.iter().flat_map(Stack::layer_refs);
+        layers.map(|layer| format!("{} {}", layer.digest, layer.path)).collect()
+    }
+
+    /// Looks at a token that somebody holds.
+    pub(crate) fn holder(&self, token: Token) -> Result<Holder, GateError> {
+        let shown =
+            self.verifier.inspect(&token).map_err(|error| GateError::Refused(error.to_string()))?;
+        if let Some(refused) = &shown.refused {
+            return Err(GateError::Refused(refused.to_string()));
+        }
+        let standing = &shown.standing;
+        let id = standing.ids.last().map(ToString::to_string).unwrap_or_default();
+        let (task, tenant) = (standing.task.clone(), standing.tenant.clone());
+        Ok(Holder { token, task, tenant, id, shown })
+    }
+
+    /// Whether the grant has the right. The inner result is the answer.
+    pub(crate) fn may(&self, holder: &Holder, ask: Ask) -> Result<Result<(), String>, LedgerError> {
+        let request = Request::new(&holder.task, &holder.tenant, ask);
+        match self.verifier.check(&holder.token, &request) {
+            Ok(_) => Ok(Ok(())),
+            Err(refused) => {
+                let why = refused.to_string();
+                let rule = format!("grant {}", holder.id);
+                self.deny(holder, &request.ask.to_string(), (&rule, &why))?;
+                Ok(Err(why))
+            }
+        }
+    }
+
+    /// The same as a question only: nothing is written down.
+    pub(crate) fn has_right(&self, holder: &Holder, ask: Ask) -> bool {
+        let request = Request::new(&holder.task, &holder.tenant, ask);
+        self.verifier.check(&holder.token, &request).is_ok()
+    }
+
+    /// Whether the policy, if there is one, lets the task do this.
+    pub(crate) fn decide(
+        &self,
+        holder: &Holder,
+        task: &Task,
+        action: &Action,
+        what: &str,
+    ) -> Result<Result<(), String>, LedgerError> {
+        let Some(stack) = &self.stack else { return Ok(Ok(())) };
+        let decision = stack.decide(task, action);
+        if decision.allowed {
+            return Ok(Ok(()));
+        }
+        let mut why = format!("{what}: {}", decision.why);
+        if let Some(elevation) = decision.elevations.first() {
+            why.push_str(&format!("; the elevation {elevation:?} would allow it (ask_approval)"));
+        }
+        let rules: Vec<String> = decision.rules.iter().map(ToString::to_string).collect();
+        self.deny(holder, what, (&rules.join(", "), &why))?;
+        Ok(Err(why))
+    }
+
+    pub(crate) fn deny(
+        &self,
+        holder: &Holder,
+        what: &str,
+        (rule, why): (&str, &str),
+    ) -> Result<(), LedgerError> {
+        let denied = AdmissionDenied {
+            action: Text::new("agent"),
+            resource: Text::new(what),
+            rule: Text::new(rule),
+            reason: Text::new(why),
+            fix: None,
+        };
+        let ids = Ids::default().task(Id::new(&holder.task)).grant(Id::new(&holder.id));
+        self.engine.record(vec![(ids, Event::AdmissionDenied(denied))])
+    }
+
+    /// Takes one call from the budget of the grant, if it has one.
+    pub(crate) fn count_call(&self, holder: &Holder) -> Result<Result<(), String>, GateError> {
+        if holder.shown.budgets.is_empty() {
+            return Ok(Ok(()));
+        }
+        let one = Cost { calls: 1, ..Cost::default() };
+        match self.spending.reserve(&holder.shown.budgets, one) {
+            Ok(()) => Ok(Ok(())),
+            Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sources(&self) -> &Stack {
+        self.stack.as_ref().unwrap_or(&self.built_in)
+    }
+
+    pub(crate) fn network_taints(&self) -> bool {
+        self.sources().taints(&TakenIn::Network)
+    }
+
+    pub(crate) fn output_taints(&self, kind: Kind) -> bool {
+        self.sources().taints(&TakenIn::OutputOf(kind))
+    }
+
+    pub(crate) fn tool_taints(&self, tool: &str) -> bool {
+        self.sources().taints(&TakenIn::Tool(tool))
+    }
+
+    pub(crate) fn file_taints(&self, path: &FilePath) -> bool {
+        self.sources().taints(&TakenIn::File(path))
+    }
+
+    /// A path of the workspace as rules see it.
+    pub(crate) fn file_path(&self, relative: &str) -> Result<FilePath, String> {
+        let shown = if relative.is_empty() { ".".to_owned() } else { format!("./{relative}") };
+        FilePath::new(&shown, &self.anchors).map_err(|error| error.to_string())
+    }
+}
+
+impl Holder {
+    /// The least of what its blocks say.
+    pub(crate) fn budget(&self) -> Budget {
+        self.shown.standing.budget
+    }
+
+    /// Where commands may write in the workspace: what the grant lets be written, and no more.
+    pub(crate) fn narrow_writing(&self, spec: &mut SandboxSpec) {
+        narrow_writing(spec, self.shown.writable());
+        spec.rights = spec.rights.take().filter(|rights| *rights != WriteRights::everywhere());
+    }
+}
+
+/// Makes the grant of a new agent: its workspace, every kind of work that policy places, tools.
+pub(crate) fn mint(home: &Path, id: &AgentId, options: &Options) -> Result<Token, GateError> {
+    let workspace = options.workspace.as_ref().map(|path| path.display().to_string());
+    let subtrees = |path: &Option<String>| -> Result<BTreeSet<Subtree>, NameError> {
+        path.iter().map(|path| path.parse()).collect()
+    };
+    let names = |words: Vec<String>| -> Result<BTreeSet<Name>, NameError> {
+        words.iter().map(|word| word.parse()).collect()
+    };
+    let kinds = ["build", "files", "compute", "untrusted"].map(str::to_owned).to_vec();
+    let phases = match policy_for(options)? {
+        Some(stack) => stack.phase_names(),
+        None => Vec::new(),
+    };
+    let rights = Rights {
+        task: id.as_str().parse()?,
+        tenant: TENANT.parse()?,
+        holder: format!("agent {id}").parse()?,
+        tools: BTreeSet::from(["*".parse::<ToolPattern>()?]),
+        read: subtrees(&workspace)?,
+        write: subtrees(&workspace)?,
+        endpoints: BTreeSet::new(),
+        secrets: BTreeSet::new(),
+        phases: names(phases)?,
+        kinds: names(kinds)?,
+        walls: names(known_walls().iter().map(ToString::to_string).collect())?,
+        budget: Budget::default(),
+    };
+    Ok(Authority::open(home)?.mint(&rights, LIFETIME)?.token)
+}
+
+/// A smaller grant for a sub-agent: no more tools than these, if any are named. With `read_only` it
+/// can write nothing; that no tool runs commands is up to the list.
+pub(crate) fn narrowed(
+    token: &Token,
+    child: &AgentId,
+    tools: Option<&[String]>,
+    read_only: bool,
+) -> Result<Token, GateError> {
+    let tools = tools.map(|tools| tools.iter().map(|tool| tool.parse()).collect());
+    let narrowing = Narrowing {
+        holder: Some(format!("agent {child}").parse()?),
+        tools: tools.transpose()?,
+        write: read_only.then(BTreeSet::new),
+        phases: Some(BTreeSet::new()),
+        ..Narrowing::default()
+    };
+    Ok(token.narrow(&narrowing)?)
+}
+
+/// Where the token of an agent is kept, so that it can go on with the same grant.
+pub(crate) fn keep_token(home: &Path, id: &AgentId, token: &Token) -> Result<(), GateError> {
+    let path = token_path(home, id);
+    let wrong = |source| GateError::File { path: path.clone(), source };
+    let mut options = File::options();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+    file.map_err(wrong)?.write_all(token.to_text().as_bytes()).map_err(wrong)
+}
+
+pub(crate) fn kept_token(home: &Path, id: &AgentId) -> Result<Token, GateError> {
+    read_token(&token_path(home, id))
+}
+
+fn token_path(home: &Path, id: &AgentId) -> PathBuf {
+    home.join("agents").join(format!("{id}.grant"))
+}
+
+/// A token out of a file, which is not read further than one can be long.
+pub(crate) fn read_token(path: &Path) -> Result<Token, GateError> {
+    let wrong = |source| GateError::File { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = File::open(path).map_err(wrong)?;
+    file.take(2 * MAX_TOKEN_BYTES as u64).read_to_string(&mut text).map_err(wrong)?;
+    Ok(text.trim().parse()?)
+}
