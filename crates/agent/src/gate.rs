@@ -75,12 +75,17 @@ impl std::fmt::Debug for Gate<'_> {
     }
 }
 
-/// The policy that counts for an agent; none if there is none.
-pub(crate) fn policy_for(options: &Options) -> Result<Option<Stack>, LoadError> {
-    let search = PolicySearch {
+/// Where the policy that counts for an agent is looked for.
+pub(crate) fn search_for(options: &Options) -> PolicySearch {
+    PolicySearch {
         named: options.policy.clone(),
         ..PolicySearch::from_environment(options.workspace.clone())
-    };
+    }
+}
+
+/// The policy that counts for an agent; none if there is none.
+pub(crate) fn policy_for(options: &Options) -> Result<Option<Stack>, LoadError> {
+    let search = search_for(options);
     let found = !search.read()?.is_empty();
     found.then(|| search.load()).transpose()
 }

@@ -20,6 +20,7 @@ use ringwall_wire::Client;
 
 use crate::carry::{self, CarryError};
 use crate::gate::Holder;
+use crate::gate::search_for;
 use crate::options::Options;
 
 /// How long a sandbox lives where no policy says otherwise.
@@ -251,7 +252,10 @@ pub(crate) fn admit(
     let limits = |most: Limits| narrower(&most, &options.limits);
     let admit = |wall: Option<Wall>| {
         let who = (asker.task.clone(), work.clone());
-        engine.admit_by(stack, asked(spec.clone(), wall, who, notes.clone()), &limits)
+        let mut asked = asked(spec.clone(), wall, who, notes.clone());
+        // So that its network follows the policy while it lives.
+        asked.search = Some(search_for(options));
+        engine.admit_by(stack, asked, &limits)
     };
     let plain = admit(options.wall.clone())?;
     let wanted = with_tools(engine, &plain.spec().wall);

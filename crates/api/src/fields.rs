@@ -126,6 +126,7 @@ impl NetworkFields {
             layers: rules.map_err(wrong)?.into_iter().collect(),
             secrets: self.secrets.clone(),
             transparent: self.transparent,
+            model: None,
         })
     }
 }
