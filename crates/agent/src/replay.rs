@@ -32,8 +32,8 @@ pub enum Verdict {
     NotAsked,
 }
 
-/// Puts every call of a journal to a policy. What taints then taints now as well, by that policy's own
-/// sources.
+/// Puts every call of a journal to a policy. A task that was tainted then counts as tainted from the same
+/// step on: what it took in is not judged anew.
 pub fn replay(lines: &[Line], policy: &Stack, host: &HostFacts) -> Vec<Replayed> {
     let Some(mut state) = lines.first().and_then(|first| State::of(std::slice::from_ref(first)))
     else {
