@@ -211,7 +211,14 @@ impl Engine {
         }
         watch_warden(&sandbox, orders);
         let ending = self.serve_orders(&mut sandbox, &gate, &ordered);
-        Ok(sandbox.settle(ending)?)
+        let record = sandbox.record.as_ref().map(|held| &held.record);
+        // It was never anybody's, so there is nobody to look at what is left of it.
+        let unused = record.filter(|record| record.ready).map(|record| record.dir.clone());
+        let outcome = sandbox.settle(ending)?;
+        if let Some(dir) = unused {
+            crate::record::delete(&dir).map_err(KeepError::Io)?;
+        }
+        Ok(outcome)
     }
 
     /// Until somebody ends the sandbox, or its time does.

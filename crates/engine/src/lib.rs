@@ -52,7 +52,7 @@ pub use gc::{GcError, GcReport};
 pub use job::{Brief, Job, Output, RunError, StartError};
 pub use keep::{KeepError, with_causes};
 pub use ledger::{CallEntry, LedgerError};
-pub use network::{ChangeNetworkError, NetworkChange, NetworkError};
+pub use network::{ChangeNetworkError, Closing, NetworkChange, NetworkError};
 pub use phase::PhaseError;
 pub use place::PlaceError;
 pub use policy_files::{CASE_FILE, GUARD_RAIL_FILE, POLICY_FILE, PolicySearch};

@@ -34,7 +34,7 @@ use crate::secrets::{KnownSecret, SecretError};
 use process::Process;
 pub(crate) use renew::Basis;
 use renew::Renewal;
-pub use renew::{ChangeNetworkError, NetworkChange};
+pub use renew::{ChangeNetworkError, Closing, NetworkChange};
 use watch::Watch;
 
 /// What whoever owns the engine's home decides about all its gateways.

@@ -115,8 +115,10 @@ fn revoke(ids: &[String]) -> anyhow::Result<()> {
         let task = known.map(|record| record.task.as_str()).unwrap_or_default();
         let event = Event::GrantRevoked { by: Text::new(user()), reason: Text::default() };
         ledger::record(ledger::grant_ids(id, task), event)?;
-        for closed in engine.close_networks_of_grant(&id.to_string(), "its grant was revoked")? {
-            report::note(&format!("the sandbox {closed} reaches nothing any more"));
+        let closings = engine.close_networks_of_grant(&id.to_string(), "its grant was revoked")?;
+        for (sandbox, closed) in closings {
+            closed.with_context(|| format!("the grant is revoked, but the network of the sandbox {sandbox} could not be closed; end it: ringwall stop {sandbox}"))?;
+            report::note(&format!("the sandbox {sandbox} reaches nothing any more"));
         }
     }
     let before = ids.len() as u64 - new;

@@ -211,7 +211,11 @@ pub(crate) async fn revoke(
             };
             let ids = Ids::default().grant(Id::new(parsed.to_string()));
             service.engine.record(vec![(ids, event)])?;
-            service.engine.close_networks_of_grant(&id, "its grant was revoked")?;
+            for (_, closed) in
+                service.engine.close_networks_of_grant(&id, "its grant was revoked")?
+            {
+                closed.map_err(|error| Problem::internal(&error))?;
+            }
             Ok(StatusCode::NO_CONTENT)
         })
         .await

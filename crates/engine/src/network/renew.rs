@@ -65,6 +65,9 @@ pub enum NetworkChange {
     Close(String),
 }
 
+/// A sandbox whose network was to be closed, and whether it was.
+pub type Closing = (String, Result<(), ChangeNetworkError>);
+
 /// What a network was decided by, kept with the decision.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Basis {
@@ -127,7 +130,8 @@ impl Engine {
         let until = Instant::now() + PATIENCE;
         loop {
             let orders = update(&path, |orders| orders.clone());
-            if !crate::record::is_held(&record.dir) {
+            let gone = orders.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+            if gone || !crate::record::is_held(&record.dir) {
                 // It has ended, perhaps because a stream of its was closed.
                 return Ok(reach(&closed()));
             }
@@ -147,21 +151,22 @@ impl Engine {
         record.state == RecordState::Running && orders_path(record).exists()
     }
 
-    /// Closes the networks of all sandboxes that one of these grants was presented for. Gives their ids.
+    /// Closes the networks of all sandboxes that one of these grants was presented for. Gives their ids, and
+    /// why one could not be closed.
     pub fn close_networks_of_grant(
         &self,
         grant: &str,
         why: &str,
-    ) -> Result<Vec<String>, crate::record::RecordError> {
+    ) -> Result<Vec<Closing>, crate::record::RecordError> {
         let mut closed = Vec::new();
         for record in self.records()? {
             let inputs = record.decided.as_ref().map(|decided| &decided.inputs);
             let grants = inputs.and_then(|inputs| inputs.get("grants"));
             let held = grants.is_some_and(|all| all.split(' ').any(|one| one == grant));
-            let change = NetworkChange::Close(why.to_owned());
-            if held && Engine::has_network(&record) && self.change_network(&record, change).is_ok()
-            {
-                closed.push(record.id.to_string());
+            if held && Engine::has_network(&record) {
+                let change = NetworkChange::Close(why.to_owned());
+                let closing = self.change_network(&record, change);
+                closed.push((record.id.to_string(), closing.map(drop)));
             }
         }
         Ok(closed)
