@@ -20,8 +20,8 @@ use crate::start::set_nonblocking;
 const IS_ANSWER: u8 = 0x80;
 const IS_CUT: u8 = 0x02;
 const DNS_HEADER: usize = 12;
-/// At most so many bytes go before what a connection says: an address and a port.
-pub(crate) const FIRST_BYTES: usize = 6;
+/// More than goes out before what a connection says: that it was taken, its address and its port.
+pub(crate) const FIRST_BYTES: usize = 64;
 
 /// The sockets, made when they are first wanted.
 #[derive(Debug, Default)]

@@ -48,8 +48,9 @@ impl Task {
             Task::Tunnel(tunnel) => tunnel.ready(port, connection, stream, buffer),
             Task::Accept(accepting) if port == Port::Output => accepting.answer_datagram(buffer),
             Task::Accept(accepting) => {
-                // What goes first must go whole; else it is tried again.
-                let room = connection.sendable(stream) >= FIRST_BYTES;
+                // What goes first must go whole; else it is tried again. The stream's own credit counts
+                // only once it has been raised, and is then all there.
+                let room = connection.room() >= FIRST_BYTES;
                 if let Some((accepted, first)) = room.then(|| accepting.take()).flatten() {
                     connection.reply(stream, &Reply::Raised);
                     connection.send(stream, Channel::Bytes, &first);

@@ -234,7 +234,12 @@ impl Connection {
     /// a peer that does not read cannot make us hold more.
     pub fn sendable(&self, stream: StreamId) -> usize {
         let credit = self.streams.get(&stream).map_or(0, |state| state.sendable(self.side));
-        credit.min(OUTGOING_HIGH_WATER.saturating_sub(self.outgoing.len()))
+        credit.min(self.room())
+    }
+
+    /// How many bytes may still wait to be sent, whatever the stream.
+    pub fn room(&self) -> usize {
+        OUTGOING_HIGH_WATER.saturating_sub(self.outgoing.len())
     }
 
     /// Whether data could still be sent, now or once there is credit.
