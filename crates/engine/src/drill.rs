@@ -15,7 +15,7 @@ use ringwall_linux::step::{PathAccess, RawPath, Step};
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{RaiseRingError, RingPlan, inner_process_plan, run_slots};
 use ringwall_ring_wasm::inner_wasm_plan;
-use ringwall_spec::RingKind;
+use ringwall_spec::{Limits, RingKind};
 use ringwall_wire::{Tunnel, guest_paths};
 
 use crate::config::Engine;
@@ -52,7 +52,7 @@ impl Engine {
         let begun = Instant::now();
         let id = host::new_id();
         let mut placement = match admitted.spec().wall.outermost() {
-            RingKind::Wasm => self.place_tools()?,
+            RingKind::Wasm => self.place_tools(&admitted.spec().limits)?,
             _ => self.place(admitted, &id, None)?,
         };
         replace(&mut placement.plan, intruder);
@@ -92,6 +92,16 @@ impl Engine {
             [] => return Err(RaiseRingError::NoScratch.into()),
         };
         Ok(Drill { sandbox, line: Line::Tunnel(tunnel) })
+    }
+}
+
+/// What a guest's monitor is held to on its host, for a guest with these limits.
+pub fn limits_of_monitor(guest: &Limits) -> Limits {
+    Limits {
+        memory_bytes: guest.memory_bytes.saturating_add(ringwall_ring_vm::MONITOR_BYTES),
+        pids: ringwall_ring_vm::MONITOR_THREADS,
+        open_files: ringwall_ring_vm::MONITOR_FILES,
+        ..guest.clone()
     }
 }
 

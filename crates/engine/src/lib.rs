@@ -46,7 +46,7 @@ pub use admit::{AdmitError, Asked, deciding, narrow_writing};
 pub use attach::{AttachError, Attached, TakeError};
 pub use config::{Engine, EngineConfig, OpenError, Programs};
 pub use distrust::DistrustError;
-pub use drill::Drill;
+pub use drill::{Drill, limits_of_monitor};
 pub use egress::{EgressError, NetworkBounds};
 pub use gc::{GcError, GcReport};
 pub use job::{Brief, Job, Output, RunError, StartError};

@@ -186,9 +186,9 @@ impl HostPlace {
 
 impl Engine {
     /// The ring of a warden without grants.
-    pub(crate) fn place_tools(&self) -> Result<Placement, PlaceError> {
+    pub(crate) fn place_tools(&self, limits: &Limits) -> Result<Placement, PlaceError> {
         let ring = WasmRing { grants: Vec::new(), cache: None };
-        self.place_wasm(&self.wasm_warden_program()?, &ring, &admit(warden::limits())?)
+        self.place_wasm(&self.wasm_warden_program()?, &ring, &admit(limits.clone())?)
     }
 
     fn place_wasm(

@@ -30,5 +30,5 @@ pub use firecracker::Firecracker;
 pub use kvm::{KvmRecord, KvmVerdict, kvm_is_usable};
 pub use machine::{Acceleration, Machine, Memory};
 pub use monitor::{Monitor, MonitorError};
-pub use plan::{MONITOR_BYTES, MONITOR_THREADS, VmRing};
+pub use plan::{MONITOR_BYTES, MONITOR_FILES, MONITOR_THREADS, VmRing};
 pub use qemu::Qemu;

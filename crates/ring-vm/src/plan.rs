@@ -21,7 +21,7 @@ pub const MONITOR_THREADS: u32 = 96;
 /// What a monitor needs besides the guest's memory.
 pub const MONITOR_BYTES: u64 = 224 << 20;
 /// Descriptors that a monitor has open.
-const MONITOR_FILES: u64 = 256;
+pub const MONITOR_FILES: u32 = 256;
 
 const FIRST_SHOWN: u16 = slot::FIRST_VISIBLE;
 /// Behind all that is shown.
@@ -224,7 +224,7 @@ impl VmRing {
             program: RawPath::from(&self.monitor.program),
             arguments: self.monitor.driver.arguments(&self.machine),
             descriptors,
-            open_files: Some(MONITOR_FILES),
+            open_files: Some(MONITOR_FILES.into()),
         });
         steps.into_steps()
     }
@@ -243,7 +243,7 @@ impl Ring for VmRing {
             template: self.template(input, input.identity.user_inside()),
             ahead: self.ahead(input),
             last: self.last(input),
-            expected: Expected { open_files: MONITOR_FILES, ..Expected::of_one_user(input) },
+            expected: Expected { open_files: MONITOR_FILES.into(), ..Expected::of_one_user(input) },
             working_directory: PathBuf::from(working_directory),
         })
     }

@@ -7,14 +7,16 @@
 use std::time::Instant;
 
 use ringwall_engine::{Drill, with_causes};
-use ringwall_probes::{Class, Probe};
-use ringwall_spec::{RingKind, Wall};
+use ringwall_probes::{Class, Probe, Scene};
+use ringwall_spec::{Limits, RingKind, Wall};
 use serde::Serialize;
 
 use crate::judge::{Finding, Verdict, unexplained};
 use crate::run::{Ground, SESSION, Session, VerifyError, Workshop, limits, told};
 use crate::stage::Stage;
 
+/// The attack that only takes time.
+const ENDLESS: &str = "exhaust-time";
 /// More than all answers together.
 const MOST_SAID: u64 = 4 << 20;
 
@@ -138,25 +140,24 @@ impl Post {
 
     fn attack(&self, workshop: &Workshop<'_>) -> Result<DrillReport, VerifyError> {
         let begun = Instant::now();
-        let limits = limits(Some(self.wall()), SESSION);
-        let mut stage =
-            Stage::set(&workshop.program, &workshop.state, &limits).map_err(VerifyError::Stage)?;
-        // What a ring may use up is one limit for all that is in it: jobs try that.
+        let mut stage = Stage::set(&workshop.program, &workshop.state, &self.limits())
+            .map_err(VerifyError::Stage)?;
         let all = ringwall_probes::all();
-        let others = |probe: &&Probe| !matches!(probe.class, Class::Exhaust | Class::Persist);
-        let probes: Vec<&Probe> = all.iter().filter(others).collect();
-        let session = self.session(workshop, &stage, &probes);
+        let sessions = self.sessions(workshop, &stage.scene, &all);
         let mut seen = stage.look();
         seen.log_forged = workshop.log_is_forged();
         let secret_in = |text: &str| stage.secret_in(text);
         let judged_as = self.judged_as();
         let (mut findings, mut not_tested) = (Vec::new(), None);
-        match session {
+        match sessions {
             Err(reason) => not_tested = Some(reason),
-            Ok(session) => {
-                let judge =
-                    |probe: &&Probe| session.judge(probe, judged_as.as_ref(), &seen, &secret_in);
-                findings = probes.iter().map(judge).collect();
+            Ok(sessions) => {
+                for (probes, session) in sessions {
+                    let judge = |probe: &&Probe| {
+                        session.judge(probe, judged_as.as_ref(), &seen, &secret_in)
+                    };
+                    findings.extend(probes.iter().map(judge));
+                }
             }
         }
         if unexplained(&findings, &seen) {
@@ -166,25 +167,59 @@ impl Post {
         Ok(DrillReport { post: self.name(), seconds, findings, not_tested })
     }
 
+    /// What an intruder there is held to.
+    fn limits(&self) -> Limits {
+        let of_jobs = limits(Some(self.wall()), SESSION);
+        match self {
+            Post::Monitor(_) => ringwall_engine::limits_of_monitor(&of_jobs),
+            Post::Warden(_) | Post::GuestRoot(_) => of_jobs,
+        }
+    }
+
+    /// All attacks, each with the session that counts for it.
+    fn sessions<'a>(
+        &self,
+        workshop: &Workshop<'_>,
+        scene: &Scene,
+        all: &'a [Probe],
+    ) -> Result<Vec<(Vec<&'a Probe>, Session)>, String> {
+        let of = |wanted: &dyn Fn(&Probe) -> bool| -> Vec<&'a Probe> {
+            all.iter().filter(|probe| wanted(probe)).collect()
+        };
+        let others = of(&|probe| !matches!(probe.class, Class::Exhaust | Class::Persist));
+        let lasting = of(&|probe| probe.class == Class::Persist);
+        let first: Vec<&Probe> = others.iter().chain(&lasting).copied().collect();
+        let first = self.session(workshop, scene, &first)?;
+        if first.is_silent() {
+            return Err("nothing was heard of the intruder".to_owned());
+        }
+        // What counts of a lasting effect is what the next one finds.
+        let second = self.session(workshop, scene, &lasting)?;
+        let mut sessions = vec![(others, first), (lasting, second)];
+        // How long a job may take is kept by the engine, whoever runs in the ring.
+        for probe in of(&|probe| probe.class == Class::Exhaust && probe.name != ENDLESS) {
+            sessions.push((vec![probe], self.session(workshop, scene, &[probe])?));
+        }
+        Ok(sessions)
+    }
+
     fn session(
         &self,
         workshop: &Workshop<'_>,
-        stage: &Stage,
+        scene: &Scene,
         probes: &[&Probe],
     ) -> Result<Session, String> {
-        let scene = &stage.scene;
         if let Post::GuestRoot(wall) = self {
             return Ok(workshop.session(&Ground::Wall(wall), scene, probes, SESSION));
         }
         let mut order = told(scene, probes).join("\n");
         order.push('\n');
         let drill = self.raise(workshop)?;
-        let said =
-            drill.order(order.as_bytes(), MOST_SAID, SESSION).map_err(|error| error.to_string())?;
-        if said.is_empty() {
-            return Err("nothing was heard of the intruder".to_owned());
+        let ended = "the intruder ended".to_owned();
+        match drill.order(order.as_bytes(), MOST_SAID, SESSION) {
+            Ok(said) => Ok(Session::new(&said, ended)),
+            Err(error) => Ok(Session::new(b"", format!("{ended}: {error}"))),
         }
-        Ok(Session::new(&said, "the intruder ended".to_owned()))
     }
 
     fn raise(&self, workshop: &Workshop<'_>) -> Result<Drill, String> {

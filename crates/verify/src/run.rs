@@ -445,6 +445,11 @@ impl Session {
         Session { accounts, ending, started: true }
     }
 
+    /// Whether not one attack was heard of.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.accounts.is_empty()
+    }
+
     pub(crate) fn not_started(ending: String) -> Session {
         Session { accounts: Vec::new(), ending, started: false }
     }

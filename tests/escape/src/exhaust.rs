@@ -70,12 +70,9 @@ fn memory_limit_contains_a_program_that_takes_all() {
         let flags = ["--memory", "48M", "--timeout", "10s", "-o", "json"];
         let script = "my @all; push @all, 'x' x (1 << 20) while 1;";
         let (attack, most) = watched(arena, &flags, script, resident);
-        let slack = if arena.is_ordinary() { 64 * MIB } else { 8 * MIB };
-        assert!(
-            (8 * MIB..=48 * MIB + slack).contains(&most),
-            "{most} bytes behind {:?}",
-            arena.wall
-        );
+        // A watchdog may end such a run sooner than we see any of it.
+        let (least, slack) = if arena.is_ordinary() { (0, 64 * MIB) } else { (8 * MIB, 8 * MIB) };
+        assert!((least..=48 * MIB + slack).contains(&most), "{most} bytes behind {:?}", arena.wall);
         assert_ne!(attack.code, 0, "{attack:?}");
     });
 }
