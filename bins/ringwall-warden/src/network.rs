@@ -16,9 +16,11 @@ use crate::error::failed;
 use crate::job::Port;
 use crate::start::set_nonblocking;
 
-/// In the header of DNS: what is an answer, and an answer that did not fit (RFC 1035, 4.1.1).
+/// In the header of DNS: what is an answer, an answer that did not fit, and one of somebody who asks others
+/// (RFC 1035, 4.1.1). Without the last, glibc takes an empty answer for one of a server that is of no use.
 const IS_ANSWER: u8 = 0x80;
 const IS_CUT: u8 = 0x02;
+const ASKS_OTHERS: u8 = 0x80;
 const DNS_HEADER: usize = 12;
 /// More than goes out before what a connection says: that it was taken, its address and its port.
 pub(crate) const FIRST_BYTES: usize = 64;
@@ -122,6 +124,7 @@ impl Accepting {
             return;
         };
         message[2] |= IS_ANSWER | IS_CUT;
+        message[3] |= ASKS_OTHERS;
         // Whoever does not get it asks again.
         let _ = rustix::net::sendto(socket, message, SendFlags::DONTWAIT, &from);
     }

@@ -11,8 +11,8 @@ use futures_util::future::{AbortHandle, Abortable, Aborted};
 use futures_util::stream::{FuturesUnordered, Stream};
 use ringwall_spec::DeniedOpen;
 use ringwall_wire::{
-    CallTool, Channel, Connection, ErrorCode, Event, MAX_CODE_BYTES, MAX_TOOL_CALLS,
-    MAX_TOOL_INPUT_BYTES, RemoteError, Reply, Request, SendTool, Side, StreamId,
+    CallTool, Channel, Connection, ErrorCode, Event, MAX_CODE_BYTES, MAX_TOOL_INPUT_BYTES,
+    RemoteError, Reply, Request, SendTool, Side, StreamId,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -296,7 +296,7 @@ impl Server {
 
     /// Starts as many calls as there are slots for; the others keep their turn.
     fn start_queued(&mut self) {
-        while self.running.len() < MAX_TOOL_CALLS as usize && !self.queued.is_empty() {
+        while self.running.len() < self.tools.slots() && !self.queued.is_empty() {
             let (stream, call, input) = self.queued.remove(0);
             match self.tools.get(call.tool) {
                 Ok(tool) => {

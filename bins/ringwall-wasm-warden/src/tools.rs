@@ -27,6 +27,7 @@ pub(crate) struct Tools {
     components: component::Linker<Context>,
     modules: wasmtime::Linker<Context>,
     loaded: HashMap<LoadedTool, Rc<Tool>>,
+    slots: u32,
 }
 
 pub(crate) enum Tool {
@@ -52,7 +53,9 @@ pub(crate) struct Failure {
 
 impl Tools {
     pub(crate) fn new(loader: Option<OwnedFd>, grants: Grants) -> Result<Tools> {
-        let engine = ringwall_wasm::warden_engine(MAX_TOOL_CALLS)?;
+        let writable = rustix::process::getrlimit(rustix::process::Resource::Data).current;
+        let slots = ringwall_wasm::slots(MAX_TOOL_CALLS, writable);
+        let engine = ringwall_wasm::warden_engine(slots)?;
         let mut components = component::Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut components)?;
         components.instance(TYPES_INTERFACE)?;
@@ -61,7 +64,12 @@ impl Tools {
         let mut modules = wasmtime::Linker::new(&engine);
         wasmtime_wasi::p1::add_to_linker_async(&mut modules, Context::wasi)?;
         crate::poll::add_to_linker(&mut modules)?;
-        Ok(Tools { engine, grants, loader, components, modules, loaded: HashMap::new() })
+        Ok(Tools { engine, grants, loader, components, modules, loaded: HashMap::new(), slots })
+    }
+
+    /// Calls that can be under way at a time.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots as usize
     }
 
     pub(crate) fn engine(&self) -> &Engine {

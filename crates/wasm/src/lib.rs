@@ -9,7 +9,7 @@ mod settings;
 pub use load::{copy_component, copy_module, load_component, load_module};
 #[cfg(feature = "compiler")]
 pub use settings::compiler_engine;
-pub use settings::{STACK_BYTES, warden_engine};
+pub use settings::{STACK_BYTES, slots, warden_engine};
 
 /// The custom section in which a tool describes itself.
 pub const MANIFEST_SECTION: &str = "ringwall:tool";

@@ -17,6 +17,17 @@ const MEMORY_BYTES: usize = 512 << 20;
 /// no page fault.
 const KEPT_BYTES: usize = 1 << 20;
 
+/// What a slot of the pool takes of what a process may ever write to, used or not: a stack, eight tables,
+/// the state of instances.
+const SLOT_BYTES: u64 = 16 << 20;
+
+/// How many calls at a time a process may have slots for, of so many at most. Where no control group
+/// counts what is used, `writable_bytes` is all that it may map to write to: the pool takes half.
+pub fn slots(most: u32, writable_bytes: Option<u64>) -> u32 {
+    let fit = |bytes| u32::try_from(bytes / 2 / SLOT_BYTES).unwrap_or(u32::MAX);
+    writable_bytes.map_or(most, |bytes| fit(bytes).clamp(1, most))
+}
+
 /// Everything that changes what code is made, so everything on which compiler and warden agree.
 /// Change `ringwall_wire::COMPILED_CODE` with it.
 fn settings() -> Config {
@@ -79,4 +90,17 @@ pub fn warden_engine(calls: u32) -> Result<Engine> {
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
         .wasm_backtrace_max_frames(None);
     Engine::new(&config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slots;
+
+    #[test]
+    fn a_warden_has_as_many_slots_as_fit_into_what_it_may_write() {
+        assert_eq!(slots(64, None), 64);
+        assert_eq!(slots(64, Some(256 << 20)), 8);
+        assert_eq!(slots(64, Some(1 << 20)), 1);
+        assert_eq!(slots(64, Some(u64::MAX)), 64);
+    }
 }

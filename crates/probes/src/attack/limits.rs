@@ -93,7 +93,7 @@ pub(crate) fn open_files(scene: &Scene) -> Tried {
 pub(crate) fn files_without_content(scene: &Scene) -> Tried {
     let directory: PathBuf = Path::new("/tmp").join(format!("{}-many", scene.mark));
     if let Err(error) = fs::create_dir(&directory) {
-        return Tried::Impossible(error.to_string());
+        return Tried::Failed(error.to_string());
     }
     // Kept low by whoever sets the scene: one for every 4 KiB.
     let wanted = scene.disk_bytes / 4096 + 64;
