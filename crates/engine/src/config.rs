@@ -13,6 +13,7 @@ use crate::host;
 use crate::ledger::Ledger;
 use crate::raise::Parked;
 use crate::tools::{ToolHost, ToolHostError};
+use crate::turns::Turns;
 use crate::vm::Start;
 
 /// The two programs that an engine starts.
@@ -61,6 +62,8 @@ pub struct Engine {
     pub(crate) parked: Mutex<Vec<Parked>>,
     /// Guests to go on from, by what they were made from, with the oldest first.
     pub(crate) templates: Mutex<Vec<(String, Arc<Start>)>>,
+    /// A guest that starts keeps a processor busy; more of them only take its caches from each other.
+    pub(crate) guest_starts: Turns,
 }
 
 impl EngineConfig {
@@ -136,6 +139,7 @@ impl Engine {
             waiting: Mutex::new(waiting),
             parked: Mutex::new(Vec::new()),
             templates: Mutex::new(Vec::new()),
+            guest_starts: Turns::by_processors(),
         })
     }
 

@@ -36,6 +36,7 @@ mod snapshot;
 mod stop;
 mod tool_policy;
 mod tools;
+mod turns;
 mod vm;
 mod watchdog;
 #[cfg(feature = "weakened")]

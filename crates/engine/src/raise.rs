@@ -147,6 +147,8 @@ impl Engine {
         let mut record = Record::new(id, admitted.spec(), kind, &self.home);
         record.command = command.to_vec();
         record.decided = admitted.decision().cloned();
+        let is_guest = admitted.spec().wall.outermost() == RingKind::Vm;
+        let _turn = is_guest.then(|| self.guest_starts.take());
         let (mut sandbox, outside) =
             self.start_sandbox(record, admitted.spec(), placement, begun)?;
         sandbox.entry = entry;
