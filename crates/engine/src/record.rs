@@ -268,8 +268,14 @@ impl Engine {
         Ok(records)
     }
 
-    /// Finds by name, full id or unique beginning of an id.
+    /// Finds by full id, name or unique beginning of an id. An id comes first: nobody else can have it,
+    /// and its record is the only one to be read.
     pub fn find(&self, id_or_name: &str) -> Result<Record, RecordError> {
+        let known = id_or_name.parse::<SandboxId>().ok();
+        let dir = |id: SandboxId| self.home.join("sandboxes").join(id.as_str());
+        if let Some(record) = known.and_then(|id| Record::load(&dir(id)).ok()) {
+            return Ok(record);
+        }
         let records = self.records()?;
         let by_name = |r: &&Record| r.name.as_ref().is_some_and(|n| n.as_str() == id_or_name);
         if let Some(record) = records.iter().find(by_name) {
