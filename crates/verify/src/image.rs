@@ -8,6 +8,8 @@ use ringwall_image::Digest;
 
 /// Where the program is in the image.
 pub(crate) const PROGRAM: &str = "/usr/bin/ringwall-probe";
+/// Where rings with an image have the workspace.
+pub(crate) const WORKSPACE: &str = "/workspace";
 
 pub(crate) const NAME: &str = "localhost/ringwall-verify:latest";
 
