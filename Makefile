@@ -105,6 +105,8 @@ tools-test: tools ## format, lints and tests of the built-in tools
 
 tidy: ## the repository's own rules: layering, sizes, headers, what may be named
 	$(CARGO) $(RUN_TESTS) --locked --package ringwall-tidy
+# Its own workspace, so its own lock: found out now and not when all tests have run.
+	@$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 
 # Needs an advisory database, so only where the tool has been installed.
 deny: ## licences, advisories and sources of dependencies, where cargo-deny is present
