@@ -20,7 +20,7 @@ use ringwall_spec::{Limits, SandboxId, SandboxSpec, Usage, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::Approving;
-use crate::ledger;
+use crate::{ledger, report};
 use presented::Reserved;
 
 pub(crate) use presented::{Presented, token_text};
@@ -64,8 +64,9 @@ pub(crate) fn admit(
     asked.notes.insert("grants".to_owned(), grant.standing().all_ids());
     asked.search = Some(search.clone());
     let (layers, secrets) = grant.shown.network();
-    asked.network_at_most = Some(NetworkBounds { layers, secrets });
     let left = grant.left()?;
+    let sent_bytes = left.egress_bytes;
+    asked.network_at_most = Some(NetworkBounds { layers, secrets, sent_bytes });
     let within = |default| grant.within_budget(limits(default), left);
     match engine.admit_by(&policy, asked.clone(), &within) {
         Ok(admitted) => {
@@ -92,7 +93,14 @@ impl Holding {
             cpu_ms: usage.cpu_ms.unwrap_or(reserved.cpu_ms),
             memory_mib_ms: peak_mib
                 .map_or(reserved.memory_mib_ms, |mib| mib.saturating_mul(usage.wall_ms)),
+            egress_bytes: usage.sent_bytes.unwrap_or(u64::MAX).min(reserved.egress_bytes),
+            ..Cost::default()
         })?;
+        if reserved.egress_bytes > 0
+            && usage.sent_bytes.is_none_or(|sent| sent >= reserved.egress_bytes)
+        {
+            report::note("the grant's budget of egress_bytes is spent, so nothing more was sent");
+        }
         if let Some(id) = &self.once {
             let approvals = Approvals::open(&EngineConfig::from_environment()?.home)?;
             approvals.end(id, "its one use is over", SystemTime::now())?;
@@ -135,14 +143,14 @@ fn narrow_paths(grant: &Presented, spec: &mut SandboxSpec) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What is sent to the network is counted for no grant yet, so a budget of it allows none.
+/// What a secret pays for at its endpoint nobody counts, so a budget of it allows no secret.
 fn refuse_uncounted(grant: &Presented, spec: &SandboxSpec) -> anyhow::Result<()> {
     let parts = grant.shown.budgets.iter().flat_map(|(_, budget)| budget.parts());
-    let mut sent =
-        parts.filter(|(part, _)| ["egress_bytes", "tokens", "money_micros"].contains(part));
-    match (spec.egress.is_some(), sent.next()) {
+    let mut paid = parts.filter(|(part, _)| ["tokens", "money_micros"].contains(part));
+    let secrets = spec.egress.as_ref().is_some_and(|egress| !egress.secrets.is_empty());
+    match (secrets, paid.next()) {
         (true, Some((part, _))) => bail!(
-            "the grant has a budget of {part}, which cannot be kept for a sandbox that reaches the network; use a grant without one, or a sandbox without a network"
+            "the grant has a budget of {part}, which cannot be kept for a sandbox that uses secrets at their endpoints: what it has done there is not counted; use a grant without secrets, or without that budget"
         ),
         _ => Ok(()),
     }
@@ -169,6 +177,8 @@ impl Granted {
             wall_ms,
             cpu_ms: wall_ms.saturating_mul(limits.cpu_milli.into()) / 1000,
             memory_mib_ms: wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB)),
+            egress_bytes: admitted.spec().egress.as_ref().and_then(|it| it.sent_bytes).unwrap_or(0),
+            ..Cost::default()
         })?;
         Ok(Holding { reserved, once })
     }
@@ -186,7 +196,9 @@ impl Granted {
         };
         asked.task.elevated.insert(elevation.clone());
         // What is left of the budget is not part of what people are asked: it changes.
-        let lifted = engine.admit_by(policy, asked.clone(), limits)?;
+        let mut without = asked.clone();
+        without.network_at_most.iter_mut().for_each(|most| most.sent_bytes = None);
+        let lifted = engine.admit_by(policy, without, limits)?;
         let action = self.action(&lifted, words);
         let used = self.use_or_ask(&lifted, &action, (&elevation, refusal))?;
         // Whoever goes ahead by an elevation stops when it ends.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ringwall_agent_model::{
     Call, FromBrain, Start, Stop as ModelStop, ToBrain, Tokens, ToolOffer, Turn,
 };
-use ringwall_grant::Ask;
+use ringwall_grant::{Ask, Cost};
 use ringwall_rules::Stack;
 
 use crate::bounds::{Bounds, Stop};
@@ -131,6 +131,23 @@ impl Supervisor<'_> {
         &mut self,
         brain: &mut Brain,
     ) -> Result<Result<(Turn, Tokens, ModelStop), Result<Stop, String>>, AgentError> {
+        let model = &self.state.options.model;
+        let most = (u64::from(model.max_output_tokens), model.price);
+        let reserved = match self.gate.reserve_turn(&self.holder, most)? {
+            Ok(reserved) => reserved,
+            Err(reason) => return Ok(Err(Ok(Stop::Grant { reason }))),
+        };
+        let heard = self.hear_turn(brain);
+        // What was used is paid for where it is written down.
+        self.gate.settle_turn(&self.holder, (reserved, Cost::default()))?;
+        heard
+    }
+
+    #[expect(clippy::type_complexity, reason = "three ways on, used in one place")]
+    fn hear_turn(
+        &mut self,
+        brain: &mut Brain,
+    ) -> Result<Result<(Turn, Tokens, ModelStop), Result<Stop, String>>, AgentError> {
         let most = self.state.bounds;
         let left = most.rest(&self.state.spent).seconds;
         let until = Instant::now() + Duration::from_secs(left).min(LONGEST_SILENCE);
@@ -183,8 +200,17 @@ impl Supervisor<'_> {
 
     /// Tokens that belong to no turn.
     pub(crate) fn count_reading(&mut self, tokens: Tokens) -> Result<(), AgentError> {
-        let money_micros = self.state.options.model.price.of(tokens.input, tokens.output);
+        let money_micros = self.pay(tokens)?;
         self.write(Entry::Read { tokens, money_micros }, true)
+    }
+
+    /// Takes tokens that were used from the budget of the grant, and says what they cost.
+    fn pay(&self, tokens: Tokens) -> Result<u64, AgentError> {
+        let money_micros = self.state.options.model.price.of(tokens.input, tokens.output);
+        let tokens = tokens.input.saturating_add(tokens.output);
+        let used = Cost { tokens, money_micros, ..Cost::default() };
+        self.gate.settle_turn(&self.holder, (Cost::default(), used))?;
+        Ok(money_micros)
     }
 
     /// A turn must carry the grant that its brain was given, and have the form that turns have.
@@ -210,7 +236,7 @@ impl Supervisor<'_> {
     }
 
     fn write_turn(&mut self, turn: Turn, tokens: Tokens) -> Result<(), AgentError> {
-        let money_micros = self.state.options.model.price.of(tokens.input, tokens.output);
+        let money_micros = self.pay(tokens)?;
         let active_ms = self.passed();
         self.write(Entry::Turn { turn, tokens, money_micros, active_ms }, true)
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Text};
 use ringwall_engine::{Engine, LedgerError, PolicySearch, narrow_writing};
 use ringwall_grant::{
-    Ask, Authority, AuthorityError, Budget, Cost, Inspected, MAX_TOKEN_BYTES, Name, NameError,
-    Narrowing, Request, Rights, SpendError, Spending, Subtree, Token, TokenError, ToolPattern,
-    Verifier,
+    Ask, Authority, AuthorityError, Budget, Cost, Inspected, Left, MAX_TOKEN_BYTES, Name,
+    NameError, Narrowing, Request, Rights, SpendError, Spending, Subtree, Token, TokenError,
+    ToolPattern, Verifier,
 };
 use ringwall_rules::{
     Action, Anchors, FilePath, Kind, LoadError, Stack, TakenIn, Task, known_walls,
@@ -22,6 +22,7 @@ use ringwall_spec::{SandboxSpec, WriteRights};
 
 use crate::journal::AgentId;
 use crate::options::Options;
+use crate::prices::Price;
 
 /// An agent's grant lives as long, unless it is given one.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -205,6 +206,50 @@ impl<'a> Gate<'a> {
             Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What is left under the grant.
+    pub(crate) fn left(&self, holder: &Holder) -> Result<Left, GateError> {
+        Ok(self.spending.left(&holder.shown.budgets)?)
+    }
+
+    /// Takes what an answer of the model may cost from the budget, before it is asked. What the
+    /// question costs is known only afterwards.
+    pub(crate) fn reserve_turn(
+        &self,
+        holder: &Holder,
+        (most_tokens, price): (u64, Price),
+    ) -> Result<Result<Cost, String>, GateError> {
+        if holder.shown.budgets.is_empty() {
+            return Ok(Ok(Cost::default()));
+        }
+        let left = self.left(holder)?;
+        let money = price.of(0, most_tokens);
+        let cost = Cost {
+            tokens: left.tokens.map_or(0, |left| left.clamp(1, most_tokens.max(1))),
+            money_micros: left.money_micros.map_or(0, |left| left.max(1).min(money)),
+            ..Cost::default()
+        };
+        if cost == Cost::default() {
+            return Ok(Ok(cost));
+        }
+        match self.spending.reserve(&holder.shown.budgets, cost) {
+            Ok(()) => Ok(Ok(cost)),
+            Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives back what was reserved, and takes what was used.
+    pub(crate) fn settle_turn(
+        &self,
+        holder: &Holder,
+        (reserved, used): (Cost, Cost),
+    ) -> Result<(), GateError> {
+        if holder.shown.budgets.is_empty() || reserved == used {
+            return Ok(());
+        }
+        Ok(self.spending.settle(&holder.shown.budgets, reserved, used)?)
     }
 
     fn sources(&self) -> &Stack {

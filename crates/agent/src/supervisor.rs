@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use ringwall_agent_model::Call;
 use ringwall_audit::{Event, Id, Ids, Text};
 use ringwall_engine::{Engine, LedgerError};
-use ringwall_grant::Token;
+use ringwall_grant::{Left, Token};
 use ringwall_rules::Task;
 
 use crate::bounds::{Bounds, Stop};
@@ -152,7 +152,7 @@ impl<'a> Supervisor<'a> {
         watcher: &'a mut dyn Watcher,
     ) -> Result<Supervisor<'a>, AgentError> {
         let holder = gate.holder(token)?;
-        options.bounds = within_budget(options.bounds, &holder);
+        options.bounds = within_budget(options.bounds, &holder, gate.left(&holder)?);
         let journal = Journal::create(world.home, id.clone())?;
         gate::keep_token(world.home, &id, &holder.token)?;
         let state = State::new(options.clone(), parent.clone());
@@ -194,7 +194,15 @@ impl<'a> Supervisor<'a> {
             return Err(AgentError::Finished(id));
         }
         let holder = gate.holder(gate::kept_token(world.home, &id)?)?;
-        let bounds = within_budget(bounds(state.bounds), &holder);
+        // What it used itself is not left any more.
+        let (left, spent) = (gate.left(&holder)?, state.spent_in_all());
+        let with = |left: Option<u64>, spent: u64| left.map(|left| left.saturating_add(spent));
+        let left = Left {
+            tokens: with(left.tokens, spent.tokens()),
+            money_micros: with(left.money_micros, spent.money_micros),
+            ..left
+        };
+        let bounds = within_budget(bounds(state.bounds), &holder, left);
         let grant = holder.id.clone();
         let mark = Instant::now();
         let mut supervisor =
@@ -353,17 +361,17 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// A grant with a budget allows no more than that.
-fn within_budget(bounds: Bounds, holder: &Holder) -> Bounds {
+/// A grant with a budget allows no more than that, and of what a model costs no more than is left.
+fn within_budget(bounds: Bounds, holder: &Holder, left: Left) -> Bounds {
     let budget = holder.budget();
     let least = |own: u64, most: Option<u64>| most.map_or(own, |most| own.min(most));
-    let money = match (bounds.money_micros, budget.money_micros) {
+    let money = match (bounds.money_micros, left.money_micros) {
         (Some(own), Some(most)) => Some(own.min(most)),
         (own, most) => own.or(most),
     };
     Bounds {
         steps: least(bounds.steps, budget.calls),
-        tokens: least(bounds.tokens, budget.tokens),
+        tokens: least(bounds.tokens, left.tokens),
         tool_seconds: least(bounds.tool_seconds, budget.wall_seconds),
         money_micros: money,
         ..bounds

@@ -107,6 +107,7 @@ impl Admission {
     }
 
     pub(crate) async fn enter(&self, tenant: &str, memory: u64) -> Result<Permit, Problem> {
+        let _span = crate::trace::span("admission");
         let waiting = {
             let mut state = lock(&self.shared.state);
             if memory > self.shared.room.memory_bytes {

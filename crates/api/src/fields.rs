@@ -127,6 +127,7 @@ impl NetworkFields {
             secrets: self.secrets.clone(),
             transparent: self.transparent,
             model: None,
+            sent_bytes: None,
         })
     }
 }
@@ -151,6 +152,9 @@ pub(crate) struct SandboxFields {
     kind: Option<String>,
     /// The phase that the task is in, for the policy
     phase: Option<String>,
+    /// Whose policy counts, too, with those of the directories above it, where there is no workspace; for
+    /// the owner
+    policy_directory: Option<String>,
     /// What to run: for a run, or in the background of a sandbox that lives on
     pub(crate) command: Option<CommandFields>,
 }
@@ -201,9 +205,14 @@ impl SandboxFields {
             egress: self.network.as_ref().map(NetworkFields::egress).transpose()?,
         };
         let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
+        if self.policy_directory.is_some() {
+            caller.must_be_owner()?;
+        }
+        let from = spec.workspace.as_ref().map(|it| Ok(it.path.clone()));
+        let from = from.or_else(|| self.policy_directory.as_deref().map(absolute)).transpose()?;
         let search = PolicySearch {
             written_by_sandbox: shared.map(|it| it.path.clone()),
-            ..PolicySearch::from_environment(spec.workspace.as_ref().map(|it| it.path.clone()))
+            ..PolicySearch::from_environment(from)
         };
         let task = Task { phase: self.phase.clone(), ..Task::default() };
         let work = Work { tool: None, kind: self.kind.clone() };
@@ -219,7 +228,7 @@ impl SandboxFields {
             Caller::Owner => None,
             Caller::Holder(holder) => {
                 let (layers, secrets) = holder.inspected.network();
-                Some(NetworkBounds { layers, secrets })
+                Some(NetworkBounds { layers, secrets, sent_bytes: None })
             }
         };
         let asked = Asked {
@@ -276,6 +285,10 @@ pub(crate) struct CommandFields {
     #[serde(skip)]
     #[schema(ignore)]
     pub(crate) terminal: Option<TerminalSize>,
+    /// Whether standard input comes from a client that is attached to it.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub(crate) input: Option<bool>,
 }
 
 impl CommandFields {
@@ -297,8 +310,13 @@ impl CommandFields {
             env: self.env.iter().map(|(key, value)| (key.into(), value.into())).collect(),
             cwd: self.cwd.as_ref().map(Into::into),
             terminal: self.terminal,
-            stdin: self.stdin.is_some() || self.terminal.is_some(),
+            stdin: self.input.unwrap_or(self.stdin.is_some() || self.terminal.is_some()),
         })
+    }
+
+    /// For a client that is attached to it.
+    pub(crate) fn attached(self, stdin: bool, terminal: Option<TerminalSize>) -> CommandFields {
+        CommandFields { stdin: None, input: Some(stdin), terminal, ..self }
     }
 }
 
@@ -383,6 +401,9 @@ pub(crate) struct Sandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     outcome: Option<Value>,
+    /// Of one that was just made: what people should know of what it can reach
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warning: Option<String>,
 }
 
 fn parsed(text: &str) -> Value {
@@ -402,6 +423,7 @@ impl From<SandboxRow> for Sandbox {
             ended_unix_ms: row.ended_ms,
             spec: parsed(&row.spec),
             outcome,
+            warning: None,
         }
     }
 }

@@ -24,6 +24,7 @@ mod routes;
 mod server;
 mod service;
 mod spending;
+mod trace;
 mod warm;
 
 pub use document::{openapi, reference};

@@ -9,10 +9,47 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ringwall_engine::Output;
+use ringwall_engine::{Killer, Output};
+use ringwall_spec::SandboxId;
 use ringwall_wire::ProcessInput;
 use rustix::process::Signal;
 use tokio::sync::watch;
+
+/// Runs that are under way, by the sandbox that was raised for each: their owner is the daemon, so nobody
+/// else can end one of them alone.
+#[derive(Debug, Default)]
+pub(crate) struct LiveRuns(Mutex<HashMap<String, (String, Killer)>>);
+
+/// Takes a run off the list when it has ended.
+pub(crate) struct Listed<'a> {
+    runs: &'a LiveRuns,
+    id: String,
+}
+
+impl LiveRuns {
+    pub(crate) fn add(&self, id: &SandboxId, tenant: &str, killer: &Killer) -> Listed<'_> {
+        let entry = (tenant.to_owned(), killer.clone());
+        self.lock().insert(id.to_string(), entry);
+        Listed { runs: self, id: id.to_string() }
+    }
+
+    /// Whether there is such a run, of a tenant that may be seen; it is killed then.
+    pub(crate) fn kill(&self, tenant: Option<&str>, id: &str) -> bool {
+        let runs = self.lock();
+        let found = runs.get(id).filter(|(whose, _)| tenant.is_none_or(|tenant| tenant == whose));
+        found.inspect(|(_, killer)| killer.kill()).is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (String, Killer)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.runs.lock().remove(&self.id);
+    }
+}
 
 /// Of the output of one call.
 const MOST_BYTES: usize = 1 << 20;

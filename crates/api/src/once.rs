@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::caller::Caller;
 use crate::problem::{Code, Problem};
 use crate::service::Service;
+use crate::trace::{self, Context};
 
 const HEADER: &str = "idempotency-key";
 const MOST_KEY_BYTES: usize = 128;
@@ -75,7 +76,9 @@ where
             return Err(Problem::new(Code::KeyReused, why));
         }
     }
-    let done = tokio::spawn(async move { claim.settle(status, work.await).await });
+    let context = trace::current();
+    let doing = Context::around(context, async move { claim.settle(status, work.await).await });
+    let done = tokio::spawn(doing);
     match done.await {
         Ok(reply) => Ok(repeated(reply?)),
         Err(_) => Err(Problem::new(Code::Ending, "the request was broken off")),

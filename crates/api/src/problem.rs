@@ -104,6 +104,7 @@ pub(crate) struct Problem {
     code: Code,
     detail: String,
     elevation: Option<String>,
+    exit_code: Option<u8>,
 }
 
 /// An error, as `application/problem+json`.
@@ -121,11 +122,14 @@ pub(crate) struct ProblemBody {
     /// An elevation that a person could approve, and that would allow it
     #[serde(skip_serializing_if = "Option::is_none")]
     elevation_hint: Option<String>,
+    /// As a shell tells what cannot be started: 127 where there is no such program, else 126
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u8>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Problem {
-        Problem { code, detail: detail.into(), elevation: None }
+        Problem { code, detail: detail.into(), elevation: None, exit_code: None }
     }
 
     pub(crate) fn not_found(what: &str, id: &str) -> Problem {
@@ -163,7 +167,14 @@ impl Problem {
             code: code.to_owned(),
             detail: self.detail.clone(),
             elevation_hint: self.elevation.clone(),
+            exit_code: self.exit_code,
         }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.word(), self.detail)
     }
 }
 
@@ -241,13 +252,6 @@ problems! {
     ringwall_engine::LedgerError => |_error| Code::Internal;
     ringwall_engine::SettleError => |_error| Code::Internal;
     ringwall_engine::ToolHostError => |_error| Code::Refused;
-    StartError => |error| match error {
-        StartError::EmptyCommand => Code::BadRequest,
-        StartError::NotFound { .. } | StartError::NotExecutable { .. } => Code::ProgramNotFound,
-        StartError::Refused(_) => Code::Refused,
-        StartError::Warden(_) => Code::NotRunning,
-        StartError::Ledger(_) => Code::Internal,
-    };
     AttachError => |_error| Code::NotRunning;
     ToolError => |error| match error {
         ToolError::NotCompiled(_) | ToolError::Dir { .. } | ToolError::Refused(_) => Code::Refused,
@@ -290,6 +294,20 @@ problems! {
     ringwall_tool::LimitWishError => |_error| Code::BadRequest;
     ringwall_spec::WallError => |_error| Code::BadRequest;
     ringwall_spec::IdError => |_error| Code::BadRequest;
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Problem {
+        let (code, exit_code) = match error {
+            StartError::EmptyCommand => (Code::BadRequest, None),
+            StartError::NotFound { .. } => (Code::ProgramNotFound, Some(127)),
+            StartError::NotExecutable { .. } => (Code::ProgramNotFound, Some(126)),
+            StartError::Refused(_) => (Code::Refused, None),
+            StartError::Warden(_) => (Code::NotRunning, None),
+            StartError::Ledger(_) => (Code::Internal, None),
+        };
+        Problem { exit_code, ..Problem::new(code, with_causes(&error)) }
+    }
 }
 
 impl From<AdmitError> for Problem {

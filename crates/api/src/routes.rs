@@ -1,5 +1,6 @@
 //! One file per kind of thing. Each turns a request into calls of the engine, and an answer.
 
+mod attach;
 mod audit;
 mod calls;
 mod changes;
@@ -24,6 +25,7 @@ use utoipa_axum::routes;
 
 use crate::problem::{Code, Problem};
 use crate::service::Service;
+use crate::trace::{Context, Span};
 
 /// The longest input of a tool, and the rest of its request.
 const MOST_BODY: usize = (16 << 20) + (64 << 10);
@@ -45,6 +47,8 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(calls::get, calls::kill))
         .routes(routes!(calls::events))
         .routes(routes!(terminal::open))
+        .routes(routes!(attach::exec))
+        .routes(routes!(attach::run))
         .routes(routes!(files::read, files::write, files::remove))
         .routes(routes!(files::list))
         .routes(routes!(changes::diff))
@@ -80,9 +84,22 @@ async fn measure(State(service): State<Arc<Service>>, request: Request, next: Ne
     let begun = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let mut response = next.run(request).await;
+    let traced = service.tracer.as_ref().map(|tracer| {
+        let name = format!("{method} {}", route.as_deref().unwrap_or("none"));
+        tracer.request(name, request.headers())
+    });
+    let context = traced.as_ref().and_then(Span::context);
+    let mut response = Context::around(context, next.run(request)).await;
     let route = route.as_deref().unwrap_or("none");
     let status = response.status().as_u16();
+    if let Some(mut span) = traced {
+        span.note("http.request.method", method.as_str());
+        span.note("http.route", route);
+        span.note("http.response.status_code", status);
+        if status >= 500 {
+            span.fail(&status);
+        }
+    }
     service.metrics.request(method.as_str(), route, status, begun.elapsed());
     let headers = response.headers_mut();
     // Answers are data: no browser may take them for anything else, or keep them.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ringwall_engine::{Attached, Engine, EngineConfig, OpenError, Record, RecordKind, RecordState};
 use ringwall_grant::{Authority, Inspected, Token, Verifier};
+use ringwall_spec::Outcome;
 use ringwall_store::{Dimension, NewSandbox, Store, StoreError, now_ms};
 use ringwall_tool::{BuiltIns, ToolStore};
 use rustix::fs::FlockOperation;
@@ -16,11 +17,12 @@ use serde_json::json;
 use crate::admission::{Admission, Permit, Room};
 use crate::caller::{Caller, OWNER};
 use crate::engines::Engines;
-use crate::live::LiveCalls;
+use crate::live::{LiveCalls, LiveRuns};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
 use crate::routes::tools::KnownTools;
+use crate::trace::{self, Context, TraceError, Tracer};
 use crate::warm::Warm;
 
 /// How long what has ended is remembered.
@@ -38,6 +40,8 @@ pub enum OpenServiceError {
     Taken(String),
     #[error("{0:?} is no budget; the dimensions are {names}", names = dimension_names())]
     Budget(String),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     #[error("the state directory {path} cannot be used")]
     Io { path: String, source: std::io::Error },
 }
@@ -57,7 +61,10 @@ pub(crate) struct Service {
     pub(crate) known_tools: KnownTools,
     pub(crate) admission: Admission,
     pub(crate) calls: LiveCalls,
+    pub(crate) runs: LiveRuns,
     pub(crate) metrics: Metrics,
+    /// Where traces are asked for.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) warm: Warm,
     pub(crate) tenant_budget: Vec<(Dimension, u64)>,
     verifier: Mutex<Option<Arc<Verifier>>>,
@@ -115,7 +122,9 @@ impl Service {
             store,
             admission: Admission::new(room),
             calls: LiveCalls::default(),
+            runs: LiveRuns::default(),
             metrics: Metrics::default(),
+            tracer: Tracer::from_environment()?,
             warm: Warm::new(&options.warm),
             tenant_budget,
             verifier: Mutex::default(),
@@ -140,8 +149,7 @@ impl Service {
                 }
                 found => {
                     let outcome = found.and_then(|record| record.outcome.as_ref());
-                    let outcome = serde_json::to_string(&outcome).unwrap_or_default();
-                    self.ended(&row.id, &outcome)?;
+                    self.ended(&row.id, outcome)?;
                 }
             }
         }
@@ -197,8 +205,9 @@ impl Service {
         lock(&self.memory).insert(id.to_owned(), kept);
     }
 
-    pub(crate) fn ended(&self, id: &str, outcome: &str) -> Result<(), Problem> {
-        self.store.end_sandbox(id, outcome)?;
+    pub(crate) fn ended(&self, id: &str, outcome: Option<&Outcome>) -> Result<(), Problem> {
+        crate::spending::end_sandbox(self, id, outcome)?;
+        self.store.end_sandbox(id, &serde_json::to_string(&outcome).unwrap_or_default())?;
         lock(&self.attached).remove(id);
         let taken = lock(&self.memory).remove(id);
         drop(taken);
@@ -307,8 +316,9 @@ impl Service {
         self: &Arc<Self>,
         work: impl FnOnce(&Arc<Service>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let service = Arc::clone(self);
-        match tokio::task::spawn_blocking(move || work(&service)).await {
+        let (service, context) = (Arc::clone(self), trace::current());
+        let working = move || Context::within(context, || work(&service));
+        match tokio::task::spawn_blocking(working).await {
             Ok(done) => done,
             Err(_) => Err(Problem::new(Code::Ending, "the request was broken off")),
         }

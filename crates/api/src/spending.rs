@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use ringwall_grant::{Budget, GrantId};
-use ringwall_spec::Limits;
-use ringwall_store::{Amounts, Dimension, Reservation, Scope, Wish};
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::{Limits, Outcome, SandboxSpec};
+use ringwall_store::{Amounts, Dimension, Reservation, Scope, Wish, sandbox_reservation};
 
 use crate::caller::{Caller, Holder};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::service::Service;
 
 const MIB: u64 = 1 << 20;
@@ -116,6 +117,118 @@ impl<'a> Spending<'a> {
     }
 }
 
+/// What a sandbox may send, reserved for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Sending<'a> {
+    service: &'a Service,
+    id: String,
+    most: u64,
+    settled: bool,
+}
+
+impl<'a> Sending<'a> {
+    /// Reserves what the sandbox was admitted with, if anybody has a budget for it.
+    pub(crate) fn begin(
+        service: &'a Service,
+        caller: &Caller,
+        id: &str,
+        admitted: &AdmittedSpec,
+    ) -> Result<Option<Sending<'a>>, Problem> {
+        let egress = admitted.spec().egress.as_ref();
+        let (Caller::Holder(holder), Some(most)) = (caller, egress.and_then(|it| it.sent_bytes))
+        else {
+            return Ok(None);
+        };
+        let id = format!("{id}/network");
+        let at_once = Amounts::default().with(Dimension::EgressBytes, most);
+        let wish = Wish { at_once, ..Wish::default() };
+        service.store.reserve(&id, &scopes(service, holder)?, &wish)?;
+        Ok(Some(Sending { service, id, most, settled: false }))
+    }
+
+    /// The sandbox has ended. What its gateway could not be asked for was all used.
+    pub(crate) fn end(mut self, sent: Option<u64>) -> Result<Option<String>, Problem> {
+        self.settled = true;
+        let used = sent_amounts(sent.map(|sent| sent.min(self.most)));
+        self.service.store.settle_named(&self.id, used.as_ref())?;
+        let over = sent.is_none_or(|sent| sent >= self.most);
+        Ok(over.then(|| format!("budget:{}", Dimension::EgressBytes.name())))
+    }
+
+    /// The sandbox lives on, and keeps it.
+    pub(crate) fn keep_for(mut self, sandbox: &str) -> Result<(), Problem> {
+        self.settled = true;
+        Ok(self.service.store.keep_for_sandbox(&self.id, sandbox)?)
+    }
+}
+
+fn sent_amounts(sent: Option<u64>) -> Option<Amounts> {
+    sent.map(|sent| Amounts::default().with(Dimension::EgressBytes, sent))
+}
+
+/// Settles what a sandbox that lived on had reserved, by how it ended.
+pub(crate) fn end_sandbox(
+    service: &Service,
+    id: &str,
+    outcome: Option<&Outcome>,
+) -> Result<(), Problem> {
+    let used = sent_amounts(outcome.and_then(|outcome| outcome.usage.sent_bytes));
+    service.store.settle_named(&sandbox_reservation(id), used.as_ref())?;
+    Ok(())
+}
+
+impl Drop for Sending<'_> {
+    /// What failed half-way has sent all that it could.
+    fn drop(&mut self) {
+        if !self.settled {
+            let _ = self.service.store.settle_named(&self.id, None);
+        }
+    }
+}
+
+/// What is left to be sent under the least of all budgets, if there is one.
+pub(crate) fn network_left(service: &Service, holder: &Holder) -> Result<Option<u64>, Problem> {
+    let mut least = None;
+    for scope in scopes(service, holder)? {
+        let limit = scope.limits.iter().find(|(it, _)| *it == Dimension::EgressBytes);
+        let Some((_, limit)) = limit else { continue };
+        let all = service.store.spent(&scope.key)?;
+        let taken = all.iter().filter(|it| it.dimension == Dimension::EgressBytes);
+        let taken = taken.map(|it| it.spent.saturating_add(it.reserved)).sum::<u64>();
+        let left = limit.saturating_sub(taken);
+        least = Some(least.map_or(left, |least: u64| least.min(left)));
+    }
+    Ok(least)
+}
+
+/// What a secret pays for at its endpoint nobody counts, so a budget of it allows no secret.
+pub(crate) fn refuse_uncounted(
+    service: &Service,
+    holder: &Holder,
+    spec: &SandboxSpec,
+) -> Result<(), Problem> {
+    let secrets = spec.egress.as_ref().is_some_and(|egress| !egress.secrets.is_empty());
+    if !secrets {
+        return Ok(());
+    }
+    let granted = holder.inspected.budgets.iter().flat_map(|(_, budget)| budget.parts());
+    let tenants = service.tenant_budget.iter().map(|(dimension, most)| (dimension.name(), *most));
+    let mut paid = granted.chain(tenants).filter(|(part, _)| UNCOUNTED.contains(part));
+    match paid.next() {
+        None => Ok(()),
+        Some((part, _)) => Err(Problem::new(Code::NotGranted, uncounted(part))),
+    }
+}
+
+/// What is counted where a model is asked through the gateway, and nowhere else.
+const UNCOUNTED: [&str; 2] = ["tokens", "money_micros"];
+
+fn uncounted(part: &str) -> String {
+    format!(
+        "there is a budget of {part}, which cannot be kept for a sandbox that uses secrets at their endpoints: what it has done there is not counted; use a grant without secrets, or without that budget"
+    )
+}
+
 impl Drop for Spending<'_> {
     /// A call that failed half-way has used up to what it had.
     fn drop(&mut self) {
@@ -164,7 +277,10 @@ fn left(
             Dimension::WallSeconds => seconds(elsewhere.wall_ms),
             Dimension::CpuSeconds => seconds(elsewhere.cpu_ms),
             Dimension::MemoryMibSeconds => seconds(elsewhere.memory_mib_ms),
-            _ => most,
+            Dimension::Fuel => elsewhere.fuel.unwrap_or(most),
+            Dimension::EgressBytes => elsewhere.egress_bytes.unwrap_or(most),
+            Dimension::Tokens => elsewhere.tokens.unwrap_or(most),
+            Dimension::MoneyMicros => elsewhere.money_micros.unwrap_or(most),
         };
         Some((dimension, most))
     });

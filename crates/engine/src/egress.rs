@@ -103,12 +103,18 @@ pub(crate) fn egress_by(
 pub struct NetworkBounds {
     pub layers: Vec<RuleSet>,
     pub secrets: BTreeSet<String>,
+    /// What is left of a budget, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
 }
 
 pub(crate) fn within(mut egress: EgressSpec, most: Option<&NetworkBounds>) -> Option<EgressSpec> {
     if let Some(most) = most {
         egress.layers.extend(most.layers.iter().cloned());
         egress.secrets.retain(|name| most.secrets.contains(name));
+        // Where nothing is left a byte is asked for all the same, so that the refusal names the budget.
+        let usual = ringwall_egress::Limits::default().bytes_up;
+        egress.sent_bytes = most.sent_bytes.map(|left| left.clamp(1, usual));
     }
     Some(egress).filter(|egress| !egress.is_nothing())
 }

@@ -89,6 +89,8 @@ pub(crate) struct Network {
     /// Until its events are read.
     begun: Option<Process>,
     watch: Option<Watch>,
+    /// As it was when the sandbox had ended.
+    used: Option<Usage>,
 }
 
 /// All that is needed to start the gateway again.
@@ -104,6 +106,8 @@ struct TaskOfGateway {
     model_key: Option<Provider>,
     /// As they are now.
     rules: Mutex<Vec<RuleSet>>,
+    /// What may be sent is paid for: what a lost gateway let through is not known, so none follows it.
+    paid_for: bool,
 }
 
 /// Whose network it is.
@@ -130,12 +134,13 @@ impl Engine {
             spec: TaskSpec {
                 id: id.to_string(),
                 inference: egress.model.as_ref().map(inference),
-                limits: limits(egress.model.as_ref()),
+                limits: limits(egress),
                 transparent: egress.transparent,
                 ..TaskSpec::default()
             },
             secrets,
             rules: Mutex::new(egress.layers.clone()),
+            paid_for: egress.sent_bytes.is_some(),
             model_key: egress.model.as_ref().map_or(Ok(None), |model| self.model_key(model))?,
         };
         let (process, info) = task.start()?;
@@ -152,6 +157,7 @@ impl Engine {
             authority_path: AUTHORITY_PATH,
             begun: Some(process),
             watch: None,
+            used: None,
         })
     }
 
@@ -295,7 +301,10 @@ impl Network {
 
     /// What the sandbox has used so far; nothing is known while its gateway is being replaced.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        self.watch.as_ref()?.usage(&self.task.spec.id)
+        match &self.watch {
+            Some(watch) => watch.usage(&self.task.spec.id),
+            None => self.used,
+        }
     }
 
     /// For the evidence.
@@ -314,6 +323,7 @@ impl Network {
         while watch.open_connections(&self.task.spec.id) > 0 && Instant::now() < until {
             std::thread::sleep(END_PAUSE);
         }
+        self.used = watch.usage(&self.task.spec.id);
         watch.end();
     }
 }
@@ -327,9 +337,13 @@ fn inference(model: &ModelEndpoint) -> InferenceSpec {
     InferenceSpec { providers: vec![ModelProvider { shape, base_url, key: None, models }] }
 }
 
-fn limits(model: Option<&ModelEndpoint>) -> Limits {
+fn limits(egress: &EgressSpec) -> Limits {
     let usual = Limits::default();
-    Limits { tokens: model.map_or(usual.tokens, |model| model.tokens), ..usual }
+    Limits {
+        tokens: egress.model.as_ref().map_or(usual.tokens, |model| model.tokens),
+        bytes_up: egress.sent_bytes.map_or(usual.bytes_up, |most| most.min(usual.bytes_up)),
+        ..usual
+    }
 }
 
 fn write(client: &Client, path: &str, content: &[u8]) -> Result<(), ClientError> {

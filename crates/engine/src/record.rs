@@ -112,6 +112,11 @@ impl Record {
         }
     }
 
+    /// Whether its owner holds it still.
+    pub fn is_held(&self) -> bool {
+        is_held(&self.dir)
+    }
+
     /// Where commands begin inside: in the workspace, where there is one.
     pub fn working_directory(&self) -> &Path {
         self.defaults.working_directory()

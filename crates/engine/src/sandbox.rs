@@ -90,7 +90,8 @@ impl Killer {
         let _ = rustix::process::pidfd_send_signal(&*self.warden, Signal::KILL);
     }
 
-    pub(crate) fn was_stopped(&self) -> bool {
+    /// Whether somebody has ended it before its time.
+    pub fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 }

@@ -110,6 +110,7 @@ impl Sandbox {
     fn usage(&self, wall_ms: u64) -> Usage {
         let group = self.group.as_ref().and_then(|group| group.usage().ok());
         let watched = self.watchdog.as_ref().map(crate::watchdog::Watchdog::peak_bytes);
+        let network = self.network_usage();
         Usage {
             wall_ms,
             raise_ms: millis(self.raised.duration_since(self.begun)),
@@ -119,6 +120,8 @@ impl Sandbox {
                 .or(self.reaped_cpu.map(millis)),
             peak_memory_bytes: group.and_then(|usage| usage.peak_memory_bytes).or(watched),
             output_bytes: 0,
+            sent_bytes: network.map(|usage| usage.bytes_up),
+            received_bytes: network.map(|usage| usage.bytes_down),
         }
     }
 

@@ -28,7 +28,7 @@ pub enum SpendError {
     File(#[from] FileError),
 }
 
-/// What a sandbox costs, or the most that it can.
+/// What a sandbox, a call or a turn of a model costs, or the most that it can.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
@@ -36,6 +36,16 @@ pub struct Cost {
     pub wall_ms: u64,
     pub cpu_ms: u64,
     pub memory_mib_ms: u64,
+    #[serde(default)]
+    pub fuel: u64,
+    /// What leaves through the gateway.
+    #[serde(default)]
+    pub egress_bytes: u64,
+    /// Input and output together.
+    #[serde(default)]
+    pub tokens: u64,
+    #[serde(default)]
+    pub money_micros: u64,
 }
 
 /// What is left under a grant. `None`: as much as one likes.
@@ -45,6 +55,10 @@ pub struct Left {
     pub wall_ms: Option<u64>,
     pub cpu_ms: Option<u64>,
     pub memory_mib_ms: Option<u64>,
+    pub fuel: Option<u64>,
+    pub egress_bytes: Option<u64>,
+    pub tokens: Option<u64>,
+    pub money_micros: Option<u64>,
 }
 
 /// What was spent under each grant, below an engine's home.
@@ -168,27 +182,69 @@ fn forget_old(directory: &Path) {
     }
 }
 
+/// The parts of a cost and of what is left, in the same order.
+const PARTS: [&str; 8] = [
+    "calls",
+    "wall_seconds",
+    "cpu_seconds",
+    "memory_mib_seconds",
+    "fuel",
+    "egress_bytes",
+    "tokens",
+    "money_micros",
+];
+
 impl Cost {
-    fn and(self, other: Cost) -> Cost {
-        Cost {
-            calls: self.calls.saturating_add(other.calls),
-            wall_ms: self.wall_ms.saturating_add(other.wall_ms),
-            cpu_ms: self.cpu_ms.saturating_add(other.cpu_ms),
-            memory_mib_ms: self.memory_mib_ms.saturating_add(other.memory_mib_ms),
+    fn parts(self) -> [u64; 8] {
+        [
+            self.calls,
+            self.wall_ms,
+            self.cpu_ms,
+            self.memory_mib_ms,
+            self.fuel,
+            self.egress_bytes,
+            self.tokens,
+            self.money_micros,
+        ]
+    }
+
+    fn of(parts: [u64; 8]) -> Cost {
+        let [calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros] =
+            parts;
+        Cost { calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros }
+    }
+
+    fn with(self, other: Cost, each: impl Fn(u64, u64) -> u64) -> Cost {
+        let (mut parts, others) = (self.parts(), other.parts());
+        for (part, other) in parts.iter_mut().zip(others) {
+            *part = each(*part, other);
         }
+        Cost::of(parts)
+    }
+
+    fn and(self, other: Cost) -> Cost {
+        self.with(other, u64::saturating_add)
     }
 
     fn without(self, other: Cost) -> Cost {
-        Cost {
-            calls: self.calls.saturating_sub(other.calls),
-            wall_ms: self.wall_ms.saturating_sub(other.wall_ms),
-            cpu_ms: self.cpu_ms.saturating_sub(other.cpu_ms),
-            memory_mib_ms: self.memory_mib_ms.saturating_sub(other.memory_mib_ms),
-        }
+        self.with(other, u64::saturating_sub)
     }
 }
 
 impl Left {
+    fn parts(self) -> [Option<u64>; 8] {
+        [
+            self.calls,
+            self.wall_ms,
+            self.cpu_ms,
+            self.memory_mib_ms,
+            self.fuel,
+            self.egress_bytes,
+            self.tokens,
+            self.money_micros,
+        ]
+    }
+
     fn of(budget: Budget, spent: Cost) -> Left {
         let left = |most: Option<u64>, spent: u64| most.map(|most| most.saturating_sub(spent));
         let of_seconds = |most: Option<u64>, spent| {
@@ -199,6 +255,10 @@ impl Left {
             wall_ms: of_seconds(budget.wall_seconds, spent.wall_ms),
             cpu_ms: of_seconds(budget.cpu_seconds, spent.cpu_ms),
             memory_mib_ms: of_seconds(budget.memory_mib_seconds, spent.memory_mib_ms),
+            fuel: left(budget.fuel, spent.fuel),
+            egress_bytes: left(budget.egress_bytes, spent.egress_bytes),
+            tokens: left(budget.tokens, spent.tokens),
+            money_micros: left(budget.money_micros, spent.money_micros),
         }
     }
 
@@ -212,20 +272,18 @@ impl Left {
             wall_ms: least(self.wall_ms, other.wall_ms),
             cpu_ms: least(self.cpu_ms, other.cpu_ms),
             memory_mib_ms: least(self.memory_mib_ms, other.memory_mib_ms),
+            fuel: least(self.fuel, other.fuel),
+            egress_bytes: least(self.egress_bytes, other.egress_bytes),
+            tokens: least(self.tokens, other.tokens),
+            money_micros: least(self.money_micros, other.money_micros),
         }
     }
 
     /// Refuses a cost that is more.
     pub fn holds(self, cost: Cost) -> Result<(), SpendError> {
-        let parts = [
-            ("calls", self.calls, cost.calls),
-            ("wall_seconds", self.wall_ms, cost.wall_ms),
-            ("cpu_seconds", self.cpu_ms, cost.cpu_ms),
-            ("memory_mib_seconds", self.memory_mib_ms, cost.memory_mib_ms),
-        ];
-        for (part, left, wanted) in parts {
+        for ((part, left), wanted) in PARTS.into_iter().zip(self.parts()).zip(cost.parts()) {
             if let Some(left) = left.filter(|left| *left < wanted) {
-                let unit = if part == "calls" { 1 } else { MILLIS };
+                let unit = if part.ends_with("_seconds") { MILLIS } else { 1 };
                 let (left, wanted) = (left / unit, wanted.div_ceil(unit));
                 return Err(SpendError::Spent { part, left, wanted });
             }
@@ -261,7 +319,16 @@ mod tests {
         Budget { calls: Some(most), ..Budget::default() }
     }
 
-    const ONE: Cost = Cost { calls: 1, wall_ms: 500, cpu_ms: 250, memory_mib_ms: 64_000 };
+    const ONE: Cost = Cost {
+        calls: 1,
+        wall_ms: 500,
+        cpu_ms: 250,
+        memory_mib_ms: 64_000,
+        fuel: 10,
+        egress_bytes: 20,
+        tokens: 30,
+        money_micros: 40,
+    };
 
     #[test]
     fn a_budget_is_for_all_that_is_done_under_a_grant_and_those_narrowed_from_it() {
@@ -286,6 +353,44 @@ mod tests {
         spending.settle(&grants, ONE, used).unwrap();
         assert_eq!(spending.left(&grants).unwrap().wall_ms, Some(900));
         assert_eq!(spending.left(&grants).unwrap().calls, None);
+    }
+
+    #[test]
+    fn every_part_of_a_budget_is_an_end_of_its_own() {
+        for part in Budget::NAMES {
+            let (_home, spending) = place();
+            // Two of `ONE` fit, and not a third.
+            let most = match part {
+                "calls" => 2,
+                "wall_seconds" => 1,
+                "cpu_seconds" | "memory_mib_seconds" => 129,
+                "fuel" => 29,
+                "egress_bytes" => 59,
+                "tokens" => 89,
+                _ => 119,
+            };
+            let cost = match part {
+                "cpu_seconds" => Cost { cpu_ms: 64_000, ..ONE },
+                _ => ONE,
+            };
+            let grants = [(id(1), Budget::of(part, most).unwrap())];
+            spending.reserve(&grants, cost).unwrap();
+            spending.reserve(&grants, cost).unwrap();
+            match spending.reserve(&grants, cost) {
+                Err(SpendError::Spent { part: named, .. }) => assert_eq!(named, part),
+                other => panic!("{part}: {other:?}"),
+            }
+            spending.settle(&grants, cost, Cost::default()).unwrap();
+            spending.reserve(&grants, cost).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_was_written_down_before_there_were_more_parts_still_counts() {
+        let (_home, spending) = place();
+        let before = br#"{"calls":2,"wall_ms":1,"cpu_ms":1,"memory_mib_ms":1}"#;
+        files::replace(&spending.path(&id(1)), before).unwrap();
+        assert_eq!(spending.left(&[(id(1), calls(3))]).unwrap().calls, Some(1));
     }
 
     #[test]

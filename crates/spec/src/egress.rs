@@ -26,6 +26,9 @@ pub struct EgressSpec {
     /// A model that can be called through the gateway, which knows its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelEndpoint>,
+    /// The most that may be sent in all, if that is less than a gateway lets through by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
 }
 
 /// Where a model is and what may be asked of it.

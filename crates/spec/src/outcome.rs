@@ -45,6 +45,11 @@ pub struct Usage {
     pub cpu_ms: Option<u64>,
     pub peak_memory_bytes: Option<u64>,
     pub output_bytes: u64,
+    /// What left through the gateway, where there was one and it could be asked at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
 }
 
 /// What the job did to its workspace, counted; the details are kept for `diff` and `apply`.

@@ -191,6 +191,37 @@ impl Store {
         })
     }
 
+    /// The same for one that is known by its name only: of a sandbox that lived on. Where nobody
+    /// knows what was used, all of it was.
+    pub fn settle_named(&self, id: &str, used: Option<&Amounts>) -> Result<(), StoreError> {
+        self.write(|tx| {
+            let rows = tx.query(
+                "SELECT scope, dimension, amount FROM reserved WHERE reservation = $1",
+                &[id.into()],
+            )?;
+            for row in rows {
+                let mut row = Columns::of(row);
+                let (scope, name, amount) = (row.text()?, row.text()?, row.number()?);
+                let known = Dimension::ALL.into_iter().find(|it| it.name() == name);
+                let used = used.zip(known).map_or(amount, |(used, known)| used.get(known));
+                spend(tx, &scope, &name, used)?;
+            }
+            tx.execute("DELETE FROM reserved WHERE reservation = $1", &[id.into()])?;
+            Ok(())
+        })
+    }
+
+    /// What was reserved for a sandbox that is now there, and keeps it for as long as it lives.
+    pub fn keep_for_sandbox(&self, id: &str, sandbox: &str) -> Result<(), StoreError> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE reserved SET reservation = $2 WHERE reservation = $1",
+                &[id.into(), sandbox_reservation(sandbox).as_str().into()],
+            )?;
+            Ok(())
+        })
+    }
+
     pub fn spent(&self, scope: &str) -> Result<Vec<Spent>, StoreError> {
         self.read(|tx| {
             Dimension::ALL
@@ -203,6 +234,13 @@ impl Store {
         })
     }
 }
+
+/// The name of what a living sandbox holds.
+pub fn sandbox_reservation(sandbox: &str) -> String {
+    format!("{OF_SANDBOX}{sandbox}")
+}
+
+const OF_SANDBOX: &str = "sandbox:";
 
 struct Fit {
     seconds: u64,
@@ -287,17 +325,20 @@ fn spend(tx: &mut dyn Tx, scope: &str, dimension: &str, amount: u64) -> Result<(
     Ok(())
 }
 
-/// What an engine had reserved when it ended counts as spent.
+/// What an engine had reserved when it ended counts as spent, but for what sandboxes hold: they live on.
 pub(crate) fn spend_all(tx: &mut dyn Tx, engine: &str) -> Result<(), StoreError> {
+    let held = format!("{OF_SANDBOX}%");
+    let whose: [Value; 2] = [engine.into(), held.as_str().into()];
     let rows = tx.query(
-        "SELECT scope, dimension, amount FROM reserved WHERE engine = $1",
-        &[engine.into()],
+        "SELECT scope, dimension, amount FROM reserved WHERE engine = $1 AND reservation NOT LIKE $2",
+        &whose,
     )?;
     for row in rows {
         let mut row = Columns::of(row);
         let (scope, dimension, amount) = (row.text()?, row.text()?, row.number()?);
         spend(tx, &scope, &dimension, amount)?;
     }
-    tx.execute("DELETE FROM reserved WHERE engine = $1", &[engine.into()])?;
+    let gone = "DELETE FROM reserved WHERE engine = $1 AND reservation NOT LIKE $2";
+    tx.execute(gone, &whose)?;
     Ok(())
 }

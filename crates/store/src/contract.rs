@@ -207,6 +207,32 @@ fn nothing_is_spent_twice(fresh: &Fresh) {
     assert_eq!(of(Dimension::WallSeconds).spent, 2 + 10 + 28);
 }
 
+fn what_a_sandbox_holds_outlives_the_engine(fresh: &Fresh) {
+    let store = &fresh.store;
+    let bytes = |amount| Amounts::default().with(Dimension::EgressBytes, amount);
+    let scope = [Scope { key: "tenant:net".into(), limits: vec![(Dimension::EgressBytes, 100)] }];
+    let wish = |amount| Wish { at_once: bytes(amount), ..Wish::default() };
+    store.reserve("n1", &scope, &wish(60)).unwrap();
+    store.reserve("n2", &scope, &wish(30)).unwrap();
+    store.keep_for_sandbox("n1", "s1").unwrap();
+    store.keep_for_sandbox("n2", "s2").unwrap();
+    (fresh.reopen)("one").begin().unwrap();
+    let sum = || {
+        let spent = store.spent("tenant:net").unwrap();
+        let of = spent.iter().find(|it| it.dimension == Dimension::EgressBytes).unwrap();
+        (of.spent, of.reserved)
+    };
+    assert_eq!(sum(), (0, 90));
+    let more = store.reserve("n3", &scope, &wish(11));
+    assert!(matches!(more, Err(ReserveError::Exhausted { spent: 90, .. })));
+    store.settle_named(&sandbox_reservation("s1"), Some(&bytes(7))).unwrap();
+    store.settle_named(&sandbox_reservation("s1"), Some(&bytes(7))).unwrap();
+    assert_eq!(sum(), (7, 30));
+    // Nobody knows what it used, so all of it.
+    store.settle_named(&sandbox_reservation("s2"), None).unwrap();
+    assert_eq!(sum(), (37, 0));
+}
+
 fn many_threads_reserve_no_more_than_there_is(fresh: &Fresh) {
     let limits = vec![(Dimension::Calls, 25)];
     let scope = [Scope { key: "tenant:x".into(), limits }];
@@ -244,6 +270,7 @@ fn hold_to_the_contract(fresh: &Fresh) {
     an_engine_that_begins_loses_its_own_calls_only(fresh);
     a_request_is_done_once(fresh);
     nothing_is_spent_twice(fresh);
+    what_a_sandbox_holds_outlives_the_engine(fresh);
     many_threads_reserve_no_more_than_there_is(fresh);
     what_is_old_is_forgotten(fresh);
 }

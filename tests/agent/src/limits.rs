@@ -174,6 +174,36 @@ fn a_grant_with_a_budget_limits_too() {
 }
 
 #[test]
+fn tokens_and_money_of_a_grant_are_for_all_agents_under_it() {
+    let place = Place::new();
+    let project = place.project().display().to_string();
+    let grant = |budget: &str| {
+        let rights = ["--tool", "*", "--read", &project, "--write", &project];
+        let walls =
+            ["--kind", "build", "--kind", "files", "--wall", "process/wasm", "--wall", "process"];
+        let line = [&["grant", "new", "--task", "t"], &rights[..], &walls, &["--budget", budget]];
+        std::fs::write(place.path("token"), place.ringwall(line.concat()).exits(0).word()).unwrap();
+        place.path("token").display().to_string()
+    };
+    let model = Model::new(busy(50));
+    let file = grant("tokens=400");
+    let stopped = place.run(&model, &["--grant", &file]).exits(3);
+    assert_eq!(entries(&stopped).last().unwrap()["ending"], "tokens", "{stopped:?}");
+    // Another one finds nothing left, and asks the model nothing.
+    let again = place.run(&model, &["--grant", &file]).exits(3);
+    let last = entries(&again).last().unwrap().clone();
+    assert!(["tokens", "grant"].contains(&last["ending"].as_str().unwrap()), "{again:?}");
+    assert!(of_kind(&entries(&again), "turn").is_empty(), "{again:?}");
+    let prices = json!({"scripted": {"input": 1_000_000, "output": 5_000_000}});
+    std::fs::write(place.path("home/prices.json"), prices.to_string()).unwrap();
+    let file = grant("money_micros=400");
+    let stopped = place.run(&model, &["--grant", &file]).exits(3);
+    assert_eq!(entries(&stopped).last().unwrap()["ending"], "money", "{stopped:?}");
+    let again = place.run(&model, &["--grant", &file]).exits(3);
+    assert!(of_kind(&entries(&again), "turn").is_empty(), "{again:?}");
+}
+
+#[test]
 fn commands_write_where_the_grant_says_and_nowhere_else() {
     let place = Place::new();
     place.write("docs/a", "old\n");

@@ -5,9 +5,13 @@ mod crash;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod meters;
+#[cfg(test)]
 mod reach;
 #[cfg(test)]
 mod requests;
+#[cfg(test)]
+mod same;
 #[cfg(test)]
 mod sandboxes;
 #[cfg(test)]
@@ -22,5 +26,7 @@ mod tenants;
 mod terminal;
 #[cfg(test)]
 mod tools;
+#[cfg(test)]
+mod traces;
 #[cfg(test)]
 mod warm;

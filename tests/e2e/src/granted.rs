@@ -313,6 +313,10 @@ fn a_tool_is_called_under_a_grant_that_names_it_and_its_directories() {
     call().exits(0).prints("{\"ok\":true}\n");
     call().exits(0);
     call().is_refused().says(&["calls", "spent"]);
+    // Fuel: no more than is left, and nothing when it is gone.
+    place.grant_with(&["--tool", "yes", "--budget", "fuel=10"]);
+    call().exits(137).says(&["fuel"]);
+    call().is_refused().says(&["fuel", "spent"]);
 }
 
 #[test]

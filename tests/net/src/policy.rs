@@ -107,4 +107,17 @@ fn a_grant_bounds_what_its_holder_reaches() {
     get(&one, &git).fails().holds("403");
     let nowhere = granted(&[]);
     get(&nowhere, &api).fails();
+    // What is sent is counted, and the budget is an end of it.
+    let any = format!("api.example.com:{port}");
+    let few = granted(&["--endpoint", &any, "--budget", "egress_bytes=40000"]);
+    let send = |bytes: u32| {
+        let script = format!("head -c {bytes} /dev/zero | curl -sSf --data-binary @- {api}");
+        run(&site, &["--grant", &few], &script)
+    };
+    get(&few, &api).exits(0).prints("hello\n");
+    let over = send(100_000).fails();
+    assert!(over.stderr.contains("budget of egress_bytes is spent"), "{over:?}");
+    get(&few, &api).exits(125).holds("egress_bytes is spent: 0 left");
+    let paying = granted(&["--endpoint", &any, "--budget", "tokens=1"]);
+    get(&paying, &api).exits(0).prints("hello\n");
 }

@@ -1,10 +1,11 @@
 //! Calls of tools under a grant: the tool, the directories and the budget must be in it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 use ringwall_engine::DirGrant;
-use ringwall_grant::{Ask, Cost};
+use ringwall_grant::{Ask, Cost, Left};
 use ringwall_spec::{DirAccess, ToolLimits, ToolMeter};
 
 use super::MIB;
@@ -13,13 +14,24 @@ use super::presented::{Presented, Reserved};
 /// What a call holds of its grant until it ends.
 pub(crate) struct CallHolding(Reserved);
 
+/// Time and fuel are what is left of the budget, where that is less.
+pub(crate) fn within(left: Left, limits: &mut ToolLimits) {
+    let time = left.time(ONE_CPU, limits.memory_bytes.div_ceil(MIB));
+    limits.time = time.map_or(limits.time, |most| limits.time.min(most)).max(SHORTEST_CALL);
+    limits.fuel = left.fuel.map_or(limits.fuel, |most| limits.fuel.min(most)).max(1);
+}
+
+/// A tool runs on one at most.
+const ONE_CPU: u64 = 1000;
+const SHORTEST_CALL: Duration = Duration::from_millis(1);
+
 /// Whether the grant in `file` lets this tool be called with these directories of the host, and takes
 /// what the call may use from its budget.
 pub(crate) fn hold_call(
     file: &Path,
     tool: &str,
     dirs: &[DirGrant],
-    limits: &ToolLimits,
+    limits: &mut ToolLimits,
 ) -> anyhow::Result<CallHolding> {
     let grant = Presented::open(file, "call")?;
     grant.check(Ask::Tool { name: tool.to_owned() })?;
@@ -32,9 +44,11 @@ pub(crate) fn hold_call(
         }
         grant.or_denied(allowed)?;
     }
+    within(grant.left()?, limits);
     let wall_ms = u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX);
     let memory_mib_ms = wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB));
-    let cost = Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms };
+    let fuel = limits.fuel;
+    let cost = Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
     Ok(CallHolding(grant.reserve(cost)?))
 }
 
@@ -48,6 +62,8 @@ impl CallHolding {
     pub(crate) fn end(&self, meter: &ToolMeter) -> anyhow::Result<()> {
         let wall_ms = meter.wall_us.div_ceil(1000);
         let memory_mib_ms = wall_ms.saturating_mul(meter.peak_memory_bytes.div_ceil(MIB));
-        self.0.settle(Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms })
+        let (calls, fuel) = (1, meter.fuel);
+        let used = Cost { calls, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
+        self.0.settle(used)
     }
 }

@@ -22,6 +22,7 @@ use crate::live::{Happened, IntoLog, LiveCall};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
+use crate::trace::{self, Context};
 
 /// Begin a command in a sandbox, to be followed under `/v1/calls/{id}/events`
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/calls", tag = "calls", request_body = CommandFields,
@@ -61,7 +62,8 @@ async fn start_now(
     let name = call.clone();
     let (begun, waiting) = oneshot::channel();
     let shared = Arc::clone(service);
-    let running = tokio::task::spawn_blocking(move || {
+    let context = trace::current();
+    let work = move || {
         let _permit = permit;
         let live = shared.calls.begin(&name, whose.tenant());
         let mut begun = Some(begun);
@@ -78,7 +80,8 @@ async fn start_now(
         live.ended(result);
         shared.calls.over(&name);
         ended
-    });
+    };
+    let running = tokio::task::spawn_blocking(move || Context::within(context, work));
     if waiting.await.is_err() {
         // It ended before it began: its error is the answer.
         match running.await {

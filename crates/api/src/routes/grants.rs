@@ -44,6 +44,9 @@ pub(crate) struct GrantFields {
     walls: Vec<String>,
     #[serde(default)]
     phases: Vec<String>,
+    /// `HOST:PORT`, with methods behind a space where not every one is allowed: `api.example.com:443 GET,HEAD`
+    #[serde(default)]
+    endpoints: Vec<String>,
     #[serde(default)]
     secrets: Vec<String>,
     /// By `calls`, `wall_seconds`, `cpu_seconds`, `fuel`, `memory_mib_seconds`, `egress_bytes`,
@@ -70,6 +73,7 @@ impl GrantFields {
             kinds: set(&self.kinds)?,
             walls: set(&self.walls)?,
             phases: set(&self.phases)?,
+            endpoints: set(&self.endpoints)?,
             secrets: set(&self.secrets)?,
             budget,
             ..Rights::none(name(&self.task)?, name(&self.tenant)?, name(&self.holder)?)

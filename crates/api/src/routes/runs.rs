@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{Job, PolicySearch, RunError, StartError};
-use ringwall_spec::{Ending, Limits};
+use ringwall_engine::{Job, Killer, Output, PolicySearch, RunError, StartError};
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::{Command, Ending, Limits, Outcome};
 use ringwall_store::NewCall;
 use ringwall_wire::ProcessInput;
 use rustix::process::Signal;
@@ -21,7 +22,8 @@ use crate::live::Captured;
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
-use crate::spending::{Spending, stopped_by};
+use crate::spending::{Sending, Spending, stopped_by};
+use crate::trace;
 
 /// Run a command in a sandbox and wait for its end
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "calls", request_body = CommandFields,
@@ -80,6 +82,8 @@ pub(crate) struct Ended {
     pub(crate) call: String,
     pub(crate) ending: Ending,
     pub(crate) stopped_by: Option<String>,
+    /// Those that it had.
+    pub(crate) limits: Limits,
 }
 
 impl Ended {
@@ -101,7 +105,7 @@ pub(crate) fn exec_in(
     (id, call): (&str, &str),
     fields: &CommandFields,
     started: impl FnOnce(&Job),
-    output: &mut dyn ringwall_engine::Output,
+    output: &mut dyn Output,
 ) -> Result<Ended, Problem> {
     let command = fields.command()?;
     let living = service.attach(caller, id)?;
@@ -124,6 +128,9 @@ pub(crate) fn exec_in(
         kind: "exec",
         what: shortened(&words),
     };
+    let mut span = trace::span("exec");
+    span.note("ringwall.sandbox", sandbox);
+    span.note("ringwall.call", call);
     let ran = living.attached.start(&command, spending.timeout).map_err(Problem::from);
     // The audit log knew of it before it started; here it is written down while it runs.
     service.store.begin_call(&new)?;
@@ -135,6 +142,7 @@ pub(crate) fn exec_in(
     let ending = match ran {
         Ok(ending) => ending,
         Err(problem) => {
+            span.fail(&problem);
             service.detach(sandbox);
             service.metrics.call("exec", "error");
             let failed = json!({ "failed": problem.word() }).to_string();
@@ -142,10 +150,13 @@ pub(crate) fn exec_in(
             return Err(problem);
         }
     };
+    span.note("ringwall.exit_code", ending.exit_code());
+    drop(span);
     service.metrics.call("exec", if ending.exit_code() == 0 { "ok" } else { "failed" });
     let stopped_by = stopped_by(&spending, ending == Ending::Timeout);
     spending.settle(0, None)?;
-    let ended = Ended { call: call.to_owned(), ending, stopped_by };
+    let limits = Limits { timeout, ..limits.clone() };
+    let ended = Ended { call: call.to_owned(), ending, stopped_by, limits };
     service.store.end_call(&new, &ended.summary())?;
     Ok(ended)
 }
@@ -202,25 +213,60 @@ async fn run_now(
     service
         .work(move |service| {
             let _permit = permit;
-            let result = run_behind_wall(service, &caller, &fields, &guard);
-            guard.disarm();
-            let word = match &result {
-                Ok(result) if result.exit_code == 0 => "ok",
-                Ok(_) => "failed",
-                Err(_) => "error",
+            let mut output = Captured::default();
+            let raised = |_: &AdmittedSpec, killer: &Killer| {
+                let killer = killer.clone();
+                guard.arm(move || killer.kill());
             };
-            service.metrics.call("run", word);
-            result
+            let stdin = fields.command.as_ref().and_then(|command| command.stdin.as_deref());
+            let started = |job: &Job, _: &Killer| feed(&job.input(), stdin);
+            let hooks = (&raised as _, &started as _, &mut output as _);
+            let ran = run_behind_wall(service, &caller, &fields, hooks);
+            guard.disarm();
+            let Ran { call, outcome, stopped_by, .. } = ran?;
+            let result = CommandResult::new(&call, outcome.ending, output);
+            let outcome = serde_json::to_value(&outcome);
+            let outcome = Some(outcome.map_err(|error| Problem::internal(&error))?);
+            Ok(CommandResult { stopped_by, outcome, ..result })
         })
         .await
 }
 
-fn run_behind_wall(
+/// What is done when the wall stands, when the command runs in it, and with what that writes.
+pub(crate) type Hooks<'a> =
+    (&'a dyn Fn(&AdmittedSpec, &Killer), &'a dyn Fn(&Job, &Killer), &'a mut dyn Output);
+
+/// A run that has ended.
+pub(crate) struct Ran {
+    pub(crate) call: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) stopped_by: Option<String>,
+    pub(crate) limits: Limits,
+}
+
+/// Runs a command behind a fresh wall, with all that is written down and spent for it.
+pub(crate) fn run_behind_wall(
     service: &Service,
     caller: &Caller,
     fields: &SandboxFields,
-    guard: &Guard,
-) -> Result<CommandResult, Problem> {
+    hooks: Hooks<'_>,
+) -> Result<Ran, Problem> {
+    let ran = run_and_write_down(service, caller, fields, hooks);
+    let word = match &ran {
+        Ok(ran) if ran.outcome.ending.exit_code() == 0 => "ok",
+        Ok(_) => "failed",
+        Err(_) => "error",
+    };
+    service.metrics.call("run", word);
+    ran
+}
+
+fn run_and_write_down(
+    service: &Service,
+    caller: &Caller,
+    fields: &SandboxFields,
+    hooks: Hooks<'_>,
+) -> Result<Ran, Problem> {
     let wanted = fields.command.as_ref();
     let no_command = || Problem::new(Code::BadRequest, "a run needs a `command`");
     let described = wanted.ok_or_else(no_command)?;
@@ -236,8 +282,8 @@ fn run_behind_wall(
     let spending = Spending::begin(service, caller, &call, (asked.timeout, &asked))?;
     wanted.limits.cap_timeout(spending.timeout);
     let admitted = sandboxes::admit(service, caller, &wanted, Limits::default())?;
-    let words = command.words();
-    let line = words.join(" ");
+    let sending = Sending::begin(service, caller, &call, &admitted)?;
+    let line = command.words().join(" ");
     let new = NewCall {
         id: &call,
         tenant: caller.tenant(),
@@ -247,41 +293,71 @@ fn run_behind_wall(
         what: shortened(&line),
     };
     service.store.begin_call(&new)?;
-    let mut output = Captured::default();
-    let ran = (|| -> Result<_, Problem> {
-        let crew =
-            service.engines.of(caller.tenant()).map_err(|error| Problem::internal(&error))?;
-        let raised = crew.engine.raise_for(&admitted, &words)?;
-        let killer = raised.killer();
-        guard.arm(move || killer.kill());
-        let started: Result<Job, StartError> = raised.start(&command);
-        let ending = started.map_err(Problem::from).and_then(|job| {
-            feed(&job.input(), described.stdin.as_deref());
-            let waited: Result<Ending, RunError> = job.wait(&mut output);
-            Ok(waited?)
-        });
-        match ending {
-            Ok(ending) => Ok(raised.settle(ending)?),
-            Err(problem) => {
-                // The first error says what went wrong; taking the wall down is tidying up.
-                let _ = raised.settle(Ending::Stopped);
-                Err(problem)
-            }
-        }
-    })();
+    let mut stood = false;
+    let ran = raise_and_run(service, caller, (&admitted, &command), hooks, &mut stood);
     let outcome = match ran {
         Ok(outcome) => outcome,
         Err(problem) => {
             let failed = json!({ "failed": problem.word() }).to_string();
             service.store.end_call(&new, &failed)?;
+            if let Some(sending) = sending.filter(|_| !stood) {
+                sending.end(Some(0))?;
+            }
             return Err(problem);
         }
     };
-    let stopped_by = stopped_by(&spending, outcome.ending == Ending::Timeout);
+    let spent = sending.map(|sending| sending.end(outcome.usage.sent_bytes)).transpose()?.flatten();
+    let stopped_by = stopped_by(&spending, outcome.ending == Ending::Timeout).or(spent);
     spending.settle(0, outcome.usage.cpu_ms.map(Duration::from_millis))?;
-    let ended = Ended { call: call.clone(), ending: outcome.ending, stopped_by };
+    let limits = admitted.spec().limits.clone();
+    let ended = Ended { call: call.clone(), ending: outcome.ending, stopped_by, limits };
     service.store.end_call(&new, &ended.summary())?;
-    let result = CommandResult::new(&call, outcome.ending, output);
-    let outcome = serde_json::to_value(&outcome).map_err(|error| Problem::internal(&error))?;
-    Ok(CommandResult { stopped_by: ended.stopped_by, outcome: Some(outcome), ..result })
+    let Ended { stopped_by, limits, .. } = ended;
+    Ok(Ran { call, outcome, stopped_by, limits })
+}
+
+fn raise_and_run(
+    service: &Service,
+    caller: &Caller,
+    (admitted, command): (&AdmittedSpec, &Command),
+    (raised_hook, started_hook, output): Hooks<'_>,
+    stood: &mut bool,
+) -> Result<Outcome, Problem> {
+    let crew = service.engines.of(caller.tenant()).map_err(|error| Problem::internal(&error))?;
+    let raised = trace::part("start", |span| {
+        let raised = crew.engine.raise_for(admitted, &command.words())?;
+        span.note("ringwall.sandbox", raised.id().as_str());
+        Ok::<_, Problem>(raised)
+    })?;
+    *stood = true;
+    let killer = raised.killer();
+    let _listed = service.runs.add(raised.id(), caller.tenant(), &killer);
+    raised_hook(admitted, &killer);
+    let mut reaching = admitted.spec().egress.is_some().then(|| trace::span("egress"));
+    let ending = trace::part("exec", |span| {
+        let started: Result<Job, StartError> = raised.start(command);
+        let job = started?;
+        started_hook(&job, &killer);
+        let waited: Result<Ending, RunError> = job.wait(output);
+        let ending = waited?;
+        span.note("ringwall.exit_code", ending.exit_code());
+        Ok(ending)
+    });
+    match ending {
+        Ok(ending) => {
+            let outcome = raised.settle(ending)?;
+            if let Some(span) = &mut reaching {
+                span.note("ringwall.sent_bytes", outcome.usage.sent_bytes);
+                span.note("ringwall.received_bytes", outcome.usage.received_bytes);
+            }
+            Ok(outcome)
+        }
+        // Whoever ended it did so before the command had begun.
+        Err(_) if killer.was_stopped() => Ok(raised.settle(Ending::Stopped)?),
+        Err(problem) => {
+            // The first error says what went wrong; taking the wall down is tidying up.
+            let _ = raised.settle(Ending::Stopped);
+            Err(problem)
+        }
+    }
 }

@@ -11,11 +11,12 @@ use axum::response::Response;
 use ringwall_engine::{RecordState, narrow_writing};
 use ringwall_grant::Ask;
 use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{Limits, WorkspaceMode};
+use ringwall_spec::{EgressSpec, Limits, WorkspaceMode};
 use ringwall_store::SandboxState;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::new_id;
 use crate::caller::Caller;
 use crate::fields::{
     Body, CommandFields, LIFETIME, Page, Params, Sandbox, SandboxFields, next_cursor,
@@ -23,6 +24,8 @@ use crate::fields::{
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
+use crate::spending::{self, Sending};
+use crate::trace;
 
 /// Make a sandbox that lives until it is deleted or its time is over
 #[utoipa::path(post, path = "/v1/sandboxes", tag = "sandboxes", request_body = SandboxFields,
@@ -69,9 +72,25 @@ async fn create_now(
                 None => service.warm.take(&admitted),
                 Some(_) => None,
             };
-            let (record, attached) = match warm {
-                Some((record, attached)) => (record, Some(attached)),
-                None => (service.engine.create(&admitted, command.as_ref())?, None),
+            let sending = Sending::begin(service, &caller, &new_id(), &admitted)?;
+            let made = match warm {
+                Some((record, attached)) => Ok((record, Some(attached))),
+                None => trace::part("start", |span| {
+                    let record = service.engine.create(&admitted, command.as_ref())?;
+                    span.note("ringwall.sandbox", record.id.as_str());
+                    Ok((record, None))
+                }),
+            };
+            let (record, attached) = match (made, sending) {
+                (Ok(made), None) => made,
+                (Ok(made), Some(sending)) => {
+                    sending.keep_for(made.0.id.as_str())?;
+                    made
+                }
+                (Err(error), sending) => {
+                    sending.map(|sending| sending.end(Some(0))).transpose()?;
+                    return Err(error);
+                }
             };
             if let Err(problem) = service.remember(&caller, &record, name) {
                 // Nobody would know of it.
@@ -84,7 +103,10 @@ async fn create_now(
                 let record = service.engine.find(record.id.as_str())?;
                 service.attached(caller.tenant(), record, attached);
             }
-            Ok(service.row(&caller, record.id.as_str())?.into())
+            let mut made: Sandbox = service.row(&caller, record.id.as_str())?.into();
+            let warning = admitted.spec().egress.as_ref().and_then(EgressSpec::warning);
+            made.warning = warning.map(str::to_owned);
+            Ok(made)
         })
         .await
 }
@@ -96,12 +118,29 @@ pub(crate) fn admit(
     fields: &SandboxFields,
     default: Limits,
 ) -> Result<AdmittedSpec, Problem> {
+    trace::part("placement", |span| {
+        let admitted = place(service, caller, fields, default)?;
+        span.note("ringwall.wall", admitted.spec().wall.to_string());
+        span.note("ringwall.kind", admitted.kind());
+        Ok(admitted)
+    })
+}
+
+fn place(
+    service: &Service,
+    caller: &Caller,
+    fields: &SandboxFields,
+    default: Limits,
+) -> Result<AdmittedSpec, Problem> {
     let (mut asked, search) = fields.asked(caller, default)?;
     let limits = |default| fields.limits.over(default);
     let Caller::Holder(holder) = caller else {
         return Ok(service.engine.admit(asked, &limits, &search)?);
     };
     narrow_writing(&mut asked.spec, holder.inspected.writable());
+    if let Some(most) = &mut asked.network_at_most {
+        most.sent_bytes = spending::network_left(service, holder)?;
+    }
     let life = holder.inspected.standing.life(SystemTime::now());
     let limits = |default| {
         let asked = limits(default);
@@ -111,16 +150,7 @@ pub(crate) fn admit(
     let policy = search.load()?;
     let admitted = ringwall_engine::deciding(|| service.engine.admit_by(&policy, asked, &limits))?;
     let spec = admitted.spec();
-    let parts = holder.inspected.budgets.iter().flat_map(|(_, budget)| budget.parts());
-    let uncounted = ["egress_bytes", "tokens", "money_micros"];
-    if let Some((part, _)) = parts.into_iter().find(|(part, _)| uncounted.contains(part))
-        && spec.egress.is_some()
-    {
-        let why = format!(
-            "the grant has a budget of {part}, which cannot be kept for a sandbox that reaches the network; use a grant without one, or a sandbox without a network"
-        );
-        return Err(Problem::new(Code::NotGranted, why));
-    }
+    spending::refuse_uncounted(service, holder, spec)?;
     let (kind, wall) = (admitted.kind().to_owned(), spec.wall.to_string());
     caller.may(service, Ask::Place { kind, wall })?;
     if let Some(workspace) = &spec.workspace {
@@ -235,6 +265,9 @@ pub(crate) async fn delete(
     let grace = Duration::from_millis(how.grace_ms.min(60_000));
     service
         .work(move |service| {
+            if service.runs.kill(caller.sees(), &id) {
+                return Ok(StatusCode::NO_CONTENT);
+            }
             let row = service.row(&caller, &id)?;
             let engine = &service.engine;
             if let Ok(record) = engine.find(&row.id) {
@@ -242,14 +275,13 @@ pub(crate) async fn delete(
                     engine.stop(&record, grace)?;
                 }
                 let left = engine.find(&row.id).ok();
-                let outcome = left.as_ref().and_then(|left| left.outcome.as_ref());
-                let outcome = serde_json::to_string(&outcome).unwrap_or_default();
+                let outcome = left.as_ref().and_then(|left| left.outcome.clone());
                 if let Some(left) = left.filter(|_| !how.keep) {
                     engine.remove(&left)?;
                 }
-                service.ended(&row.id, &outcome)?;
+                service.ended(&row.id, outcome.as_ref())?;
             } else {
-                service.ended(&row.id, "null")?;
+                service.ended(&row.id, None)?;
             }
             Ok(StatusCode::NO_CONTENT)
         })

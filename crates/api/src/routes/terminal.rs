@@ -24,6 +24,7 @@ use crate::caller::Caller;
 use crate::fields::CommandFields;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
+use crate::trace::{self, Context};
 
 /// For the first message.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,9 +66,11 @@ pub(crate) async fn open(
     service.work(move |service| service.attach(&whose, &wanted).map(drop)).await?;
     let upgrade = upgrade.map_err(|error| Problem::new(Code::BadRequest, error.to_string()))?;
     let upgrade = upgrade.max_message_size(MOST_MESSAGE).max_frame_size(MOST_MESSAGE);
+    let context = trace::current();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let mut socket = socket;
-        let last = match serve(&service, &caller, &id, &mut socket).await {
+        let serving = Context::around(context, serve(&service, &caller, &id, &mut socket));
+        let last = match serving.await {
             Ok(result) => result,
             Err(problem) => serde_json::json!({ "failed": problem.body() }).to_string(),
         };
@@ -88,7 +91,8 @@ async fn serve(
     let (shown, mut to_show) = mpsc::channel::<Bytes>(PIECES);
     let (begun, input) = oneshot::channel();
     let (shared, caller, id) = (Arc::clone(service), caller.clone(), id.to_owned());
-    let mut running = tokio::task::spawn_blocking(move || {
+    let context = trace::current();
+    let work = move || {
         let _permit = permit;
         let started = |job: &Job| {
             let _ = begun.send(job.input());
@@ -97,7 +101,8 @@ async fn serve(
         let call = new_id();
         let ended = runs::exec_in(&shared, &caller, (&id, &call), &opening, started, &mut output)?;
         Ok::<String, Problem>(ended.summary())
-    });
+    };
+    let mut running = tokio::task::spawn_blocking(move || Context::within(context, work));
     let ended = |ended: Result<Result<String, Problem>, tokio::task::JoinError>| match ended {
         Ok(result) => result,
         Err(_) => Err(Problem::new(Code::Ending, "the terminal was broken off")),

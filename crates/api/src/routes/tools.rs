@@ -25,7 +25,8 @@ use crate::fields::{Body, absolute};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::{Living, Service};
-use crate::spending::Spending;
+use crate::spending::{Spending, stopped_by};
+use crate::trace;
 
 /// A tool that was installed anew is seen after that time.
 const FRESH: Duration = Duration::from_secs(2);
@@ -196,6 +197,9 @@ pub(crate) struct ToolResult {
     error: Option<Value>,
     /// As `ringwall tool call` exits
     exit_code: u8,
+    /// What ended it before its own time, such as `budget:fuel`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_by: Option<String>,
     /// How the call ended, such as `returned` or `timeout`
     #[schema(value_type = Object)]
     status: Value,
@@ -291,16 +295,24 @@ fn call_now(
         what: tool.name(),
     };
     service.store.begin_call(&new)?;
-    let called = call_there(host, place.as_deref(), &call);
+    let called = trace::part("tool call", |span| {
+        span.note("ringwall.tool", tool.name());
+        span.note("ringwall.call", id.as_str());
+        let called = call_there(host, place.as_deref(), &call);
+        span.note("ringwall.fuel", called.as_ref().map_or(0, |outcome| outcome.meter.fuel));
+        called
+    });
     let (status, meter) = match &called {
         Ok(outcome) => (Some(&outcome.status), outcome.meter),
         Err(_) => (None, ToolMeter::default()),
     };
     engine.end_tool(entry, status, meter)?;
+    let ran_out = matches!(status, Some(ToolStatus::OutOfFuel | ToolStatus::Timeout));
+    let stopped_by = stopped_by(&spending, ran_out);
     spending.settle(meter.fuel, Some(Duration::from_micros(meter.wall_us)))?;
     let summary = json!({ "status": status, "meter": meter }).to_string();
     service.store.end_call(&new, &summary)?;
-    Ok(result(&id, &tool, &called?, evidence))
+    Ok(ToolResult { stopped_by, ..result(&id, &tool, &called?, evidence) })
 }
 
 /// The policy that counts for a call, as it is at this moment.
@@ -394,6 +406,7 @@ fn result(id: &str, tool: &Tool, outcome: &ToolOutcome, evidence: bool) -> ToolR
         output,
         error,
         exit_code,
+        stopped_by: None,
         status: shown(serde_json::to_value(status)),
         evidence: evidence.then(|| shown(serde_json::to_value(&*outcome.evidence))),
         log: String::from_utf8_lossy(&outcome.errors).into_owned(),

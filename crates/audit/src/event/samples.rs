@@ -20,6 +20,8 @@ fn about_the_log_and_sandboxes() -> Vec<Event> {
         cpu_ms: Some(4),
         peak_memory_bytes: None,
         output_bytes: 5,
+        sent_bytes: Some(6),
+        received_bytes: Some(7),
     };
     vec![
         Event::LogOpened { program: "ringwall".into(), version: "1".into() },

@@ -186,6 +186,13 @@ impl Keeping {
         if self.shared.lock().ending {
             return None;
         }
+        if self.task.paid_for {
+            let why = "the gateway ended, and with it what was left of the budget that it counted; nothing is reached any more";
+            let note = Egress { reason: Some(Text::new(why)), ..Egress::default() };
+            let _ = self.record(vec![(self.ids.clone(), Recorded::Egress(note))]);
+            let _last = self.shared.lock().process.take();
+            return None;
+        }
         std::thread::sleep(RESTART_PAUSE);
         let started = self.task.start().and_then(|(mut process, _)| {
             if let Some(sockets) = &self.sockets {

@@ -17,6 +17,7 @@ const SHIPPED: &str = include_str!("../../../../crates/rules/src/default.toml");
 pub(crate) struct Daemon {
     pub(crate) world: World,
     flags: Vec<String>,
+    env: Vec<(String, String)>,
     process: Child,
     tcp: Option<SocketAddr>,
 }
@@ -35,10 +36,19 @@ impl Daemon {
         Daemon::serving(world, &[])
     }
 
+    /// With these variables in its environment.
+    pub(crate) fn start_with_env(env: &[(&str, &str)]) -> Daemon {
+        let world = World::new();
+        let env: Vec<_> =
+            env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let process = serve(&world, &[], &env);
+        Daemon { world, flags: Vec::new(), env, process, tcp: None }
+    }
+
     fn serving(world: World, flags: &[&str]) -> Daemon {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let process = serve(&world, &flags);
-        Daemon { world, flags, process, tcp: None }
+        let process = serve(&world, &flags, &[]);
+        Daemon { world, flags, env: Vec::new(), process, tcp: None }
     }
 
     /// Listens on loopback, too, with a policy that lets grants have a process ring.
@@ -56,8 +66,8 @@ impl Daemon {
         let address = free_address();
         let mut flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         flags.extend(["--listen".to_owned(), address.to_string()]);
-        let process = serve(&world, &flags);
-        Daemon { world, flags, process, tcp: Some(address) }
+        let process = serve(&world, &flags, &[]);
+        Daemon { world, flags, env: Vec::new(), process, tcp: Some(address) }
     }
 
     /// The owner's connection.
@@ -95,7 +105,7 @@ impl Daemon {
     }
 
     pub(crate) fn start_again(&mut self) {
-        self.process = serve(&self.world, &self.flags);
+        self.process = serve(&self.world, &self.flags, &self.env);
     }
 
     /// Ends it in order, and gives its exit code.
@@ -116,10 +126,10 @@ impl Drop for Daemon {
 }
 
 /// Until it says that it serves.
-fn serve(world: &World, flags: &[String]) -> Child {
+fn serve(world: &World, flags: &[String], env: &[(String, String)]) -> Child {
     let line = ["serve".to_owned()].into_iter().chain(flags.iter().cloned());
     let mut command = world.command(line);
-    command.stdout(Stdio::piped());
+    command.stdout(Stdio::piped()).envs(env.iter().cloned());
     let mut process = command.spawn().expect("ringwall can be started");
     let mut line = String::new();
     let output = process.stdout.take().expect("a pipe");

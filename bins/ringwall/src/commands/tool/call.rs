@@ -58,12 +58,14 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         limits: limits_for(&manifest.limits, &args.limits.wishes())?,
         seed: args.seed,
     };
-    let call = allowed.call_of(&tool, request);
+    let mut call = allowed.call_of(&tool, request);
     let (wall, sandbox) = place.wall_and_sandbox();
     let holding = match &args.grant {
         // The directories of a sandbox are what its own grant gave it.
-        Some(grant) if sandbox.is_some() => Some(hold_call(grant, tool.name(), &[], &call.limits)?),
-        Some(grant) => Some(hold_call(grant, tool.name(), &call.dirs, &call.limits)?),
+        Some(grant) if sandbox.is_some() => {
+            Some(hold_call(grant, tool.name(), &[], &mut call.limits)?)
+        }
+        Some(grant) => Some(hold_call(grant, tool.name(), &call.dirs, &mut call.limits)?),
         None => None,
     };
     let search = PolicySearch::from_environment(std::env::current_dir().ok());
