@@ -8,6 +8,7 @@ mod grant;
 mod mcp;
 mod net;
 mod policy;
+mod reference;
 mod sandbox;
 mod secret;
 mod serve;
@@ -36,6 +37,7 @@ pub(crate) use net::{
     NetExplainArgs, NetLearnArgs, NetLogArgs, NetReloadArgs, NetVerb, NetworkArgs, Reachable,
 };
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
+pub(crate) use reference::reference;
 pub(crate) use sandbox::{JobArgs, LimitArgs, PolicyArgs, RightsArgs, SandboxArgs};
 pub(crate) use secret::{SecretAddArgs, SecretBindArgs, SecretVerb};
 pub(crate) use serve::{ServeDaemonArgs, usual_jobs};
@@ -192,6 +194,9 @@ pub(crate) enum Verb {
     /// Body of the process that keeps a living sandbox
     #[command(hide = true)]
     Keep,
+    /// Print docs/cli.md
+    #[command(hide = true)]
+    Reference,
 }
 
 #[derive(Debug, Args)]

@@ -94,6 +94,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { directory } => man::run(directory.as_deref()),
         Verb::Keep => keep::run(),
+        Verb::Reference => report::text(crate::args::reference()).map_err(Into::into),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -1,8 +1,12 @@
 //! The daemon, where one runs for this home: asked over its socket, for what it does quicker.
 //!
-//! What it refuses is not done, so whoever asks goes on without it and tells the same as without one.
+//! What it does not know is not done, so whoever asks goes on without it and tells the same as without one.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+mod ask;
+mod attached;
+mod socket;
+
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,9 +14,15 @@ use std::time::Duration;
 use ringwall_engine::EngineConfig;
 use serde_json::Value;
 
+pub(crate) use ask::{sandbox_asked, words_of};
+pub(crate) use attached::{Attachment, Driven, Refused, failed};
+use socket::{no_sense, read_head};
+
 const SOCKET: &str = "api.sock";
 /// The longest answer that is read.
 const MOST_ANSWER: u64 = 64 << 20;
+/// `off`: no daemon is asked.
+const SWITCH: &str = "RINGWALL_DAEMON";
 /// Longer than any tool may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -32,8 +42,15 @@ pub(crate) fn program(config: &EngineConfig) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// A connection, if a daemon answers there.
+/// A connection, if a daemon answers there and nobody wants to do without it.
 pub(crate) fn connect(home: &Path) -> Option<UnixStream> {
+    if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
+        return None;
+    }
+    reach(home)
+}
+
+fn reach(home: &Path) -> Option<UnixStream> {
     let stream = UnixStream::connect(default_socket(home)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     Some(stream)
@@ -41,31 +58,48 @@ pub(crate) fn connect(home: &Path) -> Option<UnixStream> {
 
 /// Sends one request, and gives the status and the body of its answer.
 pub(crate) fn post(stream: UnixStream, path: &str, body: &Value) -> io::Result<(u16, Vec<u8>)> {
-    let body = body.to_string();
+    request(stream, "POST", path, &body.to_string())
+}
+
+/// What came of asking for a sandbox to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Ended,
+    /// The daemon does not know it, or there is none.
+    Unknown,
+    /// The same, but it is one that the daemon's own process holds: it is being raised.
+    NotYet,
+}
+
+/// Ends a sandbox that `owner` holds. The daemon is asked whatever the switch says: what runs in its own
+/// process can be ended by nobody else.
+pub(crate) fn end(
+    home: &Path,
+    (id, owner): (&str, u32),
+    grace: Duration,
+    keep: bool,
+) -> io::Result<Asked> {
+    let Some(stream) = reach(home) else { return Ok(Asked::Unknown) };
+    let daemon = rustix::net::sockopt::socket_peercred(&stream)?.pid;
+    let own = u32::try_from(daemon.as_raw_nonzero().get()).is_ok_and(|pid| pid == owner);
+    let path = format!("/v1/sandboxes/{id}?grace_ms={}&keep={keep}", grace.as_millis());
+    Ok(match request(stream, "DELETE", &path, "")?.0 {
+        204 => Asked::Ended,
+        _ if own => Asked::NotYet,
+        _ => Asked::Unknown,
+    })
+}
+
+fn request(stream: UnixStream, method: &str, path: &str, body: &str) -> io::Result<(u16, Vec<u8>)> {
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     (&stream).write_all(&[head.as_bytes(), body.as_bytes()].concat())?;
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the daemon's answer makes no sense");
     let mut answer = BufReader::new(stream.take(MOST_ANSWER));
-    let mut line = String::new();
-    answer.read_line(&mut line)?;
-    let status = line.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        answer.read_line(&mut line)?;
-        match line.trim_end().split_once(':') {
-            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.trim().parse().map_err(|_| wrong())?;
-            }
-            Some(_) => {}
-            None => break,
-        }
-    }
+    let (status, length) = read_head(&mut answer)?;
     let mut body = Vec::new();
     answer.take(length).read_to_end(&mut body)?;
-    if body.len() as u64 == length { Ok((status, body)) } else { Err(wrong()) }
+    if body.len() as u64 == length { Ok((status, body)) } else { Err(no_sense()) }
 }

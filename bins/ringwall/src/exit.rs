@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ringwall_engine::StartError;
 
 use crate::args::UsageError;
+use crate::daemon::Refused;
 use crate::report;
 
 /// Ringwall itself failed; as with `env`, `timeout` and container tools.
@@ -55,6 +56,9 @@ pub(crate) fn wrong_usage(usage: &UsageError) -> ExitCode {
 }
 
 fn code(error: &anyhow::Error) -> u8 {
+    if let Some(refused) = error.downcast_ref::<Refused>() {
+        return refused.exit_code();
+    }
     match error.downcast_ref::<StartError>() {
         Some(StartError::NotFound { .. }) => NOT_FOUND,
         Some(StartError::NotExecutable { .. }) => NOT_EXECUTABLE,

@@ -79,7 +79,7 @@ pub(crate) fn drive(
     }
 }
 
-fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+pub(crate) fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let builder = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10);
     builder.spawn(body).context("no thread can be started")?;
     Ok(())
@@ -87,21 +87,24 @@ fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Res
 
 /// Ends when the input ends, or when the job no longer takes any.
 fn pass_input(input: &ProcessInput) {
+    if each_input(|piece| input.write_all(piece).is_ok()) {
+        input.close();
+    }
+}
+
+/// Hands on what comes from standard input; false if somebody wanted no more before its end.
+pub(crate) fn each_input(mut take: impl FnMut(&[u8]) -> bool) -> bool {
     let mut chunk = vec![0; INPUT_CHUNK];
     loop {
         // Unbuffered: what has been typed so far goes on at once.
         match rustix::io::read(rustix::stdio::stdin(), &mut chunk) {
-            Ok(0) => break,
-            Ok(length) => {
-                if input.write_all(&chunk[..length]).is_err() {
-                    return;
-                }
-            }
+            Ok(0) => return true,
+            Ok(length) if take(&chunk[..length]) => {}
+            Ok(_) => return false,
             Err(Errno::INTR) => {}
-            Err(_) => break,
+            Err(_) => return true,
         }
     }
-    input.close();
 }
 
 /// The first signal goes to the job, which may clean up; a second one, or a request to terminate,

@@ -59,7 +59,7 @@ pub(crate) fn warn_of_network(admitted: &AdmittedSpec) {
     }
 }
 
-fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
+pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
     let read_only_paths = args
         .read_only
         .iter()

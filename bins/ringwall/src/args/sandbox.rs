@@ -199,4 +199,15 @@ impl SandboxArgs {
     pub(crate) fn limits(&self, default: Limits) -> Limits {
         self.limits.or(default)
     }
+
+    /// Those alone that were asked for.
+    pub(crate) fn limits_asked(&self) -> serde_json::Value {
+        let LimitArgs { timeout, memory, cpus, pids, disk, inodes, output_limit, open_files } =
+            &self.limits;
+        serde_json::json!({
+            "timeout_ms": timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            "memory_bytes": memory, "cpu_milli": cpus, "pids": pids, "disk_bytes": disk,
+            "disk_inodes": inodes, "output_bytes": output_limit, "open_files": open_files,
+        })
+    }
 }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
+use ringwall_engine::EngineConfig;
 use ringwall_spec::{Command, Limits};
+use serde::Deserialize;
 
 use super::open_engine;
-use crate::args::CreateArgs;
-use crate::report;
+use crate::args::{CreateArgs, SandboxArgs};
 use crate::spec::{admit, warn_of_flags, warn_of_network};
+use crate::{daemon, report};
 
 /// How long a sandbox lives that nobody stops.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -20,8 +23,11 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
         terminal: None,
         stdin: false,
     });
-    let engine = open_engine()?;
     let default = Limits { timeout: LIFETIME, ..Limits::default() };
+    if by_daemon(&args.sandbox, &default, command.as_ref(), args.output.json())? {
+        return Ok(());
+    }
+    let engine = open_engine()?;
     let words = command.as_ref().map(Command::words).unwrap_or_default();
     // What it may use is taken from the grant's budget for as long as it could live.
     let (admitted, holding) = admit(&engine, &args.sandbox, default, &words)?;
@@ -37,4 +43,41 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
         report::text(format!("{}\n", record.id))?;
     }
     Ok(())
+}
+
+/// What the daemon says of a sandbox that it has made.
+#[derive(Deserialize)]
+struct Made {
+    id: String,
+    warning: Option<String>,
+}
+
+/// The same by the daemon, if one is there and takes it; it may have one ready.
+fn by_daemon(
+    args: &SandboxArgs,
+    default: &Limits,
+    command: Option<&Command>,
+    json: bool,
+) -> anyhow::Result<bool> {
+    let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
+        return Ok(false);
+    };
+    let asked = daemon::sandbox_asked(args, default.clone(), command)?;
+    let Some(ask) = asked else { return Ok(false) };
+    let lost =
+        "the daemon has gone, and whether the sandbox was made is not known; see `ringwall ps`";
+    let (status, body) = daemon::post(stream, "/v1/sandboxes", &ask).context(lost)?;
+    if status != 201 {
+        daemon::failed(status, &body)?;
+        return Ok(false);
+    }
+    let made: Made = serde_json::from_slice(&body).context(lost)?;
+    warn_of_flags(args);
+    made.warning.iter().for_each(|warning| report::note(warning));
+    if json {
+        report::json(&open_engine()?.find(&made.id)?)?;
+    } else {
+        report::text(format!("{}\n", made.id))?;
+    }
+    Ok(true)
 }

@@ -3,16 +3,21 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ringwall_engine::PolicySearch;
-use ringwall_spec::{Limits, Usage};
+use ringwall_engine::{EngineConfig, PolicySearch};
+use ringwall_spec::{Ending, Limits, Usage};
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::open_engine;
 use crate::args::ExecArgs;
+use crate::daemon::{self, Attachment, Driven};
 use crate::job::{self, PassOn, Stop};
 use crate::{exit, report};
 
 pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
+    if let Some(code) = by_daemon(&args)? {
+        return Ok(code);
+    }
     let command = job::command(args.command, &args.job);
     let signals = job::hold_signals(&args.job)?;
     let engine = open_engine()?;
@@ -29,13 +34,42 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
     let stop: Stop = Arc::new(move || input.signal(Signal::KILL.as_raw()));
     let mut pass_on = PassOn::new(Arc::clone(&stop));
     let ending = job::drive(started, &args.job, signals, stop, &mut pass_on)?;
+    Ok(told(ending, &pass_on, &Limits { timeout, ..record.limits }))
+}
+
+fn told(ending: Ending, pass_on: &PassOn, limits: &Limits) -> ExitCode {
     if pass_on.reader_gone() {
-        return Ok(ExitCode::from(exit::BROKEN_PIPE));
+        return ExitCode::from(exit::BROKEN_PIPE);
     }
     // What the command used is not measured apart from the rest of the sandbox.
-    let limits = Limits { timeout, ..record.limits };
-    if let Some(reason) = report::explain(ending, Usage::default(), &limits) {
+    if let Some(reason) = report::explain(ending, Usage::default(), limits) {
         report::note(&reason);
     }
-    Ok(ExitCode::from(ending.exit_code()))
+    ExitCode::from(ending.exit_code())
+}
+
+/// The same by the daemon, if one is there and takes it. With a kind of work the policy counts that is
+/// found from here.
+fn by_daemon(args: &ExecArgs) -> anyhow::Result<Option<ExitCode>> {
+    let plain = args.sandbox.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it));
+    if args.kind.is_some() || !plain {
+        return Ok(None);
+    }
+    let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
+        return Ok(None);
+    };
+    let command = job::command(args.command.clone(), &args.job);
+    let Some(mut ask) = daemon::words_of(&command) else { return Ok(None) };
+    let timeout = args.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    ask["timeout_ms"] = json!(timeout);
+    let signals = job::hold_signals(&args.job)?;
+    let path = format!("/v1/sandboxes/{}/attach", args.sandbox);
+    let Some(attached) = Attachment::open(stream, &path, &ask, &command)? else {
+        return Ok(None);
+    };
+    let mut pass_on = PassOn::new(attached.stop());
+    match attached.drive(&args.job, signals, &mut pass_on, &|_| {})? {
+        Driven::Ended(ended) => Ok(Some(told(ended.ending, &pass_on, &ended.limits))),
+        Driven::NotHere => Ok(None),
+    }
 }

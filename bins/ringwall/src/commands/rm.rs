@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ringwall_engine::RecordState;
 
+use super::stop::ended_by_daemon;
 use super::{for_each, open_engine};
 use crate::args::RmArgs;
 
@@ -20,7 +21,9 @@ pub(super) fn run(args: &RmArgs) -> anyhow::Result<()> {
                 "sandbox {} is running; stop it first or use rm --force",
                 record.id
             );
-            engine.stop(&record, GRACE)?;
+            if !ended_by_daemon(&record, GRACE, true)? {
+                engine.stop(&record, GRACE)?;
+            }
             // A sandbox without anything to keep is gone once it has stopped.
             match engine.find(record.id.as_str()) {
                 Ok(stopped) => record = stopped,

@@ -4,12 +4,14 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context;
 use ringwall_engine::{Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
 use ringwall_spec::{Command, Ending, Limits, Outcome};
 use serde::Serialize;
 
 use crate::args::RunArgs;
+use crate::daemon::{self, Attachment, Driven};
 use crate::granted::Holding;
 use crate::job::{self, Capture, PassOn, Stop};
 use crate::spec::{admit, warn_of_flags, warn_of_network};
@@ -32,8 +34,47 @@ pub(super) type Prepare<'a> = &'a dyn Fn(&Sandbox) -> anyhow::Result<()>;
 pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     match args.preset {
         Some(preset) => super::preset::run(preset, args),
-        None => Ok(run_within(args, Limits::default(), &|_| Ok(()))?.0),
+        None => match by_daemon(&args)? {
+            Some(code) => Ok(code),
+            None => Ok(run_within(args, Limits::default(), &|_| Ok(()))?.0),
+        },
     }
+}
+
+/// The same by the daemon, if one is there and takes it.
+fn by_daemon(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
+    let RunArgs { sandbox, job, evidence, output, command, .. } = args;
+    let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
+        return Ok(None);
+    };
+    let command = job::command(command.clone(), job);
+    // While it runs, nobody but the daemon would find it by a name.
+    let asked = daemon::sandbox_asked(sandbox, Limits::default(), Some(&command))?;
+    let Some(ask) = asked.filter(|_| sandbox.name.is_none()) else { return Ok(None) };
+    let signals = job::hold_signals(job)?;
+    let Some(attached) = Attachment::open(stream, "/v1/runs/attach", &ask, &command)? else {
+        return Ok(None);
+    };
+    let started = |warning: Option<&str>| {
+        warn_of_flags(sandbox);
+        warning.into_iter().for_each(report::note);
+    };
+    let mut capture = Capture::default();
+    let mut pass_on = PassOn::new(attached.stop());
+    let streams: &mut dyn Output = if output.json() { &mut capture } else { &mut pass_on };
+    let ended = match attached.drive(job, signals, streams, &started)? {
+        Driven::Ended(ended) => ended,
+        Driven::NotHere => return Ok(None),
+    };
+    let outcome = ended.outcome.context("the daemon did not tell how the run ended")?;
+    if output.json() {
+        return print_document(&outcome, &capture).map(Some);
+    }
+    if pass_on.reader_gone() {
+        return Ok(Some(ExitCode::from(exit::BROKEN_PIPE)));
+    }
+    comment(&outcome, &ended.limits, *evidence)?;
+    Ok(Some(ExitCode::from(outcome.ending.exit_code())))
 }
 
 /// With other limits where neither flag nor policy says anything.
