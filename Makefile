@@ -33,7 +33,7 @@ RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,t
 WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-faults ringwall-api-e2e ringwall-mcp-e2e ringwall-agent-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup clients test-clients test-model build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net compare-security fuzz fuzz-quick faults soak install clean
+.PHONY: help setup clients test-clients test-model build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net bench-api compare-security fuzz fuzz-quick faults soak install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -131,6 +131,9 @@ bench-vm: ## microVMs cold, from templates, pools and forks, beside QEMU with a 
 	@$(MAKE) build
 	$(CARGO) build --locked --release --target $(MUSL_TARGET) --package ringwall-bench
 	"$(BIN_DIR)/ringwall-bench" vm $(BENCH_ARGS)
+
+bench-api: programs daemon wasm-programs quick-tools ## what the daemon adds to commands and calls of tools
+	$(CARGO) run --locked --release --target $(MUSL_TARGET) --package ringwall-api --example api_bench -- $(BENCH_ARGS)
 
 bench-net: ## what the gateway costs, beside no proxy, squid and tinyproxy
 	@scripts/setup.sh bench

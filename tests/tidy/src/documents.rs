@@ -78,3 +78,34 @@ fn code_spans(text: &str) -> impl Iterator<Item = &str> {
 fn link_targets(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
+
+#[test]
+fn every_variable_of_the_environment_stands_among_the_settings() {
+    let settings = read("docs/settings.md");
+    let mut known = std::collections::BTreeSet::new();
+    for file in text_files().iter().filter(|file| is_product_code(&file.path)) {
+        let product = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+        known.extend(product.split('"').filter(|word| is_variable(word)).map(str::to_owned));
+    }
+    let stands = |name: &&String| settings.contains(&format!("`{name}`"));
+    let missing: Vec<String> = known.iter().filter(|name| !stands(name)).cloned().collect();
+    assert_none("missing in docs/settings.md:", &missing);
+    let gone: Vec<String> = code_spans(&settings)
+        .filter(|span| is_variable(span) && !known.contains(*span))
+        .map(str::to_owned)
+        .collect();
+    assert_none("docs/settings.md names variables that nothing reads:", &gone);
+}
+
+fn is_product_code(path: &str) -> bool {
+    let program = path.starts_with("crates/") || path.starts_with("bins/");
+    let test = path.contains("tests") || path.contains("/benches/") || path.contains("/examples/");
+    // The attacks of `verify` set and look for variables of their own.
+    let attack = path.starts_with("crates/probes/") || path.starts_with("crates/verify/");
+    program && path.ends_with(".rs") && !test && !attack
+}
+
+fn is_variable(word: &str) -> bool {
+    let ours = word.starts_with("RINGWALL_") || word.starts_with("OTEL_");
+    ours && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+}
