@@ -118,11 +118,10 @@ fn calls(engine: &Engine, api: &mut Client, programs: &Path) -> Result<Option<Du
 fn show(what: &str, times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     let at = |share: usize| times.get(times.len() * share / 1000).copied().unwrap_or_default();
-    let (min, median, p95, p99) = (at(0), at(500), at(950), at(990));
+    let median = at(500);
+    let [min, p50, p95, p99] = [at(0), median, at(950), at(990)].map(|time| time.as_micros());
     let count = times.len();
-    println!(
-        "{what}: min {min:.0?}  p50 {median:.0?}  p95 {p95:.0?}  p99 {p99:.0?}  ({count} times)"
-    );
+    println!("{what}: min {min} µs, p50 {p50} µs, p95 {p95} µs, p99 {p99} µs ({count} times)");
     median
 }
 
