@@ -89,7 +89,8 @@ impl Reading {
             self.0.read_exact(&mut head)?;
             let [first, second] = head;
             let length = self.length(second)?;
-            if message.len() as u64 + length > MOST_MESSAGE || second & MASKED != 0 {
+            let most = MOST_MESSAGE.saturating_sub(message.len() as u64);
+            if length > most || second & MASKED != 0 {
                 return Err(no_sense());
             }
             let before = message.len();
