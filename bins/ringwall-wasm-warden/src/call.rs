@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use ringwall_spec::{ToolMeter, ToolStatus};
 use ringwall_wire::{CallReport, CallTool, ErrorCode, RemoteError};
-use wasmtime::{Engine, Error, Result, Trap};
+use wasmtime::{Error, Result, Trap};
 use wasmtime_wasi::I32Exit;
 
-use crate::context::{self, Context, Grants};
+use crate::context::{self, Context, Surroundings};
 use crate::output::Output;
 use crate::ticker::Ticking;
-use crate::tools::{Ran, Tool, refused};
+use crate::tools::{DENIED_USE, Ran, Tool, refused};
+
+const NOT_GRANTED: &str = "it was given no host to reach; allow one by policy or with --net";
+const NOT_WITH_A_SEED: &str =
+    "a call with a seed reaches nothing, because its answer could not be repeated";
 
 /// Everything that one call gave.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ pub(crate) struct Finished {
 
 /// Runs a tool to its end, whatever that is. An error means that the request made no sense.
 pub(crate) async fn run(
-    (engine, grants): (Engine, Grants),
+    with: Surroundings,
     tool: Rc<Tool>,
     call: CallTool,
     input: Vec<u8>,
@@ -41,8 +45,7 @@ pub(crate) async fn run(
         }
         _ => (String::new(), input),
     };
-    let mut store = context::store((&engine, &grants), &call, stdin, (&out, &err), deadline)
-        .map_err(no_room)?;
+    let mut store = context::store(&with, &call, stdin, (&out, &err), deadline).map_err(no_room)?;
     let ran = tokio::time::timeout_at(deadline.into(), tool.run(&mut store, &text)).await;
     let status = match ran {
         Ok(Ok(Ran::Exited(code))) => ToolStatus::Exited { code },
@@ -51,7 +54,7 @@ pub(crate) async fn run(
         }
         Ok(Ok(Ran::Returned(text))) if out.push(&[text.as_bytes()]) => ToolStatus::Returned,
         Ok(Ok(Ran::Returned(_))) => ToolStatus::OutputLimit,
-        Ok(Err(error)) => why_stopped(&error, store.data(), &[&out, &err]),
+        Ok(Err(error)) => why_stopped(&error, store.data(), &[&out, &err], call.seed.is_some()),
         Err(_) => ToolStatus::Timeout,
     };
     let (output, errors) = (out.take(), err.take());
@@ -62,13 +65,15 @@ pub(crate) async fn run(
         bytes_in,
         bytes_out: (output.len() + errors.len()) as u64,
         host_calls: store.data().host_calls.made,
+        // Counted where it passes.
+        ..ToolMeter::default()
     };
     Ok(Finished { report: CallReport { status, meter }, output, errors })
 }
 
 /// Makes an instance of a tool, to see whether that works.
 pub(crate) async fn probe(
-    (engine, grants): (Engine, Grants),
+    with: Surroundings,
     tool: Rc<Tool>,
     _ticking: Ticking,
 ) -> Result<(), RemoteError> {
@@ -76,8 +81,7 @@ pub(crate) async fn probe(
     let deadline = Instant::now() + call.limits.time;
     let nowhere = Output::new(0);
     let streams = (&nowhere, &nowhere);
-    let mut store = context::store((&engine, &grants), &call, Vec::new(), streams, deadline)
-        .map_err(no_room)?;
+    let mut store = context::store(&with, &call, Vec::new(), streams, deadline).map_err(no_room)?;
     let wrong = |reason: &str| {
         let message = format!("no instance of the tool can be made: {reason}");
         refused(ErrorCode::Invalid, &message)
@@ -90,7 +94,12 @@ pub(crate) async fn probe(
 }
 
 /// The first limit that was reached tells more than what the tool made of it.
-fn why_stopped(error: &Error, context: &Context, streams: &[&Output]) -> ToolStatus {
+fn why_stopped(
+    error: &Error,
+    context: &Context,
+    streams: &[&Output],
+    repeatable: bool,
+) -> ToolStatus {
     if let Some(I32Exit(code)) = error.downcast_ref::<I32Exit>() {
         return ToolStatus::Exited { code: u8::try_from(code & 0xff).unwrap_or(1) };
     }
@@ -111,9 +120,10 @@ fn why_stopped(error: &Error, context: &Context, streams: &[&Output]) -> ToolSta
         None => {}
     }
     let reason = format!("{:#}", error);
-    match reason.split_once("unknown import: `").and_then(|(_, rest)| rest.split_once('`')) {
+    match reason.split_once(DENIED_USE).and_then(|(_, rest)| rest.split_once('`')) {
         Some((what, _)) => {
-            ToolStatus::Denied { what: format!("{what}: there is no gateway that could allow it") }
+            let why = if repeatable { NOT_WITH_A_SEED } else { NOT_GRANTED };
+            ToolStatus::Denied { what: format!("{what}: {why}") }
         }
         None => ToolStatus::Trapped { reason },
     }

@@ -12,7 +12,11 @@ use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
 
+use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
+
 use crate::clock::{CoarseMonotonic, CoarseWall, Counting, FixedWall};
+use crate::doors::Doors;
+use crate::http::Http;
 use crate::output::Output;
 
 /// Where a ring with a root of its own has its granted directories, by number.
@@ -31,6 +35,8 @@ const MAX_MEMORIES: usize = 4;
 
 pub(crate) struct Context {
     wasi: WasiP1Ctx,
+    /// Used only by tools that were loaded with it.
+    http: Http,
     pub(crate) limiter: Limiter,
     /// Standard error, and what is said to the host's log.
     pub(crate) log: Output,
@@ -57,6 +63,14 @@ pub(crate) struct HostCalls {
     pub(crate) made: u64,
 }
 
+/// What every call of this ring is made with.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) engine: wasmtime::Engine,
+    pub(crate) grants: Grants,
+    pub(crate) doors: Doors,
+}
+
 /// Where the granted directories of this ring are.
 #[derive(Debug, Clone)]
 pub(crate) struct Grants(Option<Rc<[String]>>);
@@ -81,7 +95,7 @@ impl Grants {
 
 /// What a call gets to see, as a store that stops it at every limit.
 pub(crate) fn store(
-    (engine, grants): (&wasmtime::Engine, &Grants),
+    Surroundings { engine, grants, doors }: &Surroundings,
     call: &CallTool,
     stdin: Vec<u8>,
     streams: (&Output, &Output),
@@ -91,6 +105,7 @@ pub(crate) fn store(
     let begun = Instant::now();
     let context = Context {
         wasi: world((call, grants), stdin, streams, begun)?,
+        http: Http::new(doors, streams.1),
         limiter: Limiter::new(limits),
         log: streams.1.clone(),
         host_calls: HostCalls { most: limits.host_calls, made: 0 },
@@ -176,6 +191,12 @@ impl Context {
 impl WasiView for Context {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         self.wasi.ctx()
+    }
+}
+
+impl WasiHttpView for Context {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        self.http.view(self.wasi.ctx().table)
     }
 }
 

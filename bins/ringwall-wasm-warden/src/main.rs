@@ -7,6 +7,8 @@
 mod call;
 mod clock;
 mod context;
+mod doors;
+mod http;
 mod output;
 mod poll;
 mod serve;

@@ -11,7 +11,7 @@ use futures_util::future::{AbortHandle, Abortable, Aborted};
 use futures_util::stream::{FuturesUnordered, Stream};
 use ringwall_spec::DeniedOpen;
 use ringwall_wire::{
-    CallTool, Channel, Connection, ErrorCode, Event, MAX_CODE_BYTES, MAX_TOOL_INPUT_BYTES,
+    CallTool, Channel, Connection, Door, ErrorCode, Event, MAX_CODE_BYTES, MAX_TOOL_INPUT_BYTES,
     RemoteError, Reply, Request, SendTool, Side, StreamId,
 };
 use rustix::fs::OFlags;
@@ -20,6 +20,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::call::{self, Finished};
+use crate::doors::Doors;
 use crate::ticker::Ticker;
 use crate::tools::{Tools, refused};
 
@@ -40,6 +41,8 @@ pub(crate) struct Server {
     denied_open: DeniedOpen,
     tools: Tools,
     ticker: Ticker,
+    /// Where requests of tools come out.
+    doors: Doors,
     buffer: Vec<u8>,
     /// Calls whose input has not all come.
     waiting: BTreeMap<StreamId, (Box<CallTool>, Vec<u8>)>,
@@ -71,6 +74,8 @@ enum Woken {
     /// So many bytes; none at the end.
     Read(usize),
     Writable,
+    /// A connection of a tool has something to move.
+    Door,
     Ended(Option<(StreamId, Result<Ended, RemoteError>)>),
 }
 
@@ -91,6 +96,7 @@ impl Server {
             denied_open,
             tools,
             ticker,
+            doors: Doors::default(),
             buffer: vec![0; BUFFER_BYTES],
             waiting: BTreeMap::new(),
             arriving: BTreeMap::new(),
@@ -117,13 +123,14 @@ impl Server {
                     self.connection.receive(bytes).map_err(io::Error::other)?;
                 }
                 Woken::Ended(Some((stream, ended))) => self.ended(stream, ended),
-                Woken::Writable | Woken::Ended(None) => {}
+                Woken::Writable | Woken::Door | Woken::Ended(None) => {}
             }
             while let Some(event) = self.connection.next_event() {
                 self.handle(event);
             }
             self.start_queued();
             self.send_output();
+            self.doors.carry(&mut self.connection);
             let answered = !self.connection.outgoing().is_empty();
             self.flush()?;
             self.lingers = answered && self.is_idle();
@@ -159,11 +166,14 @@ impl Server {
 
     /// Waits for whatever comes first, and lets the calls go on meanwhile.
     async fn wake(&mut self) -> io::Result<Woken> {
-        let Server { stream, blocked, buffer, running, .. } = self;
+        let Server { stream, blocked, buffer, running, doors, .. } = self;
         std::future::poll_fn(|cx| {
             if let Poll::Ready(Some(ended)) = Pin::new(&mut *running).poll_next(cx) {
                 let given_up = |_: Aborted| None;
                 return Poll::Ready(Ok(Woken::Ended(ended.map_or_else(given_up, Some))));
+            }
+            if doors.poll_changed(cx).is_ready() {
+                return Poll::Ready(Ok(Woken::Door));
             }
             if let Some(blocked) = blocked
                 && blocked.poll_write_ready(cx)?.is_ready()
@@ -208,8 +218,12 @@ impl Server {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Opened { stream, request } => self.open(stream, request),
+            Event::Data { stream, bytes, .. } if self.doors.knows(stream) => {
+                self.doors.receive(stream, &bytes);
+            }
             Event::Data { stream, bytes, .. } => self.take_input(stream, &bytes),
             Event::End { stream } => {
+                self.doors.end(stream);
                 if let Some((call, input)) = self.waiting.remove(&stream) {
                     self.queued.push((stream, call, input));
                 }
@@ -219,6 +233,7 @@ impl Server {
                 }
             }
             Event::Cancelled { stream } | Event::Broken { stream, .. } => {
+                self.doors.cut(stream);
                 self.waiting.remove(&stream);
                 self.arriving.remove(&stream);
                 self.queued.retain(|(queued, ..)| *queued != stream);
@@ -242,7 +257,7 @@ impl Server {
             }
             Request::ProbeTool { tool } => match self.tools.get(tool) {
                 Ok(tool) => {
-                    let with = self.tools.surroundings();
+                    let with = self.tools.surroundings(&self.doors);
                     let probe = call::probe(with, tool, self.ticker.hold());
                     self.run(stream, async { probe.await.map(|()| Ended::Probe) });
                     return;
@@ -258,6 +273,10 @@ impl Server {
             Request::UnloadTool { tool } => {
                 self.tools.unload(tool);
                 Ok(Reply::Done)
+            }
+            Request::Accept { door: Door::Proxy } => {
+                self.doors.offer(stream);
+                return;
             }
             Request::Facts => Ok(Reply::Facts(Box::new(ringwall_facts::gather(self.denied_open)))),
             Request::Shutdown => {
@@ -300,7 +319,7 @@ impl Server {
             let (stream, call, input) = self.queued.remove(0);
             match self.tools.get(call.tool) {
                 Ok(tool) => {
-                    let with = self.tools.surroundings();
+                    let with = self.tools.surroundings(&self.doors);
                     let ran = call::run(with, tool, *call, input, self.ticker.hold());
                     self.run(stream, async { ran.await.map(Ended::Call) });
                 }

@@ -7,15 +7,23 @@ use std::rc::Rc;
 use ringwall_linux::fdpass;
 use ringwall_spec::ToolKind;
 use ringwall_wasm::{HOST_INTERFACE, TOOL_INTERFACE, TYPES_INTERFACE};
-use ringwall_wire::{ErrorCode, LoadTool, LoadedTool, MAX_TOOL_CALLS, RemoteError, SendTool};
+use ringwall_wire::{ErrorCode, Http, LoadTool, LoadedTool, MAX_TOOL_CALLS, RemoteError, SendTool};
 use wasmtime::component::{self, Component, ComponentExportIndex, ComponentType, Lift};
-use wasmtime::{Engine, Error, Module, Result, Store};
+use wasmtime::{Engine, Error, Module, Result, Store, StoreContextMut};
 use wasmtime_wasi::p2::bindings::CommandPre;
+use wasmtime_wasi_http::p2::bindings;
+use wasmtime_wasi_http::{WasiHttp, WasiHttpView};
 
-use crate::context::{Context, Grants};
+use crate::context::{Context, Grants, Surroundings};
+use crate::doors::Doors;
 
 /// Loaded at once; each costs address space and a few descriptors.
 const MAX_TOOLS: usize = 256;
+
+/// What makes requests, in whichever version.
+const REQUESTS: &str = "wasi:http/outgoing-handler@";
+/// How an error begins that says what was denied.
+pub(crate) const DENIED_USE: &str = "denied: `";
 
 const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -76,9 +84,9 @@ impl Tools {
         &self.engine
     }
 
-    /// What every call is made with.
-    pub(crate) fn surroundings(&self) -> (Engine, Grants) {
-        (self.engine.clone(), self.grants.clone())
+    pub(crate) fn surroundings(&self, doors: &Doors) -> Surroundings {
+        let (engine, grants) = (self.engine.clone(), self.grants.clone());
+        Surroundings { engine, grants, doors: doors.clone() }
     }
 
     pub(crate) fn get(&self, tool: LoadedTool) -> Result<Rc<Tool>, RemoteError> {
@@ -158,10 +166,14 @@ impl Tools {
         load: LoadTool,
     ) -> Result<Tool, RemoteError> {
         let component = component.map_err(not_ours)?;
-        let instance = if load.wants_http {
-            self.deny_http(&component).and_then(|linker| linker.instantiate_pre(&component))
-        } else {
-            self.components.instantiate_pre(&component)
+        let instance = match load.http {
+            Http::Unwanted => self.components.instantiate_pre(&component),
+            Http::Denied => {
+                self.deny_http(&component).and_then(|linker| linker.instantiate_pre(&component))
+            }
+            Http::Carried => {
+                self.carry_http().and_then(|linker| linker.instantiate_pre(&component))
+            }
         };
         let instance = instance.map_err(unlinkable)?;
         if load.kind == ToolKind::CommandComponent {
@@ -174,14 +186,30 @@ impl Tools {
         Ok(Tool::Component { instance, call })
     }
 
-    /// A linker in which everything of HTTP is there, and each use of it ends the call.
+    /// A linker with HTTP, for tools that may use it.
+    fn carry_http(&self) -> Result<component::Linker<Context>> {
+        let mut linker = self.components.clone();
+        wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+        Ok(linker)
+    }
+
+    /// A linker in which everything of HTTP is there, and each request ends the call.
     fn deny_http(&self, component: &Component) -> Result<component::Linker<Context>> {
         let mut linker = self.components.clone();
-        let kind = component.component_type();
-        let own = [HOST_INTERFACE, TYPES_INTERFACE];
-        let foreign = |name: &str| !name.starts_with("wasi:") && !own.contains(&name);
-        if !kind.imports(&self.engine).any(|(name, _)| foreign(name)) {
-            linker.define_unknown_imports_as_traps(component)?;
+        let options = bindings::LinkOptions::default();
+        bindings::http::types::add_to_linker::<_, WasiHttp>(
+            &mut linker,
+            &options.into(),
+            Context::http,
+        )?;
+        for (name, _) in component.component_type().imports(&self.engine) {
+            if name.starts_with(REQUESTS) {
+                let told = format!("{DENIED_USE}{name}`");
+                let deny = move |_: StoreContextMut<'_, _>, _, _: &[_], _: &mut [_]| {
+                    Err(Error::msg(told.clone()))
+                };
+                linker.instance(name)?.func_new("handle", deny)?;
+            }
         }
         Ok(linker)
     }
@@ -221,7 +249,7 @@ impl Tool {
     }
 }
 
-fn log(store: &wasmtime::StoreContextMut<'_, Context>, level: u8, text: &str) -> Result<()> {
+fn log(store: &StoreContextMut<'_, Context>, level: u8, text: &str) -> Result<()> {
     let level = LOG_LEVELS.get(usize::from(level)).copied().unwrap_or("trace");
     let parts = [level.as_bytes(), b": ", text.as_bytes(), b"\n"];
     if store.data().log.push(&parts) { Ok(()) } else { Err(Error::msg("too much output")) }

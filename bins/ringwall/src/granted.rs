@@ -24,7 +24,7 @@ use crate::{ledger, report};
 use presented::Reserved;
 
 pub(crate) use presented::{Presented, token_text};
-pub(crate) use tool::hold_call;
+pub(crate) use tool::{CallHolding, hold_call};
 
 const MIB: u64 = 1 << 20;
 /// Below this, nothing could be done.

@@ -255,9 +255,10 @@ problems! {
     AttachError => |_error| Code::NotRunning;
     ToolError => |error| match error {
         ToolError::NotCompiled(_) | ToolError::Dir { .. } | ToolError::Refused(_) => Code::Refused,
-        ToolError::Raise(_) | ToolError::Sandbox(_) => Code::Refused,
+        ToolError::Raise(_) | ToolError::Network(_) | ToolError::Sandbox(_) => Code::Refused,
         ToolError::WardenLost => Code::Busy,
     };
+    ringwall_engine::EgressError => |_error| Code::DeniedByPolicy;
     ToolDenied => |error| match error {
         ToolDenied::Ledger(_) => Code::Internal,
         _ => Code::DeniedByPolicy,

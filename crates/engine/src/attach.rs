@@ -109,6 +109,9 @@ impl Attached {
     /// Runs a tool in the wasm ring of the sandbox. It must have been compiled, with
     /// [`CodeFor::AnyProcessor`](ringwall_spec::CodeFor) if the sandbox is a guest.
     pub fn call_tool(&self, call: &ToolCall) -> Result<(ToolOutcome, ToolTotals), ToolError> {
+        if call.network.is_some() {
+            return Err(ToolError::no_network_inside());
+        }
         let (args, input) = match &call.input {
             ToolInput::Component { json } => (None, json),
             ToolInput::Command { args, stdin } => (Some(args.clone()), stdin),

@@ -30,9 +30,14 @@ pub enum EgressError {
     Everything { list: &'static str, fix: &'static str },
     #[error("the policy does not let this task use the secret {0}; leave --secret {0} out")]
     SecretNotByPolicy(String),
+    #[error("the tool asks for no host to reach; leave --net and --secret out")]
+    Unwanted,
     #[error(transparent)]
     Secret(#[from] SecretError),
 }
+
+/// What a tool wants that is content with whatever may be reached.
+const ANY_HOST: &str = "*";
 
 impl Engine {
     /// What a person ordered, where there is no policy. A secret opens the endpoint that it is for.
@@ -65,6 +70,31 @@ impl Engine {
         }
         Ok(egress)
     }
+}
+
+/// Narrows what may be reached to the hosts that a tool wants, by both schemes and without further bounds.
+pub(crate) fn wanted_by_tool(mut egress: EgressSpec, wanted: &[String]) -> EgressSpec {
+    egress.transparent = false;
+    if wanted.iter().any(|host| host == ANY_HOST) {
+        return egress;
+    }
+    // What leads to an internal service is said by the rules that allow it, and counts where all say it.
+    let ranges = egress.layers.iter().flat_map(|rules| &rules.allow).flat_map(|it| &it.addresses);
+    let addresses: BTreeSet<String> = ranges.cloned().collect();
+    let allow = wanted.iter().flat_map(|host| {
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) => (name, port.parse().ok()),
+            None => (host.as_str(), None),
+        };
+        [Scheme::Https, Scheme::Http].map(|scheme| Allow {
+            scheme,
+            port,
+            addresses: addresses.iter().cloned().collect(),
+            ..Allow::host(name)
+        })
+    });
+    egress.layers.push(RuleSet { allow: allow.collect(), ..RuleSet::default() });
+    egress
 }
 
 /// What the policy gives, narrowed to what was asked for.
@@ -293,6 +323,31 @@ mod tests {
         assert_eq!(medium.layers.len(), 2);
         assert!(medium.secrets.is_empty(), "{medium:?}");
         assert_eq!(medium.layers[0].allow[0].secret, None);
+    }
+
+    #[test]
+    fn a_tool_gets_the_hosts_that_it_wants_and_no_others() {
+        let range = "10.0.0.0/8".to_owned();
+        let given = Allow { addresses: vec![range.clone()], ..Allow::host("a.example.com") };
+        let rules = RuleSet { allow: vec![given], ..RuleSet::default() };
+        let egress = EgressSpec { layers: vec![rules], transparent: true, ..EgressSpec::default() };
+        let wanted = |hosts: &[&str]| {
+            let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+            wanted_by_tool(egress.clone(), &hosts)
+        };
+        let narrowed = wanted(&["a.example.com:8443", "*.example.org"]);
+        assert!(!narrowed.transparent);
+        let [_, layer] = &narrowed.layers[..] else { panic!("{narrowed:?}") };
+        let seen: Vec<_> =
+            layer.allow.iter().map(|it| (it.host.as_str(), it.port, it.scheme)).collect();
+        let (both, none) = ([Scheme::Https, Scheme::Http], None);
+        let expected: Vec<_> = [("a.example.com", Some(8443)), ("*.example.org", none)]
+            .into_iter()
+            .flat_map(|(host, port)| both.map(|scheme| (host, port, scheme)))
+            .collect();
+        assert_eq!(seen, expected);
+        assert!(layer.allow.iter().all(|it| it.addresses == [range.clone()]));
+        assert_eq!(wanted(&["*"]).layers, egress.layers);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub use stop::StopError;
 pub use tool_policy::{AskedCall, ToolDenied, ToolGate};
 pub use tools::{
     CompileError, Compiled, DirGrant, ToolCall, ToolError, ToolHost, ToolHostError, ToolInput,
-    ToolOutcome,
+    ToolNetwork, ToolOutcome,
 };
 pub use vm::{Snapshot, SnapshotError};
 #[cfg(feature = "weakened")]

@@ -285,18 +285,40 @@ impl Network {
         Ok(())
     }
 
+    /// The same for a warden of tools, whose requests come out at its proxy door.
+    pub(crate) fn serve_tools(
+        &mut self,
+        client: &Client,
+        whose: &Whose<'_>,
+    ) -> Result<(), NetworkError> {
+        let Some(process) = self.begun.take() else {
+            return Ok(());
+        };
+        let watch = self.watch(process, None, whose)?;
+        let id = self.task.spec.id.clone();
+        streams::serve(client.clone(), Door::Proxy, watch.shared(), id)
+            .map_err(NetworkError::Start)?;
+        self.watch = Some(watch);
+        Ok(())
+    }
+
     /// Variables for jobs, each `NAME=value`: where the gateway is, what to trust, and placeholders.
     pub(crate) fn environment(&self) -> Vec<String> {
         let proxy = format!("127.0.0.1:{PROXY_PORT}");
         let clients = environment(&proxy, self.authority_path);
         let mut all: Vec<String> =
             clients.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        for secret in &self.task.secrets {
-            if let Some(placeholder) = self.info.placeholders.get(&secret.spec.name) {
-                all.extend(secret.variables(placeholder));
-            }
-        }
+        all.extend(self.placeholders().into_iter().map(|(name, value)| format!("{name}={value}")));
         all
+    }
+
+    /// What stands for each secret, by the variable in which it is looked for.
+    pub(crate) fn placeholders(&self) -> Vec<(String, String)> {
+        let of = |secret: &KnownSecret| {
+            let placeholder = self.info.placeholders.get(&secret.spec.name)?;
+            Some((secret.variable().to_owned(), placeholder.clone()))
+        };
+        self.task.secrets.iter().filter_map(of).collect()
     }
 
     /// What the sandbox has used so far; nothing is known while its gateway is being replaced.

@@ -241,6 +241,7 @@ fn tool_call(call: &CallInside, input: Vec<u8>) -> ToolCall {
         limits: call.limits,
         seed: call.seed,
         wants_http: call.wants_http,
+        network: None,
     }
 }
 

@@ -94,9 +94,9 @@ impl KnownSecret {
         Ok(spec)
     }
 
-    /// What jobs find in their environment, `NAME=value`.
-    pub(crate) fn variables(&self, placeholder: &str) -> Vec<String> {
-        vec![format!("{}={placeholder}", self.variable)]
+    /// Where jobs find the placeholder in their environment.
+    pub(crate) fn variable(&self) -> &str {
+        &self.variable
     }
 
     /// The variables of the engine's own environment that it is read from.

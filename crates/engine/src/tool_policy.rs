@@ -2,10 +2,11 @@
 
 use ringwall_audit::{CallEnded, CallKind, Id, Ids, Text};
 use ringwall_rules::{Action, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task, Work};
-use ringwall_spec::{RingKind, SandboxId, ToolMeter, ToolStatus, Usage, Wall};
+use ringwall_spec::{EgressSpec, RingKind, SandboxId, ToolMeter, ToolStatus, Usage, Wall};
 
 use crate::admit::deciding;
 use crate::config::Engine;
+use crate::egress::{self, EgressError, NetworkBounds, egress_by};
 use crate::ledger::{self, CallEntry, LedgerError, succeeded};
 use crate::policy_files::PolicySearch;
 
@@ -60,6 +61,28 @@ impl Engine {
         let (entry, started) = CallEntry::begin_as(asked.ids(), what, None);
         self.record(vec![started])?;
         Ok(entry)
+    }
+
+    /// What a tool may reach by HTTP, if anything: what policy gives, or a person's own order where there is
+    /// none, narrowed to what was `asked` for, to the hosts that the tool wants and to `most`.
+    pub fn network_of_tool(
+        &self,
+        gate: &ToolGate,
+        wanted: &[String],
+        asked: Option<EgressSpec>,
+        most: Option<&NetworkBounds>,
+    ) -> Result<Option<EgressSpec>, EgressError> {
+        match (wanted, &asked) {
+            ([], None) => return Ok(None),
+            ([], Some(_)) => return Err(EgressError::Unwanted),
+            _ => {}
+        }
+        let egress = match &gate.0 {
+            None => asked.map(|egress| self.egress_ordered(egress)).transpose()?,
+            Some(stack) => deciding(|| egress_by(stack, &Task::default(), asked))?,
+        };
+        let wanted = egress.map(|egress| egress::wanted_by_tool(egress, wanted));
+        Ok(wanted.and_then(|egress| egress::within(egress, most)))
     }
 
     fn allow_tool(&self, asked: AskedCall<'_>, stack: &Stack) -> Result<(), ToolDenied> {

@@ -8,6 +8,7 @@ mod compile;
 mod dirs;
 mod inside;
 mod pool;
+mod reaching;
 mod warden;
 
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ use crate::raise::RaiseError;
 use crate::record::RecordKind;
 use crate::sandbox::Sandbox;
 use crate::{host, limits};
-pub use call::{ToolCall, ToolError, ToolInput, ToolOutcome};
+pub use call::{ToolCall, ToolError, ToolInput, ToolNetwork, ToolOutcome};
 pub use compile::{CompileError, Compiled};
 pub use dirs::DirGrant;
 use dirs::GrantClass;
@@ -66,6 +67,7 @@ struct Inner {
     /// What has been verified and is open.
     known: Mutex<HashMap<ToolDigest, Arc<Entry>>>,
     totals: Mutex<ToolTotals>,
+    reaching: reaching::Turns,
 }
 
 /// What it takes to raise a ring for WASM.
@@ -118,6 +120,7 @@ impl ToolHost {
             rings,
             known: Mutex::default(),
             totals: Mutex::default(),
+            reaching: reaching::Turns::default(),
         };
         ToolHost { inner: Arc::new(inner) }
     }

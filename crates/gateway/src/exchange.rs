@@ -20,7 +20,7 @@ use crate::lane::{Lane, LaneError, Sender};
 use crate::meter::{Exhausted, OpenConnection};
 use crate::needles::Needles;
 use crate::oauth::Fetch;
-use crate::problem::Problem;
+use crate::problem::{OWN_ANSWER, Problem};
 use crate::rules::Scheme;
 use crate::sigv4;
 use crate::task::{Held, Leash, Stream, Task};
@@ -250,5 +250,7 @@ pub(crate) fn answer_to(
 pub(crate) fn tidy_answer(headers: &mut hyper::HeaderMap, needles: &Needles) -> usize {
     head::strip_hop_by_hop(headers);
     headers.remove("alt-svc");
+    // By which ours are known.
+    headers.remove(OWN_ANSWER);
     head::blot_out(headers, needles)
 }

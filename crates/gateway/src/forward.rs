@@ -1,4 +1,7 @@
 //! The HTTP door: requests in absolute form, and CONNECT.
+//!
+//! An `https` URL in absolute form is for clients that leave TLS to the gateway: the tools' host does,
+//! which then needs none of its own.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,17 +78,20 @@ impl Client {
     ) -> Result<Option<Arc<Lane>>, (Problem, Stream)> {
         let told = |problem: Problem| (problem, stream.clone());
         let uri = request.uri();
-        let Some(authority) = uri.authority().filter(|_| uri.scheme_str() == Some("http")) else {
-            return Err(told(BadHead::Target.into()));
+        let scheme = match uri.scheme_str() {
+            Some("http") => Scheme::Http,
+            Some("https") => Scheme::Https,
+            _ => return Err(told(BadHead::Target.into())),
         };
-        let (host, port) = Host::parse_authority(authority.as_str(), Some(80))
+        let authority = uri.authority().ok_or_else(|| told(BadHead::Target.into()))?;
+        let (host, port) = Host::parse_authority(authority.as_str(), Some(scheme.default_port()))
             .map_err(|error| told(error.into()))?;
         let stream = stream.clone().to(&host, port);
         let told = |problem: Problem| (problem, stream.clone());
         if is_inference(&host, port) {
             return Ok(None);
         }
-        let ask = Ask { host, port, scheme: Scheme::Http, request: None };
+        let ask = Ask { host, port, scheme, request: None };
         let permit = self.visit.task.authorize(&ask).map_err(|error| told(error.into()))?;
         if let Some(lane) = self.last().clone().filter(|lane| lane.ask == ask) {
             return Ok(Some(lane));

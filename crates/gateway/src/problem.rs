@@ -17,6 +17,9 @@ use crate::meter::Exhausted;
 use crate::resolve::ResolveError;
 use crate::task::NoWay;
 
+/// The header of answers that are the gateway's own; none of a server's passes.
+pub(crate) const OWN_ANSWER: &str = "x-ringwall";
+
 #[derive(Debug, Error)]
 pub(crate) enum Problem {
     #[error(transparent)]
@@ -102,7 +105,7 @@ impl Problem {
         let mut response = Response::new(body::text(format!("ringwall: {self}\n")));
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
-        headers.insert("x-ringwall", HeaderValue::from_static(kind));
+        headers.insert(OWN_ANSWER, HeaderValue::from_static(kind));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         if version < Version::HTTP_2 {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

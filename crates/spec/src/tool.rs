@@ -62,6 +62,11 @@ pub struct ToolMeter {
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub host_calls: u64,
+    /// To and from the network.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    #[serde(default)]
+    pub received_bytes: u64,
 }
 
 /// What all calls of one host, or in one sandbox, used together.

@@ -65,6 +65,7 @@ impl Allowed {
             limits: allowed.limits,
             seed: allowed.seed,
             wants_http: !tool.manifest().wants.http.is_empty(),
+            network: None,
         }
     }
 }

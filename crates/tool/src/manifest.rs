@@ -94,7 +94,8 @@ pub enum Determinism {
 pub struct Wants {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dirs: Vec<DirWish>,
-    /// Hosts, such as `api.example.com`, `*.example.com` or `example.com:8443`.
+    /// Hosts, such as `api.example.com`, `*.example.com` or `example.com:8443`; `*` is whatever may be
+    /// reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<String>,
     /// Names of environment variables.

@@ -39,7 +39,7 @@ pub use message::*;
 pub use process::{ProcessEvent, ProcessInput, RemoteProcess};
 pub use server::{Gone, Handler, InputEvent, ServerInput, ServerStream, serve};
 pub use tool::{
-    CallInside, CallReport, CallTool, CompileReport, GuestDir, InsideDir, InsideReport, LoadTool,
-    LoadedTool, SendTool,
+    CallInside, CallReport, CallTool, CompileReport, GuestDir, Http, InsideDir, InsideReport,
+    LoadTool, LoadedTool, SendTool,
 };
 pub use tunnel::{Tunnel, TunnelCut, TunnelReader, TunnelWriter};

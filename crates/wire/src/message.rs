@@ -53,7 +53,8 @@ pub enum Request {
     /// host. Replies and data as for `Raise`.
     RaisePlanned(RaisePlanned),
     /// Take the next connection at a door. Replies `Raised` when one came, which may take as long as
-    /// the ring lives; from then on both sides' data are the connection's.
+    /// the ring lives; from then on both sides' data are the connection's. A WASM warden's proxy door
+    /// is where the HTTP requests of its tools come out.
     Accept {
         door: Door,
     },

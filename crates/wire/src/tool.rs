@@ -13,8 +13,18 @@ pub type LoadedTool = u32;
 pub struct LoadTool {
     pub tool: LoadedTool,
     pub kind: ToolKind,
-    /// Imports of HTTP are accepted, and every use of them is denied.
-    pub wants_http: bool,
+    pub http: Http,
+}
+
+/// What becomes of a tool's imports of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Http {
+    /// The tool does not ask for it: one that has them anyway is not loaded.
+    Unwanted,
+    /// They are accepted, and every use of them is denied.
+    Denied,
+    /// Requests go to whoever takes the connections of the warden's proxy door.
+    Carried,
 }
 
 /// Compiled code for a warden that no descriptor reaches, as input data. It is loaded if it has this

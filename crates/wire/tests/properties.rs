@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use raw::{Kind, engine, feed, frame, frame_of, hello, warden};
 use ringwall_spec::{CodeFor, ToolKind, ToolLimits, ToolMeter, ToolStatus};
 use ringwall_wire::{
-    CallReport, CallTool, Channel, CompileReport, Connection, Door, Event, LoadTool,
+    CallReport, CallTool, Channel, CompileReport, Connection, Door, Event, Http, LoadTool,
     MAX_DATA_BYTES, MAX_VIOLATIONS, ProtocolError, RaisePlanned, RaiseRing, Reply, Request,
     SendTool, Side, StartProcess, StreamId, WINDOW,
 };
@@ -39,7 +39,7 @@ fn requests() -> Vec<Request> {
         })),
         Request::Compile { bytes: 9, code_for: CodeFor::AnyProcessor },
         Request::SendTool(SendTool {
-            load: LoadTool { tool: 1, kind: ToolKind::Component, wants_http: false },
+            load: LoadTool { tool: 1, kind: ToolKind::Component, http: Http::Unwanted },
             bytes: 3,
             hash: [7; 32],
         }),

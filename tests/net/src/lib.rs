@@ -2,6 +2,8 @@
 //! loopback, and probes of every way out.
 
 #[cfg(test)]
+mod attacks;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod direct;
@@ -17,3 +19,5 @@ mod reload;
 mod secrets;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tools;

@@ -33,7 +33,7 @@ fn is_gateway(pid: u32) -> bool {
 }
 
 /// The gateway of a living sandbox: the child of its keeper.
-fn gateway_of(keeper: u32) -> Option<u32> {
+pub(crate) fn gateway_of(keeper: u32) -> Option<u32> {
     let parent = |pid: u32| -> Option<u32> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -41,7 +41,7 @@ fn gateway_of(keeper: u32) -> Option<u32> {
     gateways().into_iter().find(|pid| parent(*pid) == Some(keeper))
 }
 
-fn keeper_of(site: &Site, id: &str) -> u32 {
+pub(crate) fn keeper_of(site: &Site, id: &str) -> u32 {
     let home = format!("RINGWALL_HOME={}", site.path("home").display());
     let all = std::fs::read_dir("/proc").unwrap();
     let keeper =

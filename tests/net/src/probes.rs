@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::attacks;
 use crate::support::{Servers, Site, at_every_wall};
 
 fn api(servers: &Servers) -> Value {
@@ -118,6 +119,19 @@ fn the_proxy_is_asked_in_vain_for_what_no_rule_allows() {
                 || record["event"]["address"].is_null()),
             "{log:?}"
         );
+    });
+}
+
+/// The list that guests are tried with, too.
+#[test]
+fn every_attack_of_the_list_is_refused() {
+    at_every_wall(|site, servers| {
+        let attempts = attacks::attempts(servers.plain, true);
+        let rules = serde_json::from_str(&attacks::rules(servers.plain)).unwrap();
+        let before = servers.seen().lines().count();
+        let done = site.run(&rules, &attacks::script(&attempts, 1)).exits(0);
+        attacks::judge(&format!("{:?}", site.wall), &attempts, &done.stdout);
+        assert_eq!(servers.seen().lines().count(), before + 1, "{}", servers.seen());
     });
 }
 

@@ -32,6 +32,13 @@ pub(crate) enum Reachable {
     Host(Box<Allow>),
 }
 
+impl NetworkArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        let NetworkArgs { reach, rules, secrets, transparent } = self;
+        !reach.is_empty() || rules.is_some() || !secrets.is_empty() || *transparent
+    }
+}
+
 /// Whether a host can stand in a rule is the gateway's to say.
 fn reach(text: &str) -> Result<Reachable, String> {
     if let Some(preset) = Preset::named(text) {

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ringwall_spec::{DirAccess, ToolDigest, Wall};
 use ringwall_tool::{DirGrant, Grants, LimitWishes, ToolName};
 
-use super::{OutputArgs, values};
+use super::{NetworkArgs, OutputArgs, values};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolVerb {
@@ -83,6 +83,9 @@ pub(crate) struct CallArgs {
     pub(crate) inside: InsideArgs,
     #[command(flatten)]
     pub(crate) grants: GrantArgs,
+    /// Of what is reached, a tool gets the hosts that it wants.
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     #[command(flatten)]
     pub(crate) limits: ToolLimitArgs,
 }

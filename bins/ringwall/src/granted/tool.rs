@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use ringwall_engine::DirGrant;
+use ringwall_engine::{DirGrant, NetworkBounds};
 use ringwall_grant::{Ask, Cost, Left};
 use ringwall_spec::{DirAccess, ToolLimits, ToolMeter};
 
@@ -12,7 +12,10 @@ use super::MIB;
 use super::presented::{Presented, Reserved};
 
 /// What a call holds of its grant until it ends.
-pub(crate) struct CallHolding(Reserved);
+pub(crate) struct CallHolding {
+    reserved: Reserved,
+    grant: Presented,
+}
 
 /// Time and fuel are what is left of the budget, where that is less.
 pub(crate) fn within(left: Left, limits: &mut ToolLimits) {
@@ -49,13 +52,30 @@ pub(crate) fn hold_call(
     let memory_mib_ms = wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB));
     let fuel = limits.fuel;
     let cost = Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
-    Ok(CallHolding(grant.reserve(cost)?))
+    Ok(CallHolding { reserved: grant.reserve(cost)?, grant })
 }
 
 impl CallHolding {
+    /// What the tool may reach at most.
+    pub(crate) fn network(&self) -> NetworkBounds {
+        let (layers, secrets) = self.grant.shown.network();
+        NetworkBounds { layers, secrets, sent_bytes: None }
+    }
+
+    /// What a tool sends is counted for no grant, so a budget of it allows none.
+    pub(crate) fn refuse_uncounted(&self) -> anyhow::Result<()> {
+        let mut parts = self.grant.shown.budgets.iter().flat_map(|(_, budget)| budget.parts());
+        match parts.find(|(part, _)| ["egress_bytes", "tokens", "money_micros"].contains(part)) {
+            None => Ok(()),
+            Some((part, _)) => self.grant.or_denied(Err(anyhow::anyhow!(
+                "the grant has a budget of {part}, which cannot be kept for a tool that reaches the network; use a grant without one"
+            ))),
+        }
+    }
+
     /// The tool was not called.
     pub(crate) fn release(&self) -> anyhow::Result<()> {
-        self.0.settle(Cost::default())
+        self.reserved.settle(Cost::default())
     }
 
     /// The call has ended. A tool runs on one CPU at most.
@@ -64,6 +84,6 @@ impl CallHolding {
         let memory_mib_ms = wall_ms.saturating_mul(meter.peak_memory_bytes.div_ceil(MIB));
         let (calls, fuel) = (1, meter.fuel);
         let used = Cost { calls, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
-        self.0.settle(used)
+        self.reserved.settle(used)
     }
 }

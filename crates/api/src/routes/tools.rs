@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolOutcome, deciding};
+use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding};
 use ringwall_grant::Ask;
 use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolMeter, ToolStatus, Wall};
 use ringwall_store::NewCall;
@@ -285,7 +285,15 @@ fn call_now(
     call.limits.time = spending.timeout;
     call.limits.fuel = spending.fuel;
     let engine = &service.engine;
+    let wanted = &tool.manifest().wants.http;
+    // Tools in a sandbox reach nothing, nor do those of holders: what they send is on no budget.
+    let egress = match (sandbox, caller) {
+        (None, Caller::Owner) => engine.network_of_tool(&gate, wanted, None, None)?,
+        _ => None,
+    };
     let entry = engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate)?;
+    let variables = tool.manifest().wants.env.clone();
+    call.network = egress.map(|egress| ToolNetwork { egress, variables, entry: entry.clone() });
     let new = NewCall {
         id: &id,
         tenant: caller.tenant(),

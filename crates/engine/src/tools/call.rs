@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ringwall_ring_wasm::Entry;
-use ringwall_spec::{Evidence, ToolDigest, ToolKind, ToolLimits, ToolMeter, ToolStatus};
+use ringwall_spec::{
+    EgressSpec, Evidence, ToolDigest, ToolKind, ToolLimits, ToolMeter, ToolStatus,
+};
 use ringwall_wire::{
-    Answer, CallReport, CallTool, ClientError, ErrorCode, GuestDir, LoadedTool,
+    Answer, CallReport, CallTool, ClientError, ErrorCode, GuestDir, Http, LoadedTool,
     MAX_TOOL_INPUT_BYTES, RemoteError,
 };
 
 use super::dirs::{DirGrant, GrantClass};
 use super::pool::Seat;
 use super::{ToolHost, lock};
+use crate::ledger::CallEntry;
+use crate::network::NetworkError;
 use crate::raise::RaiseError;
 
 /// Longest arguments and environment, together: they travel in one frame.
@@ -38,8 +42,20 @@ pub struct ToolCall {
     pub limits: ToolLimits,
     /// Given: the same call gives the same bytes.
     pub seed: Option<u64>,
-    /// Imports of HTTP are accepted, and every use of them is denied.
+    /// Imports of HTTP are accepted. Without a network every use of them is denied.
     pub wants_http: bool,
+    /// What it may reach by HTTP. Such a call has a warden and a gateway of its own.
+    pub network: Option<ToolNetwork>,
+}
+
+/// The network of one call.
+#[derive(Debug, Clone)]
+pub struct ToolNetwork {
+    pub egress: EgressSpec,
+    /// The variables that the tool asks for; those that stand for a secret are among them, or not given.
+    pub variables: Vec<String>,
+    /// What joins the gateway's records to the call.
+    pub entry: CallEntry,
 }
 
 #[derive(Debug, Clone)]
@@ -66,6 +82,8 @@ pub enum ToolError {
     WardenLost,
     #[error("no ring for the tool could be raised")]
     Raise(#[from] RaiseError),
+    #[error("the tool has no gateway to reach the network by")]
+    Network(#[from] NetworkError),
     /// The keeper's own words.
     #[error("{0}")]
     Sandbox(String),
@@ -95,6 +113,7 @@ impl ToolCall {
             limits: ToolLimits::default(),
             seed: None,
             wants_http: false,
+            network: None,
         }
     }
 }
@@ -103,6 +122,10 @@ impl ToolHost {
     /// Runs a tool to its end, whatever that is. An error means that it did not run, or that it is
     /// not known how it ended.
     pub fn call(&self, call: &ToolCall) -> Result<ToolOutcome, ToolError> {
+        // What was answered by others cannot be repeated.
+        if let Some(network) = call.network.as_ref().filter(|_| call.seed.is_none()) {
+            return self.call_with_network(call, network);
+        }
         let entry = self.entry(&call.digest).ok_or(ToolError::NotCompiled(call.digest))?;
         let (class, guests) = self.inner.rings.resolve(&call.dirs)?;
         let (request, input) = request(call, entry.kind, guests)?;
@@ -120,7 +143,7 @@ impl ToolHost {
     pub fn probe(&self, digest: &ToolDigest, wants_http: bool) -> Result<(), ToolError> {
         let entry = self.entry(digest).ok_or(ToolError::NotCompiled(*digest))?;
         let seat = self.inner.pool.seat(&GrantClass::default())?;
-        let tool = self.load(&seat, digest, &entry, wants_http)?;
+        let tool = self.load(&seat, digest, &entry, if_wanted(wants_http))?;
         let client = seat.warden.client.until(Instant::now() + seat.warden.patience.load);
         client.probe_tool(tool).map_err(|error| match error {
             ClientError::Remote(refusal) => ToolError::Refused(refusal.message),
@@ -140,7 +163,18 @@ impl ToolHost {
         input: &[u8],
     ) -> Result<Tried, ToolError> {
         let seat = self.inner.pool.seat(class)?;
-        let tool = match self.load(&seat, &call.digest, entry, call.wants_http) {
+        self.call_in(&seat, (&call.digest, entry, if_wanted(call.wants_http)), request, input)
+    }
+
+    /// Calls a tool in this very warden.
+    pub(super) fn call_in(
+        &self,
+        seat: &Seat,
+        (digest, entry, http): (&ToolDigest, &Entry, Http),
+        request: &CallTool,
+        input: &[u8],
+    ) -> Result<Tried, ToolError> {
+        let tool = match self.load(seat, digest, entry, http) {
             // Nothing has run yet.
             Err(ToolError::WardenLost) => return Ok(Tried::Lost),
             loaded => loaded?,
@@ -171,7 +205,7 @@ impl ToolHost {
             Err(ClientError::Remote(refusal)) => Err(ToolError::Refused(refusal.message)),
             Err(_) => {
                 seat.give_up();
-                if seat.was_shared() && !class.has_writable() {
+                if seat.was_shared() && !seat.warden.class.has_writable() {
                     return Ok(Tried::Lost);
                 }
                 Err(ToolError::WardenLost)
@@ -184,9 +218,9 @@ impl ToolHost {
         seat: &Seat,
         digest: &ToolDigest,
         entry: &Entry,
-        wants_http: bool,
+        http: Http,
     ) -> Result<LoadedTool, ToolError> {
-        seat.warden.tool(*digest, entry, wants_http).map_err(|error| match error {
+        seat.warden.tool(*digest, entry, http).map_err(|error| match error {
             // Code of another machine or another build; the cache could not know.
             ClientError::Remote(RemoteError { code: ErrorCode::NotPermitted, .. }) => {
                 self.forget(digest);
@@ -200,7 +234,7 @@ impl ToolHost {
         })
     }
 
-    fn count(&self, outcome: &ToolOutcome) {
+    pub(super) fn count(&self, outcome: &ToolOutcome) {
         let mut totals = lock(&self.inner.totals);
         totals.calls += 1;
         totals.failures += u64::from(!outcome.status.is_success());
@@ -211,14 +245,18 @@ impl ToolHost {
     }
 }
 
-enum Tried {
+pub(super) enum Tried {
     Ended(ToolOutcome),
     /// The warden was lost, and trying once more does no harm.
     Lost,
 }
 
+fn if_wanted(wants_http: bool) -> Http {
+    if wants_http { Http::Denied } else { Http::Unwanted }
+}
+
 /// What goes to the warden, but for the number of the tool there.
-fn request(
+pub(super) fn request(
     call: &ToolCall,
     kind: ToolKind,
     dirs: Vec<GuestDir>,

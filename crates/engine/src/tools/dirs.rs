@@ -31,6 +31,8 @@ pub(super) struct GrantClass {
     pub(super) dirs: Vec<GrantedDir>,
     /// Device and inode of each: a directory that was replaced is another one.
     identities: Vec<(u64, u64)>,
+    /// The number of the one call that it is for; none for calls that can share a warden.
+    pub(super) only_call: Option<u64>,
 }
 
 impl GrantClass {

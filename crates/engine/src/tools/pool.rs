@@ -184,14 +184,19 @@ impl Seat {
         !self.alone || self.warden.meetings.load(Ordering::SeqCst) != self.meetings
     }
 
+    /// Nobody is to have the warden after this call.
+    pub(super) fn retire(&self) {
+        self.warden.kill();
+        lock(&self.shared.state).wardens.retain(|known| !Arc::ptr_eq(known, &self.warden));
+        self.shared.refill();
+    }
+
     /// The warden is of no use any more.
     pub(super) fn give_up(&self) {
         if !self.warden.lost.load(Ordering::SeqCst) {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
         }
-        self.warden.kill();
-        lock(&self.shared.state).wardens.retain(|known| !Arc::ptr_eq(known, &self.warden));
-        self.shared.refill();
+        self.retire();
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ringwall_linux::fdpass;
 use ringwall_ring_wasm::{Cache, Entry, WasmRing};
 use ringwall_spec::{Evidence, Limits, ToolDigest};
-use ringwall_wire::{Client, ClientError, LoadTool, LoadedTool, SendTool, TunnelCut};
+use ringwall_wire::{Client, ClientError, Http, LoadTool, LoadedTool, SendTool, TunnelCut};
 
 use super::dirs::{self, GrantClass};
 use super::inside::Inside;
@@ -73,7 +73,7 @@ enum OwnRing {
 #[derive(Debug, Default)]
 struct Loaded {
     next: LoadedTool,
-    tools: HashMap<(ToolDigest, bool), LoadedTool>,
+    tools: HashMap<(ToolDigest, Http), LoadedTool>,
 }
 
 /// What every warden on the host has.
@@ -145,10 +145,10 @@ impl Warden {
         &self,
         digest: ToolDigest,
         entry: &Entry,
-        wants_http: bool,
+        http: Http,
     ) -> Result<LoadedTool, ClientError> {
         let mut loaded = lock(&self.loaded);
-        if let Some(tool) = loaded.tools.get(&(digest, wants_http)) {
+        if let Some(tool) = loaded.tools.get(&(digest, http)) {
             return Ok(*tool);
         }
         if loaded.tools.len() >= MAX_LOADED {
@@ -156,8 +156,8 @@ impl Warden {
         }
         let tool = loaded.next;
         loaded.next += 1;
-        self.hand_over(LoadTool { tool, kind: entry.kind, wants_http }, entry)?;
-        loaded.tools.insert((digest, wants_http), tool);
+        self.hand_over(LoadTool { tool, kind: entry.kind, http }, entry)?;
+        loaded.tools.insert((digest, http), tool);
         Ok(tool)
     }
 

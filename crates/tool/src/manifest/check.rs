@@ -173,6 +173,9 @@ fn is_host(text: &str) -> bool {
             && label.len() <= 63
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
+    if text == "*" {
+        return true;
+    }
     let host = host.strip_prefix("*.").unwrap_or(host);
     let port_fits = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
     host.len() <= 253 && host.split('.').all(label) && port_fits

@@ -7,8 +7,14 @@ use std::path::{Path, PathBuf};
 #[path = "../../../e2e/src/support/programs.rs"]
 mod directory;
 
-const PROGRAMS: [&str; 4] =
-    ["ringwall", "ringwall-launcher", "ringwall-warden", "ringwall-gateway"];
+const PROGRAMS: [&str; 6] = [
+    "ringwall",
+    "ringwall-launcher",
+    "ringwall-warden",
+    "ringwall-gateway",
+    "ringwall-wasm-warden",
+    "ringwall-wasm-compiler",
+];
 
 pub(super) fn built() -> PathBuf {
     directory::built(&PROGRAMS)

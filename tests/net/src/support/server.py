@@ -64,6 +64,13 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.send_header("Location", self.headers["X-Away"])
             self.send_header("Content-Length", "0")
             self.end_headers()
+        elif path == "/stall":
+            time.sleep(600)
+        elif path == "/pretend":
+            self.send_response(200)
+            self.send_header("X-Ringwall", "refused")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         elif path == "/events":
             self.events(range(3))
         elif path == "/endless":

@@ -188,12 +188,7 @@ fn settings(servers: &Servers) -> Value {
     for name in NAMES {
         zone.insert(name.to_owned(), json!(["127.0.0.1"]));
     }
-    for (name, address) in [
-        ("private.example.com", "10.0.0.1"),
-        ("metadata.example.com", "169.254.169.254"),
-        ("mapped.example.com", "::ffff:127.0.0.2"),
-        ("loopback.example.com", "127.0.0.2"),
-    ] {
+    for (name, address) in crate::attacks::ZONE {
         zone.insert(name.to_owned(), json!([address]));
     }
     json!({"names": {"zone": zone}, "exempt": ["127.0.0.1"], "roots": [servers.authority]})

@@ -176,7 +176,8 @@ fn run_examples(manifest: &Value) -> Vec<String> {
         })
         .collect();
     let mut problems = Vec::new();
-    for example in manifest["examples"].as_array().unwrap() {
+    // Tools that reach others show none: what those answer cannot be foretold.
+    for example in manifest["examples"].as_array().into_iter().flatten() {
         let input = example["input"].to_string();
         let mut arguments = vec!["tool", "call", name, "--input", &input];
         arguments.extend(granted.iter().map(String::as_str));

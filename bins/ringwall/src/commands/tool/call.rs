@@ -3,9 +3,11 @@
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use ringwall_engine::{PolicySearch, ToolGate, ToolOutcome, deciding};
-use ringwall_spec::{Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
+use anyhow::{Context, bail};
+use ringwall_engine::{
+    CallEntry, Engine, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding,
+};
+use ringwall_spec::{EgressSpec, Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
 use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
 use ringwall_tool_host::{Allowed, asked};
 use serde::Serialize;
@@ -14,8 +16,8 @@ use serde_json::Value;
 use super::Tools;
 use super::{inside, served};
 use crate::args::CallArgs;
-use crate::granted::hold_call;
-use crate::report;
+use crate::granted::{CallHolding, hold_call};
+use crate::{report, spec};
 
 /// More than the wall lets through, so that it is refused and not cut.
 const MOST_INPUT: u64 = (16 << 20) + 1;
@@ -59,7 +61,7 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         seed: args.seed,
     };
     let mut call = allowed.call_of(&tool, request);
-    let (wall, sandbox) = place.wall_and_sandbox();
+    let (_, sandbox) = place.wall_and_sandbox();
     let holding = match &args.grant {
         // The directories of a sandbox are what its own grant gave it.
         Some(grant) if sandbox.is_some() => {
@@ -68,14 +70,12 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         Some(grant) => Some(hold_call(grant, tool.name(), &call.dirs, &mut call.limits)?),
         None => None,
     };
-    let search = PolicySearch::from_environment(std::env::current_dir().ok());
-    let gate = deciding(|| ToolGate::open(&search))?;
     let engine = &tools.engine;
-    let entry = match engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate) {
+    let entry = match begin(args, engine, (&tool, &mut call), &place, holding.as_ref()) {
         Ok(entry) => entry,
         Err(refused) => {
             holding.map_or(Ok(()), |holding| holding.release())?;
-            return Err(refused.into());
+            return Err(refused);
         }
     };
     let called = place.call(&tools, &tool, &call);
@@ -101,6 +101,56 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::from(exit_code))
+}
+
+/// Asks policy and grant about the call and what it may reach, and writes down that it begins.
+fn begin(
+    args: &CallArgs,
+    engine: &Engine,
+    (tool, call): (&Tool, &mut ToolCall),
+    place: &inside::Place,
+    holding: Option<&CallHolding>,
+) -> anyhow::Result<CallEntry> {
+    let search = PolicySearch::from_environment(std::env::current_dir().ok());
+    let gate = deciding(|| ToolGate::open(&search))?;
+    let egress = network(args, (engine, &gate), tool, place, holding)?;
+    let entry = engine.begin_tool(asked(tool, call, place.wall_and_sandbox()), &gate)?;
+    call.network = egress.map(|egress| ToolNetwork {
+        egress,
+        variables: tool.manifest().wants.env.clone(),
+        entry: entry.clone(),
+    });
+    Ok(entry)
+}
+
+/// What the tool may reach.
+fn network(
+    args: &CallArgs,
+    (engine, gate): (&Engine, &ToolGate),
+    tool: &Tool,
+    place: &inside::Place,
+    holding: Option<&CallHolding>,
+) -> anyhow::Result<Option<EgressSpec>> {
+    let asked = spec::network(&args.network)?;
+    if args.network.transparent {
+        bail!("tools have no connections but HTTP requests; leave --net-transparent out");
+    }
+    if !matches!(place, inside::Place::Alone(_)) {
+        if asked.is_some() {
+            bail!(
+                "tools in a sandbox reach no network; leave --net and --secret out, or --sandbox and --wall"
+            );
+        }
+        return Ok(None);
+    }
+    let most = holding.map(CallHolding::network);
+    let wanted = &tool.manifest().wants.http;
+    let egress = engine.network_of_tool(gate, wanted, asked, most.as_ref())?;
+    if let Some(egress) = &egress {
+        holding.map_or(Ok(()), CallHolding::refuse_uncounted)?;
+        egress.warning().into_iter().for_each(report::note);
+    }
+    Ok(egress)
 }
 
 /// The text itself, `@FILE` or `-`.

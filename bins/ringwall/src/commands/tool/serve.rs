@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringwall_engine::{PolicySearch, ToolError, ToolGate, deciding};
+use ringwall_engine::{PolicySearch, ToolError, ToolGate, ToolNetwork, deciding};
 use ringwall_spec::{RingKind, ToolDigest, ToolMeter, Wall};
 use ringwall_tool::{Failure, Grants, LimitWishes, Registry, Tool, limits_for, watch};
 use ringwall_tool_host::{Allowed, asked};
@@ -128,10 +128,14 @@ impl Service {
         let limits =
             limits_for(&manifest.limits, &self.limits).map_err(|error| refused(error.into()))?;
         let allowed = Allowed { grants, limits, seed: request.seed };
-        let call = allowed.call_of(&tool, input);
+        let mut call = allowed.call_of(&tool, input);
         let engine = &self.tools.engine;
+        let egress = engine.network_of_tool(&self.gate, &manifest.wants.http, None, None);
+        let egress = egress.map_err(|error| refused(error.into()))?;
         let asked = asked(&tool, &call, (&self.wall, None));
         let entry = engine.begin_tool(asked, &self.gate).map_err(|error| refused(error.into()))?;
+        let variables = manifest.wants.env.clone();
+        call.network = egress.map(|egress| ToolNetwork { egress, variables, entry: entry.clone() });
         let called = self.tools.host.tools.call(&call);
         let outcome = called.as_ref().ok();
         let meter = outcome.map(|outcome| outcome.meter).unwrap_or_default();

@@ -73,7 +73,11 @@ fn request(args: &CallArgs, input: &[u8]) -> Option<(String, Value)> {
     let inside = &args.inside;
     let alone = inside.sandbox.is_none() && inside.wall.is_none();
     // The daemon has built-in tools of its own, and over its socket everything is the owner's.
-    if !alone || args.grant.is_some() || std::env::var_os("RINGWALL_TOOLS").is_some() {
+    if !alone
+        || args.network.is_given()
+        || args.grant.is_some()
+        || std::env::var_os("RINGWALL_TOOLS").is_some()
+    {
         return None;
     }
     let input: Value = serde_json::from_slice(input).ok()?;
