@@ -115,6 +115,9 @@ pub(crate) enum Verb {
     Exec(Box<ExecArgs>),
     /// List sandboxes
     Ps(PsArgs),
+    /// Watch sandboxes, agents and their budgets, and answer what waits for a person
+    #[command(after_help = "Without a terminal the list is printed once.")]
+    Top(TopArgs),
     /// Show what the command of a sandbox has written
     Logs(LogsArgs),
     /// End living sandboxes
@@ -295,6 +298,16 @@ pub(crate) struct PsArgs {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// How often to look again
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::duration)]
+    pub(crate) every: Duration,
+    /// Text, or one JSON document a line until nobody reads any more
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: AgentFormat,
 }
 
 #[derive(Debug, Args)]

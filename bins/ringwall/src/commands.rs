@@ -30,6 +30,7 @@ mod serve;
 mod snapshot;
 mod stop;
 mod tool;
+mod top;
 mod verify;
 mod vm;
 
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 
 use ringwall_engine::{Engine, EngineConfig};
 
-pub(crate) use approvals::Approving;
+pub(crate) use approvals::{Approving, decide_on, key_place, words_of};
 
 use crate::args::Verb;
 use crate::exit::AlreadyReported;
@@ -90,6 +91,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Secret(verb) => secret::run(verb),
         Verb::Vm(verb) => vm::run(&verb),
         Verb::Serve(args) => serve::run(&args),
+        Verb::Top(args) => top::run(&args),
         Verb::Gc(output) => gc::run(output.json()),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { directory } => man::run(directory.as_deref()),

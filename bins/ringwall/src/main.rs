@@ -1,6 +1,7 @@
 //! The `ringwall` command: parse, do, turn what came of it into an exit code.
 
 mod args;
+mod budget;
 mod commands;
 mod daemon;
 mod exit;
@@ -8,7 +9,9 @@ mod granted;
 mod job;
 mod ledger;
 mod presets;
+mod questions;
 mod report;
+mod screen;
 mod spec;
 mod terminal;
 

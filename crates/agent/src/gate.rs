@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Text};
-use ringwall_engine::{Engine, LedgerError, PolicySearch, narrow_writing};
+use ringwall_engine::{Engine, LedgerError, NetworkBounds, PolicySearch, narrow_writing};
 use ringwall_grant::{
     Ask, Authority, AuthorityError, Budget, Cost, Inspected, Left, MAX_TOKEN_BYTES, Name,
     NameError, Narrowing, Request, Rights, SpendError, Spending, Subtree, Token, TokenError,
@@ -18,7 +18,7 @@ use ringwall_grant::{
 use ringwall_rules::{
     Action, Anchors, FilePath, Kind, LoadError, Stack, TakenIn, Task, known_walls,
 };
-use ringwall_spec::{SandboxSpec, WriteRights};
+use ringwall_spec::{RuleSet, SandboxSpec, WriteRights};
 
 use crate::journal::AgentId;
 use crate::options::Options;
@@ -283,6 +283,25 @@ impl Holder {
     /// The least of what its blocks say.
     pub(crate) fn budget(&self) -> Budget {
         self.shown.standing.budget
+    }
+
+    /// Of all grants that it was narrowed from, too.
+    pub(crate) fn all_ids(&self) -> String {
+        self.shown.standing.all_ids()
+    }
+
+    /// What commands may reach at most. What they send is counted for no grant, so a budget of bytes
+    /// leaves nothing; and one of tokens or money leaves no secret, with which they could be spent.
+    pub(crate) fn network(&self) -> NetworkBounds {
+        let (mut layers, mut secrets) = self.shown.network();
+        let budget = self.budget();
+        if budget.egress_bytes.is_some() {
+            layers.push(RuleSet::default());
+        }
+        if budget.tokens.is_some() || budget.money_micros.is_some() {
+            secrets.clear();
+        }
+        NetworkBounds { layers, secrets }
     }
 
     /// Where commands may write in the workspace: what the grant lets be written, and no more.

@@ -281,6 +281,11 @@ impl Journal {
         }
     }
 
+    /// How long it is, in bytes: whoever has read it so far need not read it again.
+    pub fn length(home: &Path, id: &AgentId) -> io::Result<u64> {
+        Ok(fs::metadata(path_of(home, id))?.len())
+    }
+
     /// Whether somebody writes it at this moment.
     pub fn is_running(home: &Path, id: &AgentId) -> bool {
         let lock = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);

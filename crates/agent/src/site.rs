@@ -7,14 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use ringwall_engine::{
-    AdmitError, Asked, AttachError, Attached, Engine, KeepError, LedgerError, Output, PolicySearch,
-    Record, RecordError, RecordState, RunError, StartError, StopError,
+    AdmitError, Asked, AttachError, Attached, Engine, KeepError, LedgerError, NetworkBounds,
+    Output, PolicySearch, Record, RecordError, RecordState, RunError, StartError, StopError,
 };
 use ringwall_policy::AdmittedSpec;
 use ringwall_rules::{PlaceRequest, Stack, Task, Work};
 use ringwall_spec::{
-    Command, EgressSpec, Ending, Limits, RingKind, RuleSet, SandboxSpec, Wall, WorkspaceMode,
-    WorkspaceSpec,
+    Command, EgressSpec, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_wire::Client;
 
@@ -109,7 +108,7 @@ impl Site {
         let attached = engine.attach(&record)?;
         let has_network = match &record.decided {
             Some(decided) => !decided.egress.is_empty(),
-            None => options.network.is_some() && !tainted && !options.granted,
+            None => options.network.is_some() && !tainted,
         };
         // What was lifted then is not known; where something is now, it moves.
         let elevated = BTreeSet::new();
@@ -233,20 +232,18 @@ pub(crate) fn admit(
         ..SandboxSpec::new(ordered_wall(options))
     };
     asker.holder.narrow_writing(&mut spec);
-    if options.granted {
-        // What goes out is counted for no grant here, so none gives a network.
-        let nothing = vec![RuleSet::default()];
-        spec.egress = Some(EgressSpec { layers: nothing, ..EgressSpec::default() });
-    }
+    let network_at_most = options.granted.then(|| asker.holder.network());
     let Some(stack) = policy else {
         // Nobody has written down what a tainted task may keep: it keeps no network.
-        spec.egress = spec.egress.filter(|_| !asker.task.tainted && !options.granted);
+        let egress = spec.egress.filter(|_| !asker.task.tainted);
+        spec.egress = egress.and_then(|egress| within(egress, network_at_most.as_ref()));
         spec.wall = with_tools(engine, &spec.wall);
         let asked = asked(spec, None, (Task::default(), Work::default()), BTreeMap::new());
         return Ok(engine.admit(asked, &|limits| limits, &PolicySearch::default())?);
     };
     let work = Work { tool: None, kind: Some(kind.to_owned()) };
-    let notes = [("task", asker.agent), ("grant", asker.holder.id.as_str())];
+    let all = asker.holder.all_ids();
+    let notes = [("task", asker.agent), ("grant", asker.holder.id.as_str()), ("grants", &all)];
     let notes: BTreeMap<String, String> =
         notes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let limits = |most: Limits| narrower(&most, &options.limits);
@@ -255,6 +252,7 @@ pub(crate) fn admit(
         let mut asked = asked(spec.clone(), wall, who, notes.clone());
         // So that its network follows the policy while it lives.
         asked.search = Some(search_for(options));
+        asked.network_at_most.clone_from(&network_at_most);
         engine.admit_by(stack, asked, &limits)
     };
     let plain = admit(options.wall.clone())?;
@@ -273,6 +271,15 @@ fn asked(
     notes: BTreeMap<String, String>,
 ) -> Asked {
     Asked { spec, wall, task, work, notes, network_at_most: None, search: None }
+}
+
+/// What a person ordered, as far as the grant goes.
+fn within(mut egress: EgressSpec, most: Option<&NetworkBounds>) -> Option<EgressSpec> {
+    if let Some(most) = most {
+        egress.layers.extend(most.layers.iter().cloned());
+        egress.secrets.retain(|name| most.secrets.contains(name));
+    }
+    Some(egress).filter(|egress| !egress.is_nothing())
 }
 
 fn ordered_wall(options: &Options) -> Wall {

@@ -19,7 +19,7 @@ pub struct SignalWatch {
 impl SignalWatch {
     pub fn new(signals: &[Signal]) -> io::Result<SignalWatch> {
         let set = signal_set(signals)?;
-        block(&set)?;
+        change_mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: `set` is a live, initialised signal set; -1 asks for a new descriptor.
         let raw = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
         if raw < 0 {
@@ -47,6 +47,19 @@ impl SignalWatch {
         i32::try_from(u32::from_ne_bytes([a, b, c, d]))
             .map_err(|_| io::ErrorKind::InvalidData.into())
     }
+
+    /// Lets a signal that was received do what it does when nobody watches. Returns only if that is
+    /// nothing, or if the process was stopped and goes on now.
+    pub fn let_through(&self, signal: i32) -> io::Result<()> {
+        let signal = Signal::from_named_raw(signal)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let set = signal_set(&[signal])?;
+        change_mask(libc::SIG_UNBLOCK, &set)?;
+        // SAFETY: raise sends a signal to this thread; the default actions need nothing of ours.
+        let raised = check(unsafe { libc::raise(signal.as_raw()) });
+        change_mask(libc::SIG_BLOCK, &set)?;
+        raised
+    }
 }
 
 impl AsFd for SignalWatch {
@@ -68,10 +81,10 @@ fn signal_set(signals: &[Signal]) -> io::Result<libc::sigset_t> {
     Ok(set)
 }
 
-fn block(set: &libc::sigset_t) -> io::Result<()> {
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
     let set = std::ptr::from_ref(set);
     // SAFETY: `set` points to an initialised set; the old mask is not asked for.
-    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, std::ptr::null_mut()) } {
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }

@@ -151,6 +151,9 @@ fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
         if before.single_use && !after.single_use {
             found.push(plain(format!("the elevation {name} serves more than one request")));
         }
+        if before.reason && !after.reason {
+            found.push(plain(format!("the elevation {name} can be had without a reason")));
+        }
     }
     found
 }

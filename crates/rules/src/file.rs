@@ -209,6 +209,9 @@ pub(crate) struct Elevation {
     /// It serves exactly one request.
     #[serde(default)]
     pub single_use: bool,
+    /// Whoever decides must write down why, also where one key would do.
+    #[serde(default)]
+    pub reason: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -39,6 +39,8 @@ pub struct ElevationTerms {
     pub approvers: Vec<(String, String)>,
     pub max: Duration,
     pub single_use: bool,
+    /// Whoever decides must write down why.
+    pub reason: bool,
 }
 
 /// Something that a task took in.
@@ -159,6 +161,7 @@ impl Stack {
                         .collect(),
                     max: above.max.min(own.max),
                     single_use: above.single_use || own.single_use,
+                    reason: above.reason || own.reason,
                     ..above
                 },
             });
@@ -220,5 +223,6 @@ fn own_terms(layer: &Layer, elevation: &crate::file::Elevation) -> ElevationTerm
             .collect(),
         max: elevation.max.value.0,
         single_use: elevation.single_use,
+        reason: elevation.reason,
     }
 }

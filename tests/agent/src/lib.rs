@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod granted;
+#[cfg(test)]
 mod hostile_brain;
 #[cfg(test)]
 mod injection;
@@ -23,3 +25,7 @@ mod support;
 mod taint;
 #[cfg(test)]
 mod tools;
+#[cfg(test)]
+mod view;
+#[cfg(test)]
+mod walls;

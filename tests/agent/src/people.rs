@@ -5,19 +5,19 @@ use serde_json::json;
 use crate::support::{Finished, Model, Place, call, entries, of_kind, say};
 use crate::taint::POLICY;
 
-/// A policy in which ann may lift taint.
-fn with_ann(place: &Place) {
+/// A policy in which ann may lift taint, on these terms.
+pub(crate) fn with_ann(place: &Place, terms: &str) {
     let key = place.ringwall(["approvals", "keygen"]).exits(0);
     let key = key.stdout.split_whitespace().find(|word| word.contains("ed25519/")).expect("a key");
     let key = key.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '/').to_owned();
     let elevation = format!(
-        "\n[[elevation]]\nname = \"strangers\"\ngrants = [\"taint\"]\napprovers = [\"ann\"]\nmax = \"10m\"\n\
+        "\n[[elevation]]\nname = \"strangers\"\ngrants = [\"taint\"]\napprovers = [\"ann\"]\nmax = \"10m\"\n{terms}\
          [[approver]]\nname = \"ann\"\nkey = \"{key}\"\n"
     );
     place.policy(&format!("{POLICY}{elevation}"));
 }
 
-fn model() -> Model {
+pub(crate) fn model() -> Model {
     let write =
         |name: &str| json!({"path": format!(".github/workflows/{name}.yml"), "content": "x\n"});
     Model::scripted(vec![
@@ -31,7 +31,7 @@ fn model() -> Model {
 
 /// Runs until a person is asked; gives the agent and the approval.
 fn asked(place: &Place) -> (String, String) {
-    with_ann(place);
+    with_ann(place, "");
     place.write("inbox/letter", "please\n");
     let stopped = place.run(&model(), &[]).exits(3);
     let seen = entries(&stopped);

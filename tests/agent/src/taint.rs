@@ -208,3 +208,30 @@ fn another_policy_says_what_it_would_have_refused() {
     assert_eq!(json[0]["now"], "allowed");
     assert!(json[1]["now"]["refused"].as_str().is_some(), "{json}");
 }
+
+#[test]
+fn another_policy_judges_anew_what_taints() {
+    let place = Place::new();
+    place.write("inbox/letter", "please\n");
+    let model = Model::scripted(vec![
+        call("read_file", json!({"path": "inbox/letter"})),
+        call("phase", json!({"to": "second"})),
+        say("done"),
+    ]);
+    let done = place.run(&model, &[]).exits(0);
+    assert!(of_kind(&entries(&done), "tainted").is_empty(), "nothing taints without a policy");
+    let id = entries(&done)[0]["agent"].as_str().unwrap().to_owned();
+    let phases = "[phases.first]\nwrite = [\"./**\"]\nnext = [\"second\"]\n\
+                  [phases.second]\nwrite = [\"./**\"]\n";
+    let verdict = |policy: &str| -> Value {
+        let file = place.path("new.toml").display().to_string();
+        std::fs::write(&file, format!("{policy}{phases}")).unwrap();
+        let told = place.ringwall(["agent", "replay", &id, "--policy", &file, "-o", "json"]);
+        let told: Value = serde_json::from_str(&told.stdout).unwrap();
+        told[1]["now"].clone()
+    };
+    assert!(verdict(POLICY)["refused"].is_string(), "the letter taints, and then no phase changes");
+    let lenient = POLICY.replace(r#", "path:./inbox/**""#, "");
+    assert_ne!(lenient, POLICY);
+    assert_eq!(verdict(&lenient), "allowed");
+}

@@ -1,8 +1,6 @@
 //! WASM tools of an agent: in the ring inside its sandbox, with the files that commands see.
 
-use std::time::Instant;
-
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Asked, Model, Place, Reply, call, entries, of_kind, say};
 
@@ -44,7 +42,8 @@ fn a_tool_sees_what_commands_wrote_and_says_where_it_ran() {
     assert!(offered.contains(&"grep".to_owned()) && offered.contains(&"json".to_owned()));
 }
 
-/// Prints what Ringwall adds to a step; it is looked at, not asserted.
+/// What Ringwall adds to a step: from the model's answer in the journal to the result in the journal. It is
+/// printed, and held against its bound where the machine has nothing else to do (`make test-agents`).
 #[test]
 fn the_cost_of_a_step_is_measured() {
     let place = Place::new();
@@ -52,28 +51,31 @@ fn the_cost_of_a_step_is_measured() {
         say_untested();
         return;
     }
-    let steps = 40;
+    let steps = 100;
     let script = move |asked: &Asked| -> Reply {
         match asked.turns {
             turn if turn < steps => call("hash", json!({"text": format!("step {turn}")})),
             _ => say("done"),
         }
     };
-    let model = Model::new(script);
-    let begun = Instant::now();
-    let done = place.run(&model, &["--tool", "hash"]).exits(0);
-    let all = begun.elapsed();
-    let seen = entries(&done);
-    let ended = of_kind(&seen, "call-ended");
-    assert_eq!(ended.len(), steps);
-    let mut own: Vec<u64> = ended.iter().filter_map(|call| call["ms"].as_u64()).collect();
+    let done = place.run(&Model::new(script), &["--tool", "hash"]).exits(0);
+    let id = entries(&done)[0]["agent"].as_str().expect("an id").to_owned();
+    let shown = place.ringwall(["agent", "show", &id, "-o", "json"]).exits(0);
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let journal = shown["journal"].as_array().expect("lines");
+    let at = |kind: &str| -> Vec<u64> {
+        let of_kind = journal.iter().filter(|line| line["kind"] == kind);
+        of_kind.filter_map(|line| line["at_unix_ms"].as_u64()).collect()
+    };
+    let (turns, ends) = (at("turn"), at("call-ended"));
+    assert_eq!(ends.len(), steps);
+    let mut own: Vec<u64> = turns.iter().zip(&ends).map(|(turn, end)| end - turn).collect();
     own.sort_unstable();
-    let result = ended[0]["content"].as_str().unwrap_or_default();
-    let middle = own[own.len() / 2];
-    eprintln!(
-        "a step: {middle} ms p50, {} ms most; {steps} steps in {all:?}; {result}",
-        own[own.len() - 1]
-    );
+    let (middle, most) = (own[own.len() / 2], own[own.len() - 1]);
+    eprintln!("a step with its journal: {middle} ms p50, {most} ms most, of {steps}");
+    if std::env::var_os("RINGWALL_MANY_AGENTS").is_some() {
+        assert!(middle < 5, "{middle} ms p50");
+    }
 }
 
 fn say_untested() {

@@ -54,7 +54,11 @@ pub(crate) enum AgentVerb {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AgentFormat {
+    /// A live view on a terminal, else lines
     Text,
+    /// Lines, also on a terminal
+    Lines,
+    /// One JSON document a line
     Jsonl,
 }
 

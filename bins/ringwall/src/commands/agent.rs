@@ -1,6 +1,7 @@
 //! `ringwall agent`: run, resume, list, show and replay agents.
 
 mod lines;
+mod live;
 mod show;
 
 use std::io::IsTerminal;
@@ -9,8 +10,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ringwall_agent::{
-    AgentId, Ending, Journal, ModelOptions, Options, Supervisor, WasmTools, Watcher, World,
-    price_of, replay,
+    AgentId, Ending, Happening, Journal, ModelOptions, Options, Stop, Supervisor, WasmTools,
+    Watcher, World, price_of, replay,
 };
 use ringwall_agent_model::Provider;
 use ringwall_engine::{Engine, EngineConfig, PolicySearch};
@@ -18,8 +19,10 @@ use ringwall_spec::Limits;
 use ringwall_workspace::check_workspace;
 
 use crate::args::{AgentFormat, AgentRunArgs, AgentVerb, ApplyArgs, BoundArgs, OutputArgs};
-use crate::{report, spec};
+use crate::questions::Questions;
+use crate::{report, screen, spec};
 use lines::Lines;
+use live::Live;
 
 /// The agent came to rest before its task was done.
 const STOPPED: u8 = 3;
@@ -33,7 +36,21 @@ struct Ground {
     programs: PathBuf,
 }
 
+/// Whoever looks on.
+enum Eyes {
+    Lines(Lines),
+    Live(Live),
+}
+
 pub(super) fn run(verb: AgentVerb) -> anyhow::Result<ExitCode> {
+    let format = match &verb {
+        AgentVerb::Run(args) => Some(args.format),
+        AgentVerb::Resume { format, .. } => Some(*format),
+        _ => None,
+    };
+    if format.is_some_and(is_live) {
+        screen::watch_signals()?;
+    }
     match verb {
         AgentVerb::Run(args) => on_own_thread(|| run_new(*args)),
         AgentVerb::Resume { id, bounds, apply, format } => {
@@ -86,13 +103,59 @@ fn run_new(args: AgentRunArgs) -> anyhow::Result<ExitCode> {
     let options = options(&args, &ground.home)?;
     let wasm = ground.tools(&options.tools)?;
     let world = ground.world(&wasm);
-    let mut lines = Lines::new(args.format);
+    let mut eyes = Eyes::open(args.format, &world, &options)?;
     let grant = args.policy.grant.as_deref();
-    let mut supervisor = Supervisor::begin(&world, options, grant, &mut lines)?;
+    let mut supervisor = Supervisor::begin(&world, options, grant, &mut eyes)?;
     let ending = supervisor.run()?;
     let id = supervisor.id().clone();
     drop(supervisor);
-    conclude(&ground.engine, &id, &ending, (args.apply, &mut lines))
+    let ending = go_on(&world, &id, ending, &mut eyes)?;
+    conclude(&world, &id, &ending, (args.apply, eyes))
+}
+
+/// While a person looks on, a question is answered at once, and the agent goes on.
+fn go_on(
+    world: &World<'_>,
+    id: &AgentId,
+    mut ending: Ending,
+    eyes: &mut Eyes,
+) -> anyhow::Result<Ending> {
+    while let (Ending::Stopped(Stop::Approval { id: question, .. }), Eyes::Live(live)) =
+        (&ending, &mut *eyes)
+    {
+        if !live.answered(world.home, question)? {
+            break;
+        }
+        ending = Supervisor::resume(world, id.clone(), &|bounds| bounds, eyes)?.run()?;
+    }
+    Ok(ending)
+}
+
+impl Eyes {
+    fn open(format: AgentFormat, world: &World<'_>, options: &Options) -> anyhow::Result<Eyes> {
+        if !is_live(format) {
+            return Ok(Eyes::Lines(Lines::new(format)));
+        }
+        let search = PolicySearch {
+            named: options.policy.clone(),
+            ..PolicySearch::from_environment(options.workspace.clone())
+        };
+        Ok(Eyes::Live(Live::open(Questions::new(world.home.to_owned(), search))?))
+    }
+}
+
+impl Watcher for Eyes {
+    fn saw(&mut self, happening: &Happening<'_>) {
+        match self {
+            Eyes::Lines(lines) => lines.show(happening),
+            Eyes::Live(live) => live.saw(happening),
+        }
+    }
+}
+
+/// Whether a person at a terminal is shown a picture.
+fn is_live(format: AgentFormat) -> bool {
+    format == AgentFormat::Text && screen::is_there()
 }
 
 fn resume(
@@ -106,21 +169,31 @@ fn resume(
     let state = ringwall_agent::State::of(&journal).context("the journal has no beginning")?;
     let wasm = ground.tools(&state.options.tools)?;
     let world = ground.world(&wasm);
-    let mut lines = Lines::new(format);
+    let mut eyes = Eyes::open(format, &world, &state.options)?;
     let raised = |before| bounds.or(before);
-    let mut supervisor = Supervisor::resume(&world, id.clone(), &raised, &mut lines)?;
-    let ending = supervisor.run()?;
-    drop(supervisor);
-    conclude(&ground.engine, &id, &ending, (apply, &mut lines))
+    let ending = Supervisor::resume(&world, id.clone(), &raised, &mut eyes)?.run()?;
+    let ending = go_on(&world, &id, ending, &mut eyes)?;
+    conclude(&world, &id, &ending, (apply, eyes))
 }
 
 /// Says how it ended, shows what was changed, and takes it over if that was asked for.
 fn conclude(
-    engine: &Engine,
+    world: &World<'_>,
     id: &AgentId,
     ending: &Ending,
-    (apply, lines): (bool, &mut Lines),
+    (apply, eyes): (bool, Eyes),
 ) -> anyhow::Result<ExitCode> {
+    let engine = world.engine;
+    let mut lines = match eyes {
+        Eyes::Lines(lines) => lines,
+        Eyes::Live(live) => {
+            // The picture is gone before anything is said that is to stay.
+            drop(live);
+            let state = ringwall_agent::State::of(&Journal::read(world.home, id)?);
+            let used = state.map(|state| lines::spent(&state.spent_in_all()));
+            Lines::after_picture(id, &used.unwrap_or_default())
+        }
+    };
     lines.ended(id, ending)?;
     let (text, sandbox) = match ending {
         Ending::Finished { text, sandbox } => (text, sandbox),
@@ -217,10 +290,4 @@ fn replayed(id: &AgentId, policy: Option<PathBuf>, output: OutputArgs) -> anyhow
 /// Whether a person looks on.
 fn is_watched() -> bool {
     std::io::stderr().is_terminal()
-}
-
-impl Watcher for Lines {
-    fn saw(&mut self, happening: &ringwall_agent::Happening<'_>) {
-        self.show(happening);
-    }
 }

@@ -3,7 +3,9 @@
 
 mod show;
 
-use std::path::PathBuf;
+pub(crate) use show::words_of;
+
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
@@ -65,14 +67,24 @@ impl Approving {
 }
 
 fn decide(args: &DecisionArgs, verdict: Verdict) -> anyhow::Result<()> {
-    let home = EngineConfig::from_environment()?.home;
-    let key = load_key(&place(&args.key)?, &home)?;
-    let approvals = open()?;
     let policy = PolicySearch::from_environment(std::env::current_dir().ok()).load()?;
-    let approving = Approving::of(&policy)?;
-    let decided = answer(&approvals, &args.id, verdict, &args.reason, &key, &approving)?;
-    record(&decided)?;
+    let key = key_place(args.key.file.clone())?;
+    let decided = decide_on(&args.id, (verdict, &args.reason), &key, &policy)?;
     show::decided(&decided, args.output.json())
+}
+
+/// Decides with the key in this file, under this policy, and writes it into the audit log.
+pub(crate) fn decide_on(
+    id: &ApprovalId,
+    (verdict, reason): (Verdict, &str),
+    key: &Path,
+    policy: &Stack,
+) -> anyhow::Result<Decided> {
+    let home = EngineConfig::from_environment()?.home;
+    let key = load_key(key, &home)?;
+    let decided = answer(&open()?, id, verdict, reason, &key, &Approving::of(policy)?)?;
+    record(&decided)?;
+    Ok(decided)
 }
 
 /// Writes the answer into the audit log.
@@ -118,7 +130,7 @@ fn answer(
 
 fn keygen(args: &KeyArgs) -> anyhow::Result<()> {
     let home = EngineConfig::from_environment()?.home;
-    let path = place(args)?;
+    let path = key_place(args.file.clone())?;
     let public = make_key(&path, &home)?;
     report::text(format!("{public}\n"))?;
     report::note(&format!(
@@ -128,10 +140,11 @@ fn keygen(args: &KeyArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn place(args: &KeyArgs) -> anyhow::Result<PathBuf> {
+/// The file of the person's key: the one that was named, or the usual one.
+pub(crate) fn key_place(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    match &args.file {
-        Some(file) => Ok(file.clone()),
+    match named {
+        Some(file) => Ok(file),
         None => Ok(default_place(variable("XDG_CONFIG_HOME"), variable("HOME"))?),
     }
 }

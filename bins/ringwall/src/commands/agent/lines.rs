@@ -24,6 +24,12 @@ impl Lines {
         Lines { format, speaking: false }
     }
 
+    /// For what is said when a picture has gone.
+    pub(super) fn after_picture(id: &AgentId, used: &str) -> Lines {
+        report::note(&format!("{id}: {used}"));
+        Lines::new(AgentFormat::Text)
+    }
+
     pub(super) fn show(&mut self, happening: &Happening<'_>) {
         match (self.format, happening) {
             (AgentFormat::Jsonl, Happening::Text(_)) => {}
@@ -31,13 +37,13 @@ impl Lines {
                 // Nobody is left to tell if standard output is gone; the journal has it all.
                 let _ = json_line(&with(json!({ "agent": agent, "depth": depth }), entry));
             }
-            (AgentFormat::Text, Happening::Text(text)) if super::is_watched() => {
+            (_, Happening::Text(text)) if super::is_watched() => {
                 self.speaking = true;
                 let shown: Vec<_> = text.split('\n').map(report::printable).collect();
                 let _ = io::stderr().write_all(shown.join("\n").as_bytes());
             }
-            (AgentFormat::Text, Happening::Text(_)) => {}
-            (AgentFormat::Text, Happening::Entry { depth, entry, state, .. }) => {
+            (_, Happening::Text(_)) => {}
+            (_, Happening::Entry { depth, entry, state, .. }) => {
                 if let Some(line) = told(entry, state) {
                     self.end_speech();
                     let indent = "  ".repeat(usize::try_from(*depth).unwrap_or(0));

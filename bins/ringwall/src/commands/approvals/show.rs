@@ -136,6 +136,11 @@ pub(super) fn decided(decided: &Decided, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// All that a decision is about, one thing a line.
+pub(crate) fn words_of(approval: &Approval) -> String {
+    words(&Shown::of(approval))
+}
+
 fn words(shown: &Shown<'_>) -> String {
     let mut text = String::new();
     let action = shown.action;
