@@ -215,23 +215,25 @@ fn another_policy_judges_anew_what_taints() {
     place.write("inbox/letter", "please\n");
     let model = Model::scripted(vec![
         call("read_file", json!({"path": "inbox/letter"})),
-        call("phase", json!({"to": "second"})),
+        call("exec", json!({"command": "true"})),
         say("done"),
     ]);
     let done = place.run(&model, &[]).exits(0);
     assert!(of_kind(&entries(&done), "tainted").is_empty(), "nothing taints without a policy");
     let id = entries(&done)[0]["agent"].as_str().unwrap().to_owned();
-    let phases = "[phases.first]\nwrite = [\"./**\"]\nnext = [\"second\"]\n\
-                  [phases.second]\nwrite = [\"./**\"]\n";
+    // Tainted work must be in a container, and there is no image for one.
+    let isolating = POLICY
+        .replace(r#"untrusted = ["process"]"#, r#"untrusted = ["container"]"#)
+        .replace(r#"effects = ["#, r#"effects = ["isolate", "#);
     let verdict = |policy: &str| -> Value {
         let file = place.path("new.toml").display().to_string();
-        std::fs::write(&file, format!("{policy}{phases}")).unwrap();
+        std::fs::write(&file, policy).unwrap();
         let told = place.ringwall(["agent", "replay", &id, "--policy", &file, "-o", "json"]);
         let told: Value = serde_json::from_str(&told.stdout).unwrap();
         told[1]["now"].clone()
     };
-    assert!(verdict(POLICY)["refused"].is_string(), "the letter taints, and then no phase changes");
-    let lenient = POLICY.replace(r#", "path:./inbox/**""#, "");
-    assert_ne!(lenient, POLICY);
+    assert!(verdict(&isolating)["refused"].is_string(), "the letter taints");
+    let lenient = isolating.replace(r#", "path:./inbox/**""#, "");
+    assert_ne!(lenient, isolating);
     assert_eq!(verdict(&lenient), "allowed");
 }

@@ -10,7 +10,9 @@ use crate::taint::POLICY;
 /// A place with a small image, called `small`.
 fn place() -> Place {
     let place = Place::new();
-    place.policy(POLICY);
+    let stronger = r#" = ["process", "container", "vm/container"]"#;
+    let routes = POLICY.replace(r#"files = ["process"]"#, &format!("files{stronger}"));
+    place.policy(&routes.replace(r#"build = ["process"]"#, &format!("build{stronger}")));
     let layout = busybox_layout(&place.path("outside")).display().to_string();
     place.ringwall(["image", "import", &layout, "--name", "small"]).exits(0);
     place
