@@ -301,7 +301,7 @@ impl Holder {
         if budget.tokens.is_some() || budget.money_micros.is_some() {
             secrets.clear();
         }
-        NetworkBounds { layers, secrets }
+        NetworkBounds { layers, secrets, sent_bytes: None }
     }
 
     /// Where commands may write in the workspace: what the grant lets be written, and no more.
