@@ -67,7 +67,7 @@ struct Inner {
     /// What has been verified and is open.
     known: Mutex<HashMap<ToolDigest, Arc<Entry>>>,
     totals: Mutex<ToolTotals>,
-    reaching: reaching::Turns,
+    reaching: reaching::Reaching,
 }
 
 /// What it takes to raise a ring for WASM.
@@ -120,7 +120,7 @@ impl ToolHost {
             rings,
             known: Mutex::default(),
             totals: Mutex::default(),
-            reaching: reaching::Turns::default(),
+            reaching: reaching::Reaching::default(),
         };
         ToolHost { inner: Arc::new(inner) }
     }

@@ -13,8 +13,8 @@ pub(crate) fn one_of_each() -> Vec<Event> {
     events
 }
 
-fn about_the_log_and_sandboxes() -> Vec<Event> {
-    let usage = Usage {
+fn used() -> Usage {
+    Usage {
         wall_ms: 12,
         raise_ms: 3,
         cpu_ms: Some(4),
@@ -22,7 +22,10 @@ fn about_the_log_and_sandboxes() -> Vec<Event> {
         output_bytes: 5,
         sent_bytes: Some(6),
         received_bytes: Some(7),
-    };
+    }
+}
+
+fn about_the_log_and_sandboxes() -> Vec<Event> {
     vec![
         Event::LogOpened { program: "ringwall".into(), version: "1".into() },
         Event::LogRecovered(LogRecovered {
@@ -69,7 +72,7 @@ fn about_the_log_and_sandboxes() -> Vec<Event> {
             result: CallResult::Succeeded,
             ending: Some(Ending::Exited { code: 0 }),
             summary: "done".into(),
-            usage: Some(usage),
+            usage: Some(used()),
             changes: Some(ChangeSummary { added: 1, modified: 2, deleted: 3 }),
         }),
         Event::WorkspaceApplied(WorkspaceApplied {

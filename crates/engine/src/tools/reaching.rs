@@ -4,28 +4,25 @@
 //! of its gateway belongs to exactly this call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 
 use ringwall_wire::Http;
 
 use super::call::{Tried, request};
 use super::pool::Seat;
-use super::{Place, ToolCall, ToolError, ToolHost, ToolNetwork, ToolOutcome, lock};
+use super::{Place, ToolCall, ToolError, ToolHost, ToolNetwork, ToolOutcome};
 use crate::host;
 use crate::network::{Network, Whose};
+use crate::turns::Turns;
 
 /// At once, for each takes two processes; the next ones wait.
 const MAX_REACHING_CALLS: usize = 16;
 
-/// Who may go next.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    under_way: Mutex<usize>,
-    ended: Condvar,
+/// Who may go next, and how many there were.
+#[derive(Debug)]
+pub(super) struct Reaching {
+    turns: Turns,
     numbers: AtomicU64,
 }
-
-struct Turn<'a>(&'a Turns);
 
 /// The warden and the gateway of one call. Both end with it.
 struct Own {
@@ -33,19 +30,9 @@ struct Own {
     gateway: Network,
 }
 
-impl Turns {
-    fn take(&self) -> Turn<'_> {
-        let full = |under_way: &mut usize| *under_way >= MAX_REACHING_CALLS;
-        let waited = self.ended.wait_while(lock(&self.under_way), full);
-        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
-        Turn(self)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.under_way) -= 1;
-        self.0.ended.notify_one();
+impl Default for Reaching {
+    fn default() -> Reaching {
+        Reaching { turns: Turns::new(MAX_REACHING_CALLS), numbers: AtomicU64::new(0) }
     }
 }
 
@@ -74,9 +61,9 @@ impl ToolHost {
         };
         let code = self.entry(&call.digest).ok_or(ToolError::NotCompiled(call.digest))?;
         let (mut class, guests) = self.inner.rings.resolve(&call.dirs)?;
-        let turns = &self.inner.reaching;
-        class.only_call = Some(turns.numbers.fetch_add(1, Ordering::Relaxed));
-        let _turn = turns.take();
+        let reaching = &self.inner.reaching;
+        class.only_call = Some(reaching.numbers.fetch_add(1, Ordering::Relaxed));
+        let _turn = reaching.turns.take();
         let gateway = place.engine.begin_network(&host::new_id(), &network.egress)?;
         let mut call = call.clone();
         let wanted = gateway.placeholders().into_iter();
