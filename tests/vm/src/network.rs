@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::site::{Site, WALLS};
 
+#[path = "../../net/src/attacks.rs"]
+mod attacks;
+
 /// Longer than what is under way on one stream at once.
 const BODY_BYTES: usize = 2 << 20;
 
@@ -47,7 +50,9 @@ fn settings_of(site: &Site) -> PathBuf {
 /// A site whose gateways find the server by one name.
 fn site_with_names() -> Site {
     let site = Site::new();
-    let settings = r#"{"names": {"zone": {"api.example.com": ["127.0.0.1"], "evil.example.net": ["127.0.0.1"]}}, "exempt": ["127.0.0.1"]}"#;
+    let zone =
+        attacks::ZONE.map(|(name, address)| format!(r#""{name}": ["{address}"]"#)).join(", ");
+    let settings = format!(r#"{{"names": {{"zone": {{{zone}}}}}, "exempt": ["127.0.0.1"]}}"#);
     std::fs::write(settings_of(&site), settings).expect("a file");
     site
 }
@@ -90,6 +95,34 @@ fn a_living_guest_has_its_network_as_long_as_it_lives() {
     let refused = site.ringwall(&["snapshot", &living.id]);
     assert!(refused.code != 0 && refused.err().contains("network"), "{refused:?}");
     living.remove();
+    std::fs::remove_file(settings_of(&site)).expect("the test's own file");
+    site.is_clean();
+}
+
+/// The list that the other walls are tried with, too, and the ways out that need no proxy.
+#[test]
+fn every_attack_of_the_list_is_refused_in_guests() {
+    let site = site_with_names();
+    let (port, asked) = server();
+    let place = tempfile::tempdir().expect("a place");
+    let rules = place.path().join("rules.json");
+    std::fs::write(&rules, attacks::rules(port)).expect("a file");
+    let flags = ["--net-rules", rules.to_str().expect("text"), "--timeout", "110s"];
+    for wall in ["vm", "vm/container"] {
+        asked.store(0, Ordering::SeqCst);
+        // In rings inside a guest there is no DNS.
+        let attempts = attacks::attempts(port, wall == "vm");
+        let others = "try() { \"$@\" >/dev/null 2>&1 && echo REACHED \"$@\"; }; \
+             for ip in 1.1.1.1 10.0.2.2 169.254.169.254 224.0.0.251 2001:db8::1; do \
+             try busybox ping -c 1 -W 1 $ip; try busybox nc -w 1 $ip 443 </dev/null; done; \
+             busybox ip link show | busybox grep -v lo: | busybox grep '^[0-9]' && echo REACHED a device; \
+             true";
+        let run = site.run_in(wall, &flags, &format!("{}{others}", attacks::script(&attempts, 3)));
+        let out = run.exits(0).out();
+        assert!(!out.contains("REACHED"), "{wall}: {run:?}");
+        attacks::judge(wall, &attempts, &out);
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "{wall}: only the control arrived");
+    }
     std::fs::remove_file(settings_of(&site)).expect("the test's own file");
     site.is_clean();
 }
