@@ -243,6 +243,21 @@ proptest! {
     }
 }
 
+/// The number of a field that has its usual value anyway can be changed without a signature's notice.
+#[test]
+fn another_spelling_of_a_grant_is_refused() {
+    let world = shared();
+    let verifier = world.authority.verifier();
+    let bytes = world.token().as_bytes().to_vec();
+    // A public key: its field, its length, which algorithm, and 32 bytes.
+    let key = bytes.windows(6).position(|six| six == [0x12, 0x24, 0x08, 0x00, 0x12, 0x20]);
+    let mut other = bytes.clone();
+    other[key.expect("a public key") + 2] ^= 0x10;
+    let [same, other] = [bytes, other].map(|bytes| Token::from_bytes(&bytes).unwrap());
+    assert!(verifier.check(&same, &tool("grep")).is_ok());
+    verifier.check(&other, &tool("grep")).unwrap_err();
+}
+
 #[test]
 fn blocks_of_two_tokens_do_not_mix() {
     let world = World::new();
