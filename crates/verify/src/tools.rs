@@ -62,7 +62,7 @@ impl Workshop<'_> {
             class: Class::Gateway,
             stands_for: "a way past the gateway",
             verdict: Verdict::NotTested,
-            detail: "no tool has a gateway: nothing offers it a network".to_owned(),
+            detail: "hostile tools are given no host, so they have no gateway".to_owned(),
         });
         let seen = stage.look();
         if unexplained(&findings, &seen) {
