@@ -1,14 +1,18 @@
 //! Secrets reach the endpoint that they are bound to, and nothing and nobody else.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hyper::Request;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::origin::Origin;
-use crate::world::{Client, TestAuthority, World, usual_names, whole};
+use crate::world::{Client, TestAuthority, World, read_head, usual_names, whole};
 
 const SECRET: &str = "sk-canary-7f3a/91c+d4";
 
@@ -144,6 +148,39 @@ async fn a_placeholder_anywhere_else_is_refused() {
     // A body may be cut on its way; then the server has seen no whole request.
     assert!(!bound.origin.seen().iter().chain(&bound.other.seen()).any(leaked));
     assert!(bound.other.seen().is_empty());
+    bound.assert_untold();
+}
+
+/// In a disguise that the gateway does not look through, a placeholder stays what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disguised_placeholder_is_never_the_secret() {
+    let bound = bound(false).await;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(format!("{}{}", "key ".repeat(99), bound.placeholder).as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    for http2 in [false, true] {
+        let mut client = bound.client(http2).await;
+        let request = Request::post("/v1").header("content-encoding", "gzip");
+        client.send(request, packed.clone()).await.unwrap();
+        assert_eq!(bound.origin.seen().pop().unwrap().body, packed);
+    }
+    let mut tls = bound.world.secure("api.example.com", bound.origin.port(), &[b"http/1.1"]).await;
+    let words = format!(
+        "GET /socket HTTP/1.1\r\nHost: api.example.com:{}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        bound.origin.port()
+    );
+    tls.write_all(words.as_bytes()).await.unwrap();
+    assert!(read_head(&mut tls).await.starts_with("HTTP/1.1 101"));
+    let mask = [1, 2, 3, 4];
+    let masked = bound.placeholder.bytes().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key);
+    let length = u8::try_from(bound.placeholder.len()).unwrap() | 0x80;
+    let frame: Vec<u8> = [0x82, length].into_iter().chain(mask).chain(masked).collect();
+    tls.write_all(&frame).await.unwrap();
+    let mut back = vec![0; frame.len()];
+    tls.read_exact(&mut back).await.unwrap();
+    assert_eq!(back, frame, "the server got something else");
+    assert!(!format!("{:?}", bound.origin.seen()).contains(SECRET));
     bound.assert_untold();
 }
 
