@@ -90,29 +90,35 @@ impl Guests {
     pub(crate) fn herd(&self, count: usize) -> Result<Herd> {
         let alone = {
             let sandbox = self.engine.raise(&self.spec)?;
+            std::thread::sleep(SETTLE);
             run_true(&sandbox)?;
             cpu_seconds(sandbox.host_process())?
         };
         let raised: Vec<Result<Sandbox>> = std::thread::scope(|scope| {
-            let one = || -> Result<Sandbox> {
-                let sandbox = self.engine.raise(&self.spec)?;
-                run_true(&sandbox)?;
-                Ok(sandbox)
-            };
+            let one = || Ok(self.engine.raise(&self.spec)?);
             let all: Vec<_> = (0..count).map(|_| scope.spawn(one)).collect();
-            let gone = |_| Err(anyhow!("a thread panicked"));
-            all.into_iter().map(|thread| thread.join().unwrap_or_else(gone)).collect()
+            all.into_iter().map(|thread| thread.join().unwrap_or_else(|_| gone())).collect()
         });
         let herd = raised.into_iter().collect::<Result<Vec<_>>>()?;
         let pids: Vec<u32> = herd.iter().map(Sandbox::host_process).collect();
+        let pss_each = || -> Result<f64> {
+            std::thread::sleep(SETTLE);
+            let bytes: u64 =
+                pids.iter().map(|pid| proportional_bytes(*pid)).sum::<Result<u64>>()?;
+            Ok(bytes as f64 / count as f64 / f64::from(1 << 20))
+        };
+        let pss_idle_mib = pss_each()?;
+        std::thread::scope(|scope| {
+            let all: Vec<_> = herd.iter().map(|one| scope.spawn(|| run_true(one))).collect();
+            all.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| gone()))
+        })?;
         let together: f64 = pids.iter().map(|pid| cpu_seconds(*pid)).sum::<Result<f64>>()?;
-        std::thread::sleep(SETTLE);
-        let bytes: u64 = pids.iter().map(|pid| proportional_bytes(*pid)).sum::<Result<u64>>()?;
         Ok(Herd {
             count,
             cpu_alone_ms: alone * 1e3,
             cpu_together_ms: together * 1e3,
-            pss_mib: bytes as f64 / count as f64 / f64::from(1 << 20),
+            pss_idle_mib,
+            pss_used_mib: pss_each()?,
         })
     }
 
@@ -147,6 +153,10 @@ impl Guests {
         let times = [Summary::of(EXEC, &commands), Summary::of(ROUND_TRIP, &trips)];
         Ok(Living { times: times.into_iter().flatten().collect(), copied: (rate(into), rate(out)) })
     }
+}
+
+fn gone<T>() -> Result<T> {
+    Err(anyhow!("a thread panicked"))
 }
 
 fn run_true(sandbox: &Sandbox) -> Result<()> {
