@@ -53,6 +53,8 @@ pub struct Options {
     pub drills: bool,
     /// Not one of our walls but somebody else's: a command that runs the command behind it.
     pub behind: Vec<OsString>,
+    /// The built-in tool `fetch`, with which tools that were given a host go for others.
+    pub fetch: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +108,7 @@ pub fn verify(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Report, VerifyError> {
     let begun = Instant::now();
-    let workshop = Workshop::open(config, raising)?;
+    let workshop = Workshop::open(config, options, raising)?;
     let mut report = Report::new(options.control);
     if options.control || !options.behind.is_empty() {
         let name = options.behind.first().map(|word| word.to_string_lossy().into_owned());
@@ -160,8 +162,9 @@ fn choose(options: &Options) -> (Vec<Wall>, Vec<Skipped>) {
 pub(crate) struct Workshop<'a> {
     pub(crate) engine: Engine,
     /// Where that keeps its state.
-    home: PathBuf,
+    pub(crate) home: PathBuf,
     pub(crate) program: PathBuf,
+    pub(crate) fetch: Option<PathBuf>,
     /// Ringwall's real state.
     pub(crate) state: PathBuf,
     pub(crate) workspace: PathBuf,
@@ -200,7 +203,11 @@ pub(crate) struct Session {
 }
 
 impl<'a> Workshop<'a> {
-    fn open(config: &EngineConfig, raising: &'a dyn Raising) -> Result<Workshop<'a>, VerifyError> {
+    fn open(
+        config: &EngineConfig,
+        options: &Options,
+        raising: &'a dyn Raising,
+    ) -> Result<Workshop<'a>, VerifyError> {
         let program = config.programs.launcher.with_file_name("ringwall-probe");
         if !program.is_file() {
             return Err(VerifyError::ProgramMissing(program.display().to_string()));
@@ -226,6 +233,7 @@ impl<'a> Workshop<'a> {
             engine,
             home,
             program,
+            fetch: options.fetch.clone(),
             state: config.home.clone(),
             workspace,
             raising,

@@ -131,6 +131,11 @@ impl Stage {
         self.secrets.iter().any(|secret| text.contains(secret.as_str()))
     }
 
+    /// How often a listener was reached.
+    pub(crate) fn heard_so_far(&self) -> usize {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// What has become of it by now. A victim and survivors are looked for after the sandbox has ended.
     pub(crate) fn look(&mut self) -> Seen {
         let changed = self.before.iter().filter(|(path, was)| look(path) != *was);

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod modules;
+mod reaching;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -57,13 +58,6 @@ impl Workshop<'_> {
         let laid = if wall.has_tools_inside() { self.workspace.clone() } else { self.granted() };
         lay_links(&laid, &stage.scene).map_err(VerifyError::Stage)?;
         let mut findings = self.call_all(wall, &stage)?;
-        findings.push(Finding {
-            probe: "tool-gateway",
-            class: Class::Gateway,
-            stands_for: "a way past the gateway",
-            verdict: Verdict::NotTested,
-            detail: "hostile tools are given no host, so they have no gateway".to_owned(),
-        });
         let seen = stage.look();
         if unexplained(&findings, &seen) {
             findings.push(Finding::unexplained(&seen));
@@ -83,7 +77,8 @@ impl Workshop<'_> {
         let on_host = self.engine.tools_with(code_for).map_err(|error| failed(&error))?;
         let judge = |calls: &ToolHost, directory: &Path| -> Vec<Finding> {
             let all = catalogue::all(&stage.scene);
-            all.iter().map(|attack| attack.make(&on_host, calls, directory, stage)).collect()
+            let made = all.iter().map(|attack| attack.make(&on_host, calls, directory, stage));
+            made.chain(self.attack_hosts(wall, (&on_host, calls), stage)).collect()
         };
         if !wall.has_tools_inside() {
             return Ok(judge(&on_host, &self.granted()));

@@ -1,11 +1,13 @@
 //! `ringwall verify`: attacks every wall of this machine from inside, and reports what got through.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ringwall_audit::{Event, Ids, Text, hex, sha256};
 use ringwall_engine::{Engine, EngineConfig};
 use ringwall_spec::Wall;
+use ringwall_tool::BuiltIns;
 use ringwall_verify::{AsPlanned, Options, Report, Verdict, verify};
 
 use crate::args::{VerifyArgs, VerifyFormat};
@@ -18,14 +20,16 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let behind = args.behind.iter().flat_map(|line| line.split_whitespace()).map(Into::into);
+    let config = EngineConfig::from_environment()?;
+    let programs = config.programs.launcher.parent().unwrap_or(Path::new("."));
     let options = Options {
         walls: args.walls.clone(),
         quick: args.quick,
         control: args.control,
         drills: true,
         behind: behind.collect(),
+        fetch: BuiltIns::from_environment(programs).path("fetch"),
     };
-    let config = EngineConfig::from_environment()?;
     let mut tell = |wall: &str| report::note(&format!("attacking {wall}"));
     let found = verify(&config, &options, &AsPlanned, &mut tell)?;
     let json = serde_json::to_vec_pretty(&found)?;
