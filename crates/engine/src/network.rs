@@ -266,22 +266,18 @@ impl Network {
         client: &Client,
         whose: &Whose<'_>,
     ) -> Result<(), NetworkError> {
-        let Some(process) = self.begun.take() else {
-            return Ok(());
-        };
+        let direct = self.direct.iter().map(|port| Door::Direct(*port));
+        let doors: Vec<Door> = [Door::Proxy, Door::Dns].into_iter().chain(direct).collect();
+        self.open_doors(client, &doors, whose)
+    }
+
+    /// Tells programs in a guest without further rings of the gateway. A ring is made with what tells them.
+    pub(crate) fn tell_guest(&mut self, client: &Client) -> Result<(), NetworkError> {
         self.authority_path = GUEST_AUTHORITY_PATH;
         let certificate = self.info.authority.certificate.as_bytes();
         write(client, GUEST_AUTHORITY_PATH, certificate).map_err(NetworkError::Guest)?;
-        // Read-only in rings inside a guest; there programs ask this machine only if it is missing.
+        // An image may have none, and no place for it: then programs ask this machine anyway (resolv.conf(5)).
         let _ = write(client, "/etc/resolv.conf", b"nameserver 127.0.0.1\n");
-        let watch = self.watch(process, None, whose)?;
-        let direct = self.direct.iter().map(|port| Door::Direct(*port));
-        for door in [Door::Proxy, Door::Dns].into_iter().chain(direct) {
-            let id = self.task.spec.id.clone();
-            streams::serve(client.clone(), door, watch.shared(), id)
-                .map_err(NetworkError::Start)?;
-        }
-        self.watch = Some(watch);
         Ok(())
     }
 
@@ -291,13 +287,25 @@ impl Network {
         client: &Client,
         whose: &Whose<'_>,
     ) -> Result<(), NetworkError> {
+        self.open_doors(client, &[Door::Proxy], whose)
+    }
+
+    /// What comes to these doors is carried to the gateway, and its decisions are written down.
+    fn open_doors(
+        &mut self,
+        client: &Client,
+        doors: &[Door],
+        whose: &Whose<'_>,
+    ) -> Result<(), NetworkError> {
         let Some(process) = self.begun.take() else {
             return Ok(());
         };
         let watch = self.watch(process, None, whose)?;
-        let id = self.task.spec.id.clone();
-        streams::serve(client.clone(), Door::Proxy, watch.shared(), id)
-            .map_err(NetworkError::Start)?;
+        for door in doors {
+            let id = self.task.spec.id.clone();
+            streams::serve(client.clone(), *door, watch.shared(), id)
+                .map_err(NetworkError::Start)?;
+        }
         self.watch = Some(watch);
         Ok(())
     }

@@ -224,8 +224,12 @@ impl Sandbox {
         ledger: &Arc<Ledger>,
     ) -> Result<(), RaiseError> {
         let (ids, record) = (self.network_ids(), self.record.as_ref());
+        let bare = self.wall().command_rings().len() == 1;
         if let (Some(network), Some(egress)) = (&mut self.placement.network, &self.spec.egress) {
             let record = with_dir(record)?;
+            if bare {
+                network.tell_guest(client)?;
+            }
             network.serve_guest(client, &Whose { record, egress, ids, ledger })?;
         }
         Ok(())

@@ -35,6 +35,7 @@ use ringwall_wire::{
 };
 
 use crate::config::Engine;
+use crate::network::Network;
 use crate::raise::RaiseError;
 use crate::remember::Remembered;
 use crate::sandbox::Sandbox;
@@ -280,6 +281,7 @@ impl Engine {
         let admitted = sandbox.placement.admitted.clone();
         let mut input = guest_input(&admitted, host::name_of(&sandbox.id));
         input.image_user = vm.image_user;
+        input.network = sandbox.placement.network.as_ref().map(Network::input);
         let has_tools = sandbox.wall().has_tools_inside();
         input.wasm_warden = has_tools.then(|| guest_paths::WASM_WARDEN.into());
         input.workspace = sandbox.spec.workspace.as_ref().map(|_| WorkspaceInput {

@@ -98,6 +98,7 @@ impl Machine {
             }
             Step::EnterNetwork => network::enter(self.spare_network.take()),
             Step::TakeAllAddresses => network::take_all_addresses(),
+            Step::FreePorts { proc, from } => network::free_ports(self.open(proc)?.as_fd(), *from),
             Step::Listen { port, datagrams, all_addresses, into } => {
                 self.put(*into, network::listen(*port, *datagrams, *all_addresses)?);
                 Ok(())

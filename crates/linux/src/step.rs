@@ -289,6 +289,12 @@ pub enum Step {
     EnterNetwork,
     /// Every address is this network namespace's own: whatever is connected to, arrives here.
     TakeAllAddresses,
+    /// Whoever is in the network namespace that we are in may listen from this port on, without power over it.
+    /// `proc` is a proc file system.
+    FreePorts {
+        proc: Place,
+        from: u16,
+    },
     /// A socket in the network namespace that we are in: for connections, which it waits for, or for
     /// datagrams. On loopback, or for all addresses.
     Listen {
@@ -388,6 +394,7 @@ impl Step {
             Step::Hostname { .. } => "set host name",
             Step::PrepareNetwork | Step::EnterNetwork => "make network namespace",
             Step::TakeAllAddresses => "take all addresses",
+            Step::FreePorts { .. } => "free ports",
             Step::Listen { .. } => "listen in the ring",
             Step::LimitResource(_) => "limit resource",
             Step::PinCpus { .. } => "pin to CPUs",

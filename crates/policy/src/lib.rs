@@ -99,10 +99,6 @@ pub enum Denied {
     )]
     NoGateway(String),
     #[error(
-        "in the wall {0} no ring can take connections to all addresses; leave --net-transparent out, or use the wall vm alone"
-    )]
-    DirectInGuest(String),
-    #[error(
         "port {0} is the gateway's own in every ring, so programs that know no proxy cannot use it; leave --net-transparent out, or the rule"
     )]
     DirectPort(u16),
@@ -151,7 +147,7 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     }
     let direct = spec.egress.as_ref().filter(|egress| egress.transparent);
     if let Some(egress) = direct {
-        admit_direct(egress, &spec.wall)?;
+        admit_direct(egress)?;
     }
     let paths = spec.workspace.iter().map(|w| &w.path).chain(&spec.read_only_paths);
     for path in paths {
@@ -172,11 +168,8 @@ const OWN_PORTS: [u16; 2] = [53, 3128];
 /// As many as there are descriptors for.
 const MOST_PORTS: usize = 12;
 
-/// Programs that know no proxy need a ring that can take all addresses for its own.
-fn admit_direct(egress: &EgressSpec, wall: &Wall) -> Result<(), Denied> {
-    if wall.outermost() == RingKind::Vm && wall.command_rings().len() > 1 {
-        return Err(Denied::DirectInGuest(wall.to_string()));
-    }
+/// Programs that know no proxy need ports that are nobody else's.
+fn admit_direct(egress: &EgressSpec) -> Result<(), Denied> {
     let ports = egress.ports();
     if let Some(own) = ports.iter().find(|port| OWN_PORTS.contains(port)) {
         return Err(Denied::DirectPort(*own));

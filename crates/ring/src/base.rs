@@ -323,6 +323,9 @@ impl Base {
             let (buffer_bytes, closed) = (CONNECTION_BUFFER, CLOSED_CONNECTIONS);
             self.push(Step::LimitConnections { proc, buffer_bytes, closed });
         }
+        if let Some(network) = input.network.as_ref().filter(|_| input.prepared) {
+            self.free_ports(network);
+        }
         if let Some(profile) = &input.apparmor {
             // Early, while the base's proc can be written; it takes effect with the exec.
             self.push(Step::AppArmorOnExec { profile: profile.clone() });
@@ -446,7 +449,7 @@ impl Base {
         self.push(Step::Hostname { name: input.hostname.clone() });
         self.push(Step::Report { slot: slot::SCRATCH });
         if let (Some(network), Some(root)) = (&input.network, self.network_root) {
-            self.offer_network(network, root);
+            self.offer_network(network, root, input.prepared);
         }
         self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
         for limit in &input.without_cgroup {
