@@ -45,11 +45,16 @@ pub(crate) struct Accepting {
 }
 
 impl Doors {
-    pub(crate) fn accept(&mut self, door: Door) -> Result<Accepting, RemoteError> {
-        self.next(door).map_err(|errno| failed("cannot listen on loopback", errno))
+    /// For a ring inside a guest addresses were taken when it was raised: its warden has no power to.
+    pub(crate) fn accept(
+        &mut self,
+        door: Door,
+        first_of_guest: bool,
+    ) -> Result<Accepting, RemoteError> {
+        self.next(door, first_of_guest).map_err(|errno| failed("cannot listen on loopback", errno))
     }
 
-    fn next(&mut self, door: Door) -> Result<Accepting, Errno> {
+    fn next(&mut self, door: Door, first_of_guest: bool) -> Result<Accepting, Errno> {
         let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 0);
         match door {
             Door::Proxy => {
@@ -68,12 +73,8 @@ impl Doors {
                 Ok(Accepting { listener, datagrams, tells_address: false })
             }
             Door::Direct(port) => {
-                if self.direct.is_empty() {
-                    // In a ring inside a guest it was done before our powers were dropped.
-                    match taken(take_all_addresses()) {
-                        Ok(()) | Err(Errno::PERM) => {}
-                        Err(errno) => return Err(errno),
-                    }
+                if self.direct.is_empty() && first_of_guest {
+                    taken(take_all_addresses())?;
                 }
                 let listener = match self.direct.entry(port) {
                     Entry::Occupied(known) => known.into_mut(),

@@ -339,7 +339,10 @@ impl Warden {
                 Ok(Answer::Task(Task::Tunnel(tunnel)))
             }
             Request::Accept { door } => {
-                self.doors.accept(door).map(|accepting| Answer::Task(Task::Accept(accepting)))
+                let first = self.guest.is_some();
+                self.doors
+                    .accept(door, first)
+                    .map(|accepting| Answer::Task(Task::Accept(accepting)))
             }
             Request::PutWorkspace { owner } => {
                 self.guest()?.put_workspace(owner).map(|tree| Answer::Task(Task::Unpack(tree)))

@@ -12,7 +12,8 @@ use ringwall_spec::{Limits, RingKind, Wall};
 use serde::Serialize;
 
 use crate::judge::{Finding, Verdict, unexplained};
-use crate::run::{Ground, SESSION, Session, VerifyError, Workshop, limits, told};
+use crate::run::{Ground, SESSION, VerifyError, Workshop, limits};
+use crate::session::{Session, told};
 use crate::stage::Stage;
 
 /// The attack that only takes time.

@@ -13,6 +13,7 @@ mod image;
 mod judge;
 pub mod report;
 mod run;
+mod session;
 mod stage;
 mod tools;
 

@@ -12,7 +12,7 @@ use ringwall_audit::{AuditPaths, Verify, verifier_key};
 use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox, with_causes};
 use ringwall_image::NoProgress;
 use ringwall_policy::AdmittedSpec;
-use ringwall_probes::{Account, Class, Probe, Scene};
+use ringwall_probes::{Class, Probe, Scene};
 use ringwall_spec::{
     Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
@@ -20,9 +20,10 @@ use tempfile::TempDir;
 
 use crate::drill;
 use crate::image;
-use crate::judge::{Finding, Known, judge, short, unexplained};
+use crate::judge::{Finding, short, unexplained};
 use crate::report::{Report, Skipped, WallReport};
-use crate::stage::{Seen, Stage};
+use crate::session::{Session, told};
+use crate::stage::Stage;
 
 /// How a wall comes up. Tests that show that attacks notice a missing protection have ways of their own.
 pub trait Raising {
@@ -192,14 +193,6 @@ struct Elsewhere {
     output: Vec<u8>,
     errors: Vec<u8>,
     ending: String,
-}
-
-/// What one run of the probe program gave.
-pub(crate) struct Session {
-    accounts: Vec<Account>,
-    ending: String,
-    /// Whether the program ran at all.
-    started: bool,
 }
 
 impl<'a> Workshop<'a> {
@@ -443,46 +436,6 @@ impl<'a> Workshop<'a> {
             .output()?;
         let (ending, errors) = (output.status.to_string(), output.stderr);
         Ok(Elsewhere { output: output.stdout, errors, ending })
-    }
-}
-
-/// What the probe program is to know: the scene, and the names of its attacks.
-pub(crate) fn told(scene: &Scene, probes: &[&Probe]) -> [String; 2] {
-    let names: Vec<&str> = probes.iter().map(|probe| probe.name).collect();
-    // A scene is paths and numbers; what cannot be told as text cannot be attacked.
-    [serde_json::to_string(scene).unwrap_or_default(), names.join(",")]
-}
-
-impl Session {
-    /// From what the program printed: a line for each attack, and others that are none.
-    pub(crate) fn new(output: &[u8], ending: String) -> Session {
-        let lines = output.split(|byte| *byte == b'\n');
-        let accounts = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
-        Session { accounts, ending, started: true }
-    }
-
-    /// Whether not one attack was heard of.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.accounts.is_empty()
-    }
-
-    pub(crate) fn not_started(ending: String) -> Session {
-        Session { accounts: Vec::new(), ending, started: false }
-    }
-
-    pub(crate) fn judge(
-        &self,
-        probe: &Probe,
-        wall: Option<&Wall>,
-        seen: &Seen,
-        secret_in: &dyn Fn(&str) -> bool,
-    ) -> Finding {
-        let account = self.accounts.iter().find(|account| account.probe == probe.name);
-        judge(
-            probe,
-            account,
-            &Known { wall, seen, secret_in, ending: &self.ending, started: self.started },
-        )
     }
 }
 

@@ -59,15 +59,13 @@ pub(crate) fn rules(port: u16) -> String {
 }
 
 /// The list. Of the requests in it exactly one may arrive.
-pub(crate) fn attempts(port: u16, dns: bool) -> Vec<Attempt> {
+pub(crate) fn attempts(port: u16) -> Vec<Attempt> {
     let mut all = vec![get("control", HOST, port, "", Leak::Nothing)];
     all.extend(hosts(port));
     all.extend(requests(port));
     all.extend(inside(port));
     all.extend(socks(port));
-    if dns {
-        all.extend(queries());
-    }
+    all.extend(queries());
     all
 }
 

@@ -126,7 +126,7 @@ fn the_proxy_is_asked_in_vain_for_what_no_rule_allows() {
 #[test]
 fn every_attack_of_the_list_is_refused() {
     at_every_wall(|site, servers| {
-        let attempts = attacks::attempts(servers.plain, true);
+        let attempts = attacks::attempts(servers.plain);
         let rules = serde_json::from_str(&attacks::rules(servers.plain)).unwrap();
         let before = servers.seen().lines().count();
         let done = site.run(&rules, &attacks::script(&attempts, 1)).exits(0);

@@ -23,8 +23,11 @@ use crate::judge::{Finding, Verdict, short};
 use crate::run::Workshop;
 use crate::stage::Stage;
 
-/// Where the one server is that the tool may reach: on this machine, but nobody else's.
-const GIVEN: &str = "127.0.0.2";
+/// The one server that the tool may reach, and where it is: on this machine, but nobody else's.
+const GIVEN: &str = "given.example.com";
+const GIVEN_ADDRESS: &str = "127.0.0.2";
+/// A name that the tool may use, and that leads to where nobody may go.
+const ASTRAY: &str = "astray.example.com";
 /// What that server answers.
 const WELCOME: &str = "welcome";
 const SERVER_PAUSE: Duration = Duration::from_millis(5);
@@ -36,7 +39,7 @@ type Row = (&'static str, &'static str, fn(&Targets) -> Value);
 
 /// Where requests are sent.
 struct Targets {
-    given: SocketAddr,
+    given: String,
     /// Listeners of the stage.
     loopback: String,
     loopback6: String,
@@ -44,7 +47,7 @@ struct Targets {
     greeting: String,
 }
 
-const ATTACKS: [Row; 14] = [
+const ATTACKS: [Row; 15] = [
     (
         "tool-reach-loopback",
         "a service of this machine",
@@ -79,6 +82,11 @@ const ATTACKS: [Row; 14] = [
         "tool-reach-zero",
         "the same as any address",
         |to| json!({"url": format!("http://0.0.0.0:{}/{}", to.port, to.greeting)}),
+    ),
+    (
+        "tool-reach-rebinding",
+        "an allowed name that leads to this machine",
+        |to| json!({"url": format!("http://{ASTRAY}:{}/{}", to.port, to.greeting)}),
     ),
     (
         "tool-reach-metadata",
@@ -127,14 +135,15 @@ impl Workshop<'_> {
             Finding { probe, class: Class::Gateway, stands_for, verdict, detail }
         };
         let made = || -> Result<Vec<Finding>, String> {
-            let mut reaching = Reaching::new(self, wall, compiler, calls)?;
             let scene = &stage.scene;
             let address = |six: bool| scene.tcp.iter().find(|to| to.starts_with('[') == six);
             let loopback = address(false).ok_or("there is no loopback device")?.clone();
+            let port = loopback.rsplit(':').next().unwrap_or_default().to_owned();
+            let mut reaching = Reaching::new(self, wall, (compiler, calls), &port)?;
             let targets = Targets {
-                given: reaching.server.address,
+                given: reaching.server.name(),
                 loopback6: address(true).unwrap_or(&loopback).clone(),
-                port: loopback.rsplit(':').next().unwrap_or_default().to_owned(),
+                port,
                 loopback,
                 greeting: scene.greeting.clone(),
             };
@@ -172,19 +181,23 @@ impl<'a> Reaching<'a> {
     fn new(
         workshop: &Workshop<'_>,
         wall: &Wall,
-        compiler: &ToolHost,
-        calls: &'a ToolHost,
+        (compiler, calls): (&ToolHost, &'a ToolHost),
+        port: &str,
     ) -> Result<Reaching<'a>, String> {
         let fetch = workshop.fetch.as_ref().ok_or("the built-in tool `fetch` is not installed")?;
         let wasm = fs::read(fetch).map_err(|error| format!("{}: {error}", fetch.display()))?;
         let compiled = compiler.compile(&wasm).map_err(|error| with_causes(&error))?;
-        let server = Server::start().map_err(|error| format!("no server at {GIVEN}: {error}"))?;
+        let server =
+            Server::start().map_err(|error| format!("no server at {GIVEN_ADDRESS}: {error}"))?;
         // Loopback is reached by nobody, but for what the owner of the home exempts.
         let settings = workshop.settings_of_gateways();
-        let exempt = json!({"exempt": [GIVEN]}).to_string();
+        let zone = json!({GIVEN: [GIVEN_ADDRESS], ASTRAY: ["127.0.0.1"]});
+        let exempt = json!({"exempt": [GIVEN_ADDRESS], "names": {"zone": zone}}).to_string();
         fs::write(&settings, exempt).map_err(|error| with_causes(&error))?;
-        let rule = json!({"host": GIVEN, "port": server.address.port(), "addresses": [GIVEN], "scheme": "http"});
-        let egress = serde_json::from_value(json!({"layers": [{"allow": [rule]}]}))
+        let port: u16 = port.parse().unwrap_or_default();
+        let rules = [(GIVEN, server.address.port()), (ASTRAY, port)];
+        let rules = rules.map(|(host, port)| json!({"host": host, "port": port, "scheme": "http"}));
+        let egress = serde_json::from_value(json!({"layers": [{"allow": rules}]}))
             .map_err(|error| with_causes(&error))?;
         let gate = ToolGate::open(&PolicySearch::default()).map_err(|error| with_causes(&error))?;
         let asked =
@@ -205,7 +218,7 @@ impl<'a> Reaching<'a> {
         if wall.has_tools_inside() {
             return Ok(());
         }
-        let url = format!("http://{}/", self.server.address);
+        let url = format!("http://{}/", self.server.name());
         match self.ask(&json!({"url": url})) {
             Came::Through(said) if said.contains(WELCOME) => Ok(()),
             Came::Through(why) | Came::Nowhere(why) | Came::NotMade(why) => {
@@ -264,7 +277,7 @@ struct Server {
 
 impl Server {
     fn start() -> io::Result<Server> {
-        let listener = TcpListener::bind((GIVEN, 0))?;
+        let listener = TcpListener::bind((GIVEN_ADDRESS, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (heads, over): (Arc<Mutex<Vec<String>>>, Arc<AtomicBool>) = Default::default();
@@ -284,6 +297,11 @@ impl Server {
         Ok(Server { address, heads, over, thread: Some(thread) })
     }
 
+    /// As the tool names it.
+    fn name(&self) -> String {
+        format!("{GIVEN}:{}", self.address.port())
+    }
+
     fn forget(&self) {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -291,7 +309,7 @@ impl Server {
     /// The head of a request that speaks of another host, or was smuggled in.
     fn foreign_head(&self) -> Option<String> {
         let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = format!("host: {}", self.address);
+        let own = format!("host: {}", self.name());
         let foreign = |head: &&String| {
             let mut lines = head.lines().map(str::to_ascii_lowercase);
             head.contains("/smuggled") || !(head.is_empty() || lines.any(|line| line == own))
@@ -361,11 +379,11 @@ mod tests {
     #[test]
     fn a_request_for_another_host_or_a_smuggled_one_is_noticed() {
         let server = Server::start().unwrap();
-        let to = server.address;
+        let (to, name) = (server.address, server.name());
         for (request, foreign) in [
-            (format!("GET / HTTP/1.1\r\nHost: {to}\r\n\r\n"), false),
+            (format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n"), false),
             ("GET / HTTP/1.1\r\nHost: other.example.com\r\n\r\n".to_owned(), true),
-            (format!("GET /smuggled HTTP/1.1\r\nHost: {to}\r\n\r\n"), true),
+            (format!("GET /smuggled HTTP/1.1\r\nHost: {name}\r\n\r\n"), true),
         ] {
             server.forget();
             assert!(send(to, &request).ends_with(WELCOME));
