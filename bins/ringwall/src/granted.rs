@@ -3,20 +3,20 @@
 mod presented;
 mod tool;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use ringwall_approval::{Action, ApprovalId, Approvals, State, UsedElevation, Why};
-use ringwall_audit::{ApprovalAsked, Event, Id, Ids, Returned, Text};
+use ringwall_approval::{
+    Action, ApprovalId, Approvals, Permit, UsedElevation, Wanted, sandbox_parameters,
+};
 use ringwall_engine::{
     AdmitError, Asked, Engine, EngineConfig, NetworkBounds, PolicySearch, narrow_writing,
 };
 use ringwall_grant::{Ask, Cost, Held, Request};
 use ringwall_policy::AdmittedSpec;
 use ringwall_rules::{Refusal, Stack};
-use ringwall_spec::{Limits, SandboxId, SandboxSpec, Usage, WorkspaceMode};
+use ringwall_spec::{Command, Limits, SandboxId, SandboxSpec, Usage, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::Approving;
@@ -53,7 +53,7 @@ pub(crate) fn admit(
     engine: &Engine,
     file: &Path,
     (mut asked, search): (Asked, &PolicySearch),
-    (limits, words): (AskedLimits<'_>, &[String]),
+    (limits, command): (AskedLimits<'_>, Option<&Command>),
 ) -> anyhow::Result<(AdmittedSpec, Holding)> {
     let policy = search.load()?;
     let granted = Granted::open(file, &policy)?;
@@ -75,7 +75,7 @@ pub(crate) fn admit(
             Ok((admitted, holding))
         }
         Err(AdmitError::Refused { refusal }) => {
-            granted.admit_elevated(engine, (asked, &policy), (limits, words), &refusal)
+            granted.admit_elevated(engine, (asked, &policy), (limits, command), &refusal)
         }
         Err(error) => Err(error.into()),
     }
@@ -188,7 +188,7 @@ impl Granted {
         self,
         engine: &Engine,
         (mut asked, policy): (Asked, &Stack),
-        (limits, words): (AskedLimits<'_>, &[String]),
+        (limits, command): (AskedLimits<'_>, Option<&Command>),
         refusal: &Refusal,
     ) -> anyhow::Result<(AdmittedSpec, Holding)> {
         let Some(elevation) = refusal.elevations().first().cloned() else {
@@ -199,7 +199,7 @@ impl Granted {
         let mut without = asked.clone();
         without.network_at_most.iter_mut().for_each(|most| most.sent_bytes = None);
         let lifted = engine.admit_by(policy, without, limits)?;
-        let action = self.action(&lifted, words);
+        let action = self.action(&lifted, command);
         let used = self.use_or_ask(&lifted, &action, (&elevation, refusal))?;
         // Whoever goes ahead by an elevation stops when it ends.
         let left =
@@ -219,10 +219,10 @@ impl Granted {
         self.grant.request(placing(admitted))
     }
 
-    fn action(&self, admitted: &AdmittedSpec, words: &[String]) -> Action {
+    fn action(&self, admitted: &AdmittedSpec, command: Option<&Command>) -> Action {
         let spec = admitted.spec();
         let sandbox = spec.name.as_ref().map_or("-", |name| name.as_str()).to_owned();
-        Action::of(&self.request(admitted), parameters(spec, words), sandbox, "new")
+        Action::of(&self.request(admitted), sandbox_parameters(spec, command), sandbox, "new")
     }
 
     fn use_or_ask(
@@ -231,42 +231,24 @@ impl Granted {
         action: &Action,
         (elevation, refusal): (&str, &Refusal),
     ) -> anyhow::Result<UsedElevation> {
-        let now = SystemTime::now();
-        let request = self.request(admitted);
-        let policy = (&self.approving.rules[..], &self.approving.approvers[..]);
-        let ids = || Ids::default().task(Id::new(&self.grant.standing().task));
-        for approval in self.approvals.list(now)?.approvals {
-            let held = matches!(approval.state, State::Approved(_));
-            if !held || approval.asked.action != *action || approval.asked.elevation != elevation {
-                continue;
-            }
-            let id = &approval.asked.id;
-            let token = self.approvals.elevate(&self.grant.token, id, now)?;
-            let verifier = &self.grant.verifier;
-            let authorized =
-                self.approvals.authorize(verifier, &token, &request, action, policy, true)?;
-            if let Some(used) = authorized.used {
-                let event = Event::ApprovalUsed { request: Text::new(action.hash().to_string()) };
-                ledger::record(ids().approval(Id::new(id.to_string())), event)?;
-                return Ok(used);
-            }
-        }
         let rule = self.approving.rules.iter().find(|rule| rule.name.as_str() == elevation);
         let rule = rule.context("the policy offers the elevation no more")?;
-        let (verifier, token) = (&self.grant.verifier, &self.grant.token);
-        let asked = self.approvals.ask(verifier, token, &request, action, rule, None)?;
-        let event = Event::ApprovalAsked(ApprovalAsked {
-            action: Text::new(&action.action),
-            resource: Text::new(&action.resource),
-            rule: Text::new(elevation),
-            request: Text::new(action.hash().to_string()),
-            expires_unix_ms: Some(asked.expires_unix.saturating_mul(1000)),
-        });
-        ledger::record(ids().approval(Id::new(asked.id.to_string())), event)?;
-        bail!(
-            "{refusal}; {id} waits for a person (`ringwall approvals show {id}`), and once it is approved the same can be run again",
-            id = asked.id
-        )
+        let (request, approvers) = (self.request(admitted), &self.approving.approvers[..]);
+        let wanted = Wanted { request: &request, action, rule, approvers };
+        let Presented { verifier, token, .. } = &self.grant;
+        match self.approvals.use_or_ask(verifier, token, wanted)? {
+            Permit::Used(used) => {
+                ledger::write(used.event(action))?;
+                Ok(used)
+            }
+            Permit::Asked(asked) => {
+                ledger::write(asked.event())?;
+                bail!(
+                    "{refusal}; {id} waits for a person (`ringwall approvals show {id}`), and once it is approved the same can be run again",
+                    id = asked.id
+                )
+            }
+        }
     }
 }
 
@@ -282,33 +264,11 @@ pub(crate) fn record_ended() -> anyhow::Result<()> {
 /// The same without looking whether there is anything to write down.
 pub(crate) fn record_returned(approvals: &Approvals) -> anyhow::Result<()> {
     for returned in approvals.returned(SystemTime::now())? {
-        let why = match returned.why {
-            Why::Time => Returned::Expired,
-            Why::Ended(_) => Returned::Ended,
-        };
-        let ids = Ids::default()
-            .task(Id::new(&returned.asked.action.task))
-            .approval(Id::new(returned.asked.id.to_string()));
-        let recorded = ledger::record(ids, Event::ApprovalReturned { why, closed_streams: 0 });
+        let recorded = ledger::write(returned.event());
         if recorded.is_err() {
             approvals.tell_again(&returned)?;
         }
         recorded?;
     }
     Ok(())
-}
-
-/// Everything in which two requests for the same wall can differ.
-fn parameters(spec: &SandboxSpec, words: &[String]) -> BTreeMap<String, String> {
-    let text = |value: serde_json::Result<String>| value.unwrap_or_default();
-    let entries = [
-        ("command", text(serde_json::to_string(words))),
-        ("image", spec.image.clone().unwrap_or_default()),
-        ("workspace", text(serde_json::to_string(&spec.workspace))),
-        ("rights", text(serde_json::to_string(&spec.rights))),
-        ("paths", text(serde_json::to_string(&spec.read_only_paths))),
-        ("limits", text(serde_json::to_string(&spec.limits))),
-        ("network", text(serde_json::to_string(&spec.egress))),
-    ];
-    entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::Context;
 use ringwall_engine::{Asked, Engine, PolicySearch, deciding};
 use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec};
+use ringwall_spec::{
+    Command, EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec,
+};
 use ringwall_workspace::check_workspace;
 
 use crate::args::{NetworkArgs, Reachable, SandboxArgs};
@@ -22,7 +24,7 @@ pub(crate) fn admit(
     engine: &Engine,
     args: &SandboxArgs,
     default: Limits,
-    words: &[String],
+    command: Option<&Command>,
 ) -> anyhow::Result<(AdmittedSpec, Option<Holding>)> {
     let spec = sandbox_spec(args, default)?;
     let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
@@ -45,7 +47,7 @@ pub(crate) fn admit(
     };
     let limits = |default| args.limits(default);
     if let Some(file) = &args.policy.grant {
-        let (asked, limits) = ((asked, &search), (&limits as _, words));
+        let (asked, limits) = ((asked, &search), (&limits as _, command));
         let (admitted, holding) = deciding(|| granted::admit(engine, file, asked, limits))?;
         return Ok((admitted, Some(holding)));
     }

@@ -7,7 +7,6 @@ use ringwall_approval::{
     Action, ApprovalId, Approvals, Approver, AskError, ElevateError, ElevationRule, RecordError,
     State as Answer, TermsError, UseError,
 };
-use ringwall_audit::{ApprovalAsked, Event, Id, Ids, Text};
 use ringwall_grant::{Ask, Request};
 use ringwall_rules::Action as Deed;
 
@@ -93,16 +92,8 @@ impl Supervisor<'_> {
         let asked = approvals
             .ask(&self.gate.verifier, &self.holder.token, &request, action, &offer.rule, None)
             .map_err(|error| failed(&ConsentError::from(error)))?;
-        let event = Event::ApprovalAsked(ApprovalAsked {
-            action: Text::new(&action.action),
-            resource: Text::new(&action.resource),
-            rule: Text::new(&asked.elevation),
-            request: Text::new(action.hash().to_string()),
-            expires_unix_ms: Some(asked.expires_unix.saturating_mul(1000)),
-        });
-        let ids = Ids::default().task(Id::new(&self.holder.task));
+        self.world.engine.record(vec![asked.event()])?;
         let approval = asked.id.to_string();
-        self.world.engine.record(vec![(ids.approval(Id::new(&approval)), event)])?;
         let elevation = asked.elevation;
         let entry = Entry::Asked { step, approval: approval.clone(), elevation: elevation.clone() };
         self.write(entry, true)?;
@@ -140,9 +131,7 @@ impl Supervisor<'_> {
                 let Some(used) = used else {
                     return Err(refused(format!("{id} is not for this")));
                 };
-                let event = Event::ApprovalUsed { request: Text::new(action.hash().to_string()) };
-                let ids = Ids::default().task(Id::new(&self.holder.task)).approval(Id::new(id));
-                self.world.engine.record(vec![(ids, event)])?;
+                self.world.engine.record(vec![used.event(action)])?;
                 let (approval, until_unix) = (id.to_owned(), used.until_unix);
                 let entry = Entry::Elevated { step, approval, elevation, until_unix };
                 self.write(entry, true)?;

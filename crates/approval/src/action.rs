@@ -1,9 +1,11 @@
 //! Exactly what was asked for. An approval is bound to the hash of all of it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::{self, Write};
 
 use ringwall_grant::{ActionHash, Ask, Request};
+use ringwall_spec::{Command, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -149,6 +151,47 @@ impl fmt::Display for Action {
     }
 }
 
+/// Everything in which two requests for a sandbox behind the same wall can differ.
+pub fn sandbox_parameters(
+    spec: &SandboxSpec,
+    command: Option<&Command>,
+) -> BTreeMap<String, String> {
+    let text = |value: serde_json::Result<String>| value.unwrap_or_default();
+    let mut parameters = command_parameters(command);
+    let entries = [
+        ("image", spec.image.clone().unwrap_or_default()),
+        ("workspace", text(serde_json::to_string(&spec.workspace))),
+        ("rights", text(serde_json::to_string(&spec.rights))),
+        ("paths", text(serde_json::to_string(&spec.read_only_paths))),
+        ("limits", text(serde_json::to_string(&spec.limits))),
+        ("network", text(serde_json::to_string(&spec.egress))),
+    ];
+    parameters.extend(entries.map(|(name, value)| (name.to_owned(), value)));
+    parameters
+}
+
+/// Everything in which two commands can differ that is known before they start.
+pub fn command_parameters(command: Option<&Command>) -> BTreeMap<String, String> {
+    let words: Vec<String> =
+        command.into_iter().flat_map(|it| &it.argv).map(|word| exact(word)).collect();
+    let list = serde_json::to_string(&words).unwrap_or_default();
+    let mut parameters = BTreeMap::from([("command".to_owned(), list)]);
+    let Some(command) = command else { return parameters };
+    for (name, value) in &command.env {
+        // The last of a name is the one that counts.
+        parameters.insert(format!("variable {}", exact(name)), exact(value));
+    }
+    if let Some(directory) = &command.cwd {
+        parameters.insert("directory".to_owned(), exact(directory.as_os_str()));
+    }
+    parameters
+}
+
+/// As it is where it is text, else with every byte that is none written out.
+fn exact(text: &OsStr) -> String {
+    text.to_str().map_or_else(|| format!("{text:?}"), str::to_owned)
+}
+
 /// Text from a sandbox, fit for a terminal: control characters and characters that hide or reorder
 /// text are written out.
 pub fn shown(text: &str) -> String {
@@ -217,6 +260,29 @@ mod tests {
             }
         }
         action().validate().unwrap();
+    }
+
+    #[test]
+    fn a_command_with_other_variables_or_in_another_directory_is_another() {
+        let command = |env: &[(&str, &str)], cwd: Option<&str>| Command {
+            argv: vec!["make".into()],
+            env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            cwd: cwd.map(Into::into),
+            terminal: None,
+            stdin: false,
+        };
+        let all = [
+            command_parameters(None),
+            command_parameters(Some(&command(&[], None))),
+            command_parameters(Some(&command(&[("LD_PRELOAD", "/tmp/x")], None))),
+            command_parameters(Some(&command(&[("LD_PRELOAD", "/tmp/y")], None))),
+            command_parameters(Some(&command(&[], Some("/tmp")))),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(all.iter().skip(at + 1).all(|other| other != one), "{one:?}");
+        }
+        let last = command(&[("A", "1"), ("A", "2")], None);
+        assert_eq!(command_parameters(Some(&last))["variable A"], "2");
     }
 
     #[test]

@@ -9,13 +9,17 @@
 //!    single-use.
 //! 5. [`Approvals::returned`] tells what has ended, once each.
 //!
+//! [`Approvals::use_or_ask`] is 1, 3 and 4 for whoever enforces.
+//!
 //! What is decided is on the disk before anybody is told; a process that is killed leaves an approval
 //! pending or decided, nothing between. Nothing here writes to the audit log: what belongs there is
-//! returned.
+//! returned, with its event.
 
 mod action;
 mod decide;
 mod ending;
+mod event;
+mod permit;
 mod person;
 mod record;
 mod rule;
@@ -24,10 +28,11 @@ mod store;
 
 pub use action::{
     Action, ActionError, MAX_PARAMETER_BYTES, MAX_PARAMETERS, MAX_RESOURCE_BYTES, MAX_WORD_BYTES,
-    shown,
+    command_parameters, sandbox_parameters, shown,
 };
 pub use decide::{Answer, DecideError, Decided, MAX_REASON_BYTES, Verdict};
 pub use ending::{EndError, Returned, Why};
+pub use permit::{Permit, Wanted};
 pub use person::{PersonError, default_place, load_key, make_key};
 pub use record::{ApprovalId, ApprovalIdError, AskedFor, Decision, RecordError, Requester};
 pub use rule::{Approver, ElevationRule, TermsError, trusted};

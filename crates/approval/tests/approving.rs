@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{World, action, edit, mint, once, request, rule};
 use ringwall_approval::{
     Action, Answer, ApprovalId, Approver, AskError, DecideError, Difference, ElevateError,
-    ElevationRule, MAX_PENDING_OF_TASK, RecordError, State, UseError, Verdict, Why,
+    ElevationRule, MAX_PENDING_OF_TASK, Permit, RecordError, State, UseError, Verdict, Wanted, Why,
 };
 use ringwall_grant::{Ask, Basis, Narrowing, Reason, Request, SecretKey, TokenError};
 
@@ -455,4 +455,26 @@ fn an_id_is_never_a_path() {
     for bad in ["", "apr-", "apr-../../keys", "apr-0123456789AB", "x", "apr-0123456789ab/"] {
         assert!(bad.parse::<ApprovalId>().is_err(), "{bad}");
     }
+}
+
+#[test]
+fn whoever_enforces_asks_once_and_then_uses_what_was_given_to_this_grant_alone() {
+    let world = World::new();
+    let (request, action, rule, approvers) = (request(), action(), once(), world.approvers());
+    let wanted = Wanted { request: &request, action: &action, rule: &rule, approvers: &approvers };
+    let go = |token| world.approvals.use_or_ask(&world.verifier, token, wanted).unwrap();
+    let asked = |permit| match permit {
+        Permit::Asked(asked) => asked.id,
+        Permit::Used(used) => panic!("used {}", used.id),
+    };
+    let id = asked(go(&world.token));
+    assert_eq!(asked(go(&world.token)), id, "one question");
+    let other = mint(&world.authority);
+    let others = asked(go(&other));
+    assert_ne!(others, id);
+    world.approve(&id, &rule);
+    assert_eq!(asked(go(&other)), others, "it was given to another grant");
+    assert!(matches!(go(&world.token), Permit::Used(used) if used.id == id && used.once));
+    let again = asked(go(&world.token));
+    assert!(again != id && again != others, "it was used up");
 }

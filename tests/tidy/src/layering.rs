@@ -25,7 +25,7 @@ const MAY_USE: [(&str, &[&str]); 53] = [
     ("egress", &["spec", "linux"]),
     ("gateway", &["spec", "linux", "egress"]),
     ("grant", &["spec"]),
-    ("approval", &["grant"]),
+    ("approval", &["spec", "audit", "grant"]),
     ("ring", &["spec", "policy", "linux", "wire"]),
     ("ring-process", &["spec", "policy", "linux", "ring"]),
     ("ring-container", &["spec", "policy", "linux", "ring"]),

@@ -28,9 +28,8 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     let engine = open_engine()?;
-    let words = command.as_ref().map(Command::words).unwrap_or_default();
     // What it may use is taken from the grant's budget for as long as it could live.
-    let (admitted, holding) = admit(&engine, &args.sandbox, default, &words)?;
+    let (admitted, holding) = admit(&engine, &args.sandbox, default, command.as_ref())?;
     let record = engine.create(&admitted, command.as_ref())?;
     if let Some(holding) = holding {
         holding.leave_to_keeper(&record.id)?;

@@ -87,7 +87,7 @@ pub(super) fn run_within(
     let command = job::command(command, &job);
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
-    let (admitted, holding) = admit(&engine, &sandbox, default, &command.words())?;
+    let (admitted, holding) = admit(&engine, &sandbox, default, Some(&command))?;
     let limits = admitted.spec().limits.clone();
     let raised = engine.raise_for(&admitted, &command.words())?;
     warn_of_flags(&sandbox);
