@@ -193,7 +193,7 @@ impl Supervisor<'_> {
         let by = self.journal.id.to_string();
         self.world
             .engine
-            .change_phase(record, to, &by, &search)
+            .change_phase(record, (to, &by), (&search, None))
             .map_err(|error| refused(error.to_string()))?;
         self.write(Entry::Phase { step, to: to.to_owned() }, true)?;
         Ok(Done::said(format!("The task is in the phase {to} now.")))

@@ -6,12 +6,14 @@
 //!
 //! Invariants:
 //! - without a token only the owner's unix socket is served; with one, only what its grant allows;
+//! - whoever carries a grant decides on no approval, here or on the page for people;
 //! - a tenant's objects are looked up by tenant, never looked up and then compared;
 //! - whatever waits, is kept or is read has a bound, and what is beyond it is refused by name.
 
 mod admission;
 mod caller;
 mod document;
+mod elevating;
 mod engines;
 mod fields;
 mod guard;
@@ -19,6 +21,7 @@ mod live;
 mod metrics;
 mod once;
 mod options;
+mod page;
 mod problem;
 mod routes;
 mod server;

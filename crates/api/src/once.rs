@@ -134,7 +134,11 @@ impl Claimed {
                 false => Ok(service.store.give_up_request(&tenant, &key)?),
             })
             .await?;
-        Ok(reply)
+        match done {
+            // With all that it says, such as when to ask again.
+            Err(problem) if !is_final => Err(problem),
+            _ => Ok(reply),
+        }
     }
 }
 

@@ -21,6 +21,9 @@ pub(crate) enum Code {
     OwnerOnly,
     NotGranted,
     DeniedByPolicy,
+    ApprovalRequired,
+    ApproverOnly,
+    NotAnApprover,
     BudgetExhausted,
     NotFound,
     NoSuchRoute,
@@ -28,6 +31,7 @@ pub(crate) enum Code {
     NameTaken,
     NotRunning,
     StillRunning,
+    AlreadyDecided,
     KeyReused,
     RequestUnderWay,
     OutcomeUnknown,
@@ -57,6 +61,15 @@ impl Code {
             Code::DeniedByPolicy => {
                 (StatusCode::FORBIDDEN, "denied-by-policy", "The policy does not allow this")
             }
+            Code::ApprovalRequired => {
+                (StatusCode::FORBIDDEN, "approval-required", "A person must allow this first")
+            }
+            Code::ApproverOnly => {
+                (StatusCode::FORBIDDEN, "approver-only", "Whoever carries a grant cannot decide")
+            }
+            Code::NotAnApprover => {
+                (StatusCode::FORBIDDEN, "not-an-approver", "This key may not decide on this")
+            }
             Code::BudgetExhausted => {
                 (StatusCode::FORBIDDEN, "budget-exhausted", "The budget is used up")
             }
@@ -70,6 +83,9 @@ impl Code {
             Code::NameTaken => (StatusCode::CONFLICT, "name-taken", "The name is taken"),
             Code::NotRunning => (StatusCode::CONFLICT, "not-running", "It is not running"),
             Code::StillRunning => (StatusCode::CONFLICT, "still-running", "It is still running"),
+            Code::AlreadyDecided => {
+                (StatusCode::CONFLICT, "already-decided", "It cannot be decided any more")
+            }
             Code::KeyReused => {
                 (StatusCode::CONFLICT, "key-reused", "The key was used for another request")
             }
@@ -104,6 +120,8 @@ pub(crate) struct Problem {
     code: Code,
     detail: String,
     elevation: Option<String>,
+    /// A question to a person that was made of it, and where the person can answer.
+    question: Option<(String, Option<String>)>,
     exit_code: Option<u8>,
 }
 
@@ -122,6 +140,12 @@ pub(crate) struct ProblemBody {
     /// An elevation that a person could approve, and that would allow it
     #[serde(skip_serializing_if = "Option::is_none")]
     elevation_hint: Option<String>,
+    /// The approval that was asked for. Once it is `approved`, the same request goes through
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<String>,
+    /// Where a person who is logged in decides on it, if the daemon has a page for people
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval_url: Option<String>,
     /// As a shell tells what cannot be started: 127 where there is no such program, else 126
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<u8>,
@@ -129,7 +153,8 @@ pub(crate) struct ProblemBody {
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Problem {
-        Problem { code, detail: detail.into(), elevation: None, exit_code: None }
+        let detail = detail.into();
+        Problem { code, detail, elevation: None, question: None, exit_code: None }
     }
 
     pub(crate) fn not_found(what: &str, id: &str) -> Problem {
@@ -139,6 +164,21 @@ impl Problem {
     pub(crate) fn owner_only() -> Problem {
         let how = "ask for it over the unix socket of the daemon, without a token";
         Problem::new(Code::OwnerOnly, how)
+    }
+
+    /// A person could allow it by this elevation, and was asked.
+    pub(crate) fn asked(self, elevation: &str, id: String, url: Option<String>) -> Problem {
+        Problem { elevation: Some(elevation.to_owned()), question: Some((id, url)), ..self }
+    }
+
+    /// An elevation that would allow what was refused.
+    pub(crate) fn elevation(&self) -> Option<&str> {
+        self.elevation.as_deref()
+    }
+
+    /// In words.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
     }
 
     /// Our own fault: told in words, for the log has no other place.
@@ -154,8 +194,10 @@ impl Problem {
         self.code.parts().1
     }
 
+    /// Whether the same request would always be answered so.
     pub(crate) fn is_final(&self) -> bool {
-        !matches!(self.code, Code::Busy | Code::Internal | Code::Ending)
+        let later = [Code::ApprovalRequired, Code::Busy, Code::Internal, Code::Ending];
+        !later.contains(&self.code)
     }
 
     pub(crate) fn body(&self) -> ProblemBody {
@@ -167,6 +209,8 @@ impl Problem {
             code: code.to_owned(),
             detail: self.detail.clone(),
             elevation_hint: self.elevation.clone(),
+            approval: self.question.as_ref().map(|(id, _)| id.clone()),
+            approval_url: self.question.as_ref().and_then(|(_, url)| url.clone()),
             exit_code: self.exit_code,
         }
     }
@@ -184,8 +228,14 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         let kind = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, kind);
-        if self.code == Code::Busy {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        // A person takes longer than a machine.
+        let seconds = match self.code {
+            Code::Busy => Some("1"),
+            Code::ApprovalRequired => Some("10"),
+            _ => None,
+        };
+        if let Some(seconds) = seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }
         if self.code == Code::Unauthenticated {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -248,7 +298,6 @@ problems! {
     KeepError => |error| unraised(&error);
     RunError => |_error| Code::NotRunning;
     StopError => |_error| Code::Internal;
-    PhaseError => |_error| Code::DeniedByPolicy;
     ringwall_engine::LedgerError => |_error| Code::Internal;
     ringwall_engine::SettleError => |_error| Code::Internal;
     ringwall_engine::ToolHostError => |_error| Code::Refused;
@@ -259,10 +308,6 @@ problems! {
         ToolError::WardenLost => Code::Busy,
     };
     ringwall_engine::EgressError => |_error| Code::DeniedByPolicy;
-    ToolDenied => |error| match error {
-        ToolDenied::Ledger(_) => Code::Internal,
-        _ => Code::DeniedByPolicy,
-    };
     RecordError => |error| match error {
         RecordError::NotFound(_) | RecordError::Ambiguous(_) => Code::NotFound,
         RecordError::NameTaken(..) => Code::NameTaken,
@@ -320,10 +365,30 @@ impl From<AdmitError> for Problem {
             AdmitError::Ledger(_) => Code::Internal,
             _ => Code::DeniedByPolicy,
         };
-        let elevation = match &error {
-            AdmitError::Refused { refusal } => refusal.elevations().first().cloned(),
-            _ => None,
+        let elevation = error.elevation().map(str::to_owned);
+        Problem { elevation, ..Problem::new(code, with_causes(&error)) }
+    }
+}
+
+impl From<PhaseError> for Problem {
+    fn from(error: PhaseError) -> Problem {
+        let code = match &error {
+            PhaseError::Ledger(_) => Code::Internal,
+            PhaseError::Rights(_) | PhaseError::Network(_) => Code::Refused,
+            PhaseError::Policy(_) | PhaseError::Refused { .. } => Code::DeniedByPolicy,
         };
+        let elevation = error.elevation().map(str::to_owned);
+        Problem { elevation, ..Problem::new(code, with_causes(&error)) }
+    }
+}
+
+impl From<ToolDenied> for Problem {
+    fn from(error: ToolDenied) -> Problem {
+        let code = match &error {
+            ToolDenied::Ledger(_) => Code::Internal,
+            _ => Code::DeniedByPolicy,
+        };
+        let elevation = error.elevation().map(str::to_owned);
         Problem { elevation, ..Problem::new(code, with_causes(&error)) }
     }
 }

@@ -1,5 +1,6 @@
 //! One file per kind of thing. Each turns a request into calls of the engine, and an answer.
 
+pub(crate) mod approvals;
 mod attach;
 mod audit;
 mod calls;
@@ -7,6 +8,7 @@ mod changes;
 mod events;
 mod files;
 mod grants;
+mod phase;
 mod runs;
 pub(crate) mod sandboxes;
 mod system;
@@ -40,6 +42,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(system::budgets))
         .routes(routes!(sandboxes::create, sandboxes::list))
         .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(phase::get, phase::change))
         .routes(routes!(runs::exec))
         .routes(routes!(runs::run))
         .routes(routes!(calls::start))
@@ -59,8 +62,11 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(grants::mint, grants::list))
         .routes(routes!(grants::own))
         .routes(routes!(grants::revoke))
-        .routes(routes!(grants::approvals))
-        .routes(routes!(grants::approval))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::get))
+        .routes(routes!(approvals::approve))
+        .routes(routes!(approvals::deny))
+        .routes(routes!(crate::page::link))
         .routes(routes!(audit::records))
         .routes(routes!(events::follow))
 }

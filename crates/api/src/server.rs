@@ -102,6 +102,7 @@ async fn run(
     };
     let router = routes::router(Arc::clone(&service));
     let router = router.clone().merge(ringwall_mcp::router(router, options.listen));
+    let router = router.merge(crate::page::router(Arc::clone(&service)));
     let connections = Connections::new(router);
     let looking = tokio::spawn(look_round(Arc::clone(&service)));
     let warming = tokio::spawn(keep_warm(service));

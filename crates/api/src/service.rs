@@ -20,6 +20,7 @@ use crate::engines::Engines;
 use crate::live::{LiveCalls, LiveRuns};
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::page::Pages;
 use crate::problem::{Code, Problem};
 use crate::routes::tools::KnownTools;
 use crate::trace::{self, Context, TraceError, Tracer};
@@ -66,6 +67,7 @@ pub(crate) struct Service {
     /// Where traces are asked for.
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) warm: Warm,
+    pub(crate) pages: Pages,
     pub(crate) tenant_budget: Vec<(Dimension, u64)>,
     verifier: Mutex<Option<Arc<Verifier>>>,
     /// Connections to sandboxes that live, by id.
@@ -126,6 +128,7 @@ impl Service {
             metrics: Metrics::default(),
             tracer: Tracer::from_environment()?,
             warm: Warm::new(&options.warm),
+            pages: Pages::new(options.listen, options.tls.is_some()),
             tenant_budget,
             verifier: Mutex::default(),
             attached: Mutex::default(),
@@ -139,6 +142,7 @@ impl Service {
 
     /// Compares what the store says with what lives, both ways.
     pub(crate) fn look_round(&self) -> Result<(), Problem> {
+        crate::elevating::record_ended(self)?;
         let Ok(_nothing_is_half_made) = self.making.try_write() else { return Ok(()) };
         let records = self.engine.records()?;
         for row in self.store.living()? {
@@ -150,6 +154,7 @@ impl Service {
                 found => {
                     let outcome = found.and_then(|record| record.outcome.as_ref());
                     self.ended(&row.id, outcome)?;
+                    found.inspect(|record| crate::elevating::sandbox_ended(self, record));
                 }
             }
         }

@@ -96,6 +96,15 @@ impl<'a> Spending<'a> {
         self.settle_as(fuel, cpu)
     }
 
+    /// It was refused before anything was done: all is given back.
+    pub(crate) fn give_back(mut self) -> Result<(), Problem> {
+        self.settled = true;
+        match &self.reservation {
+            None => Ok(()),
+            Some(reservation) => Ok(self.service.store.settle(reservation, &Amounts::default())?),
+        }
+    }
+
     fn settle_as(&mut self, fuel: u64, cpu: Option<Duration>) -> Result<(), Problem> {
         self.settled = true;
         let Some(reservation) = &self.reservation else { return Ok(()) };

@@ -92,7 +92,8 @@ impl Warm {
     pub(crate) fn refill(&self, service: &Service) -> Result<bool, Problem> {
         for kind in &self.kinds {
             let default = Limits { timeout: LIFETIME, ..Limits::default() };
-            let admitted = sandboxes::admit(service, &Caller::Owner, &kind.fields, default)?;
+            let owner = (service, &Caller::Owner);
+            let (admitted, _) = sandboxes::admit(owner, &kind.fields, (default, None))?;
             kind.lock().retain(|ready| ready.is_for(&admitted));
             if kind.lock().len() >= kind.count {
                 continue;

@@ -66,6 +66,18 @@ pub enum AdmitError {
     Ledger(#[from] LedgerError),
 }
 
+impl AdmitError {
+    /// An elevation that would allow what was refused.
+    pub fn elevation(&self) -> Option<&str> {
+        match self {
+            AdmitError::Refused { refusal } | AdmitError::NotInSandbox { refusal, .. } => {
+                refusal.elevations().first().map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What a refusal says of elevations that would help.
 pub(crate) fn hint(elevations: &[String]) -> String {
     match elevations.first() {

@@ -28,6 +28,16 @@ pub enum PhaseError {
     Ledger(#[from] LedgerError),
 }
 
+impl PhaseError {
+    /// An elevation that would allow what was refused.
+    pub fn elevation(&self) -> Option<&str> {
+        match self {
+            PhaseError::Refused { elevations, .. } => elevations.first().map(String::as_str),
+            _ => None,
+        }
+    }
+}
+
 impl Engine {
     /// The phase that a sandbox is in, if its task has phases.
     pub fn phase(&self, record: &Record) -> Option<String> {
@@ -35,21 +45,41 @@ impl Engine {
         changed.or_else(|| record.decided.as_ref()?.phase.clone())
     }
 
-    /// Moves a living sandbox to another phase: its jobs may from now on write what that one allows.
-    pub fn change_phase(
+    /// Whether a living sandbox may be moved to this phase. `elevated`: with this elevation on top.
+    pub fn allow_phase(
         &self,
         record: &Record,
         to: &str,
-        by: &str,
-        search: &PolicySearch,
+        (search, elevated): (&PolicySearch, Option<&str>),
+    ) -> Result<(), PhaseError> {
+        let task = lifted(Task { phase: self.phase(record), ..task_of(record) }, elevated);
+        deciding(|| self.decide_phase(record, &search.load()?, (&task, to)))
+    }
+
+    fn decide_phase(
+        &self,
+        record: &Record,
+        stack: &Stack,
+        (task, to): (&Task, &str),
+    ) -> Result<(), PhaseError> {
+        let action = Action::ChangePhase(to.to_owned());
+        self.allow(record, &stack.decide(task, &action), &format!("the phase {to}"))
+    }
+
+    /// Moves a living sandbox to another phase: its jobs may from now on write what that one allows.
+    /// `elevated`: the way there, and nothing of what may be written, is decided with it.
+    pub fn change_phase(
+        &self,
+        record: &Record,
+        (to, by): (&str, &str),
+        (search, elevated): (&PolicySearch, Option<&str>),
     ) -> Result<(), PhaseError> {
         let from = self.phase(record);
         let task = Task { phase: from.clone(), ..task_of(record) };
-        let action = Action::ChangePhase(to.to_owned());
         let workspace = record.workspace.as_ref();
         let rights = deciding(|| -> Result<_, PhaseError> {
             let stack = search.load()?;
-            self.allow(record, &stack.decide(&task, &action), &format!("the phase {to}"))?;
+            self.decide_phase(record, &stack, (&lifted(task.clone(), elevated), to))?;
             let task = Task { phase: Some(to.to_owned()), ..task };
             Ok(workspace.map(|workspace| {
                 let anchors = anchors(&workspace.path);
@@ -70,18 +100,19 @@ impl Engine {
     }
 
     /// Whether work of this kind may run in a sandbox that lives: its wall must be strong enough.
+    /// `elevated`: with this elevation on top.
     pub fn allow_exec(
         &self,
         record: &Record,
         kind: &str,
-        search: &PolicySearch,
+        (search, elevated): (&PolicySearch, Option<&str>),
     ) -> Result<(), AdmitError> {
         let layers = search.read()?;
         if layers.is_empty() {
             return Err(AdmitError::NothingToRouteBy);
         }
         let request = PlaceRequest {
-            task: Task { phase: self.phase(record), ..task_of(record) },
+            task: lifted(Task { phase: self.phase(record), ..task_of(record) }, elevated),
             work: Work { tool: None, kind: Some(kind.to_owned()) },
             wall: Some(record.wall.clone()),
             limits: None,
@@ -102,12 +133,12 @@ impl Engine {
     }
 
     /// Whether policy lets these changes of a sandbox be written back. Without a policy it is for
-    /// the person who asks to say.
+    /// the person who asks to say. `elevated`: with this elevation on top.
     pub fn allow_apply<'a>(
         &self,
         record: &Record,
         paths: impl Iterator<Item = &'a Path> + Send,
-        search: &PolicySearch,
+        (search, elevated): (&PolicySearch, Option<&str>),
     ) -> Result<(), PhaseError> {
         let layers = search.read()?;
         if layers.is_empty() {
@@ -115,7 +146,8 @@ impl Engine {
         }
         let Some(workspace) = &record.workspace else { return Ok(()) };
         let anchors = anchors(&workspace.path);
-        let tasks = tasks_of(record);
+        let tasks: Vec<Task> =
+            tasks_of(record).into_iter().map(|task| lifted(task, elevated)).collect();
         deciding(|| {
             let stack = PolicySearch::stack(layers)?;
             let apply = any(&stack, &tasks, &Action::Apply);
@@ -164,6 +196,11 @@ impl Engine {
             elevations: decision.elevations.clone(),
         })
     }
+}
+
+fn lifted(mut task: Task, elevated: Option<&str>) -> Task {
+    task.elevated.extend(elevated.map(str::to_owned));
+    task
 }
 
 /// The task as it was when the sandbox was admitted.

@@ -1,10 +1,12 @@
 //! Whether a tool may be called, and where; and the record of its call.
 
 use ringwall_audit::{CallEnded, CallKind, Id, Ids, Text};
-use ringwall_rules::{Action, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task, Work};
+use ringwall_rules::{
+    Action, Decision, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task, Work,
+};
 use ringwall_spec::{EgressSpec, RingKind, SandboxId, ToolMeter, ToolStatus, Usage, Wall};
 
-use crate::admit::deciding;
+use crate::admit::{deciding, hint};
 use crate::config::Engine;
 use crate::egress::{self, EgressError, NetworkBounds, egress_by};
 use crate::ledger::{self, CallEntry, LedgerError, succeeded};
@@ -14,8 +16,8 @@ use crate::policy_files::PolicySearch;
 pub enum ToolDenied {
     #[error(transparent)]
     Policy(#[from] LoadError),
-    #[error("the tool {tool} may not be called: {why}")]
-    Call { tool: String, why: String },
+    #[error("the tool {tool} may not be called: {why}{}", hint(.elevations))]
+    Call { tool: String, why: String, elevations: Vec<String> },
     #[error("the tool {tool} may not be called there: {refusal}{}", instead(.better.as_ref()))]
     Place { tool: String, refusal: Box<Refusal>, better: Option<Wall> },
     #[error(transparent)]
@@ -37,6 +39,20 @@ pub struct AskedCall<'a> {
     pub writes: bool,
     pub wall: &'a Wall,
     pub sandbox: Option<&'a SandboxId>,
+    /// An elevation that it is called with.
+    pub elevated: Option<&'a str>,
+}
+
+impl ToolDenied {
+    /// An elevation that would allow what was refused.
+    pub fn elevation(&self) -> Option<&str> {
+        let all = match self {
+            ToolDenied::Call { elevations, .. } => elevations.as_slice(),
+            ToolDenied::Place { refusal, .. } => refusal.elevations(),
+            ToolDenied::Policy(_) | ToolDenied::Ledger(_) => &[],
+        };
+        all.first().map(String::as_str)
+    }
 }
 
 impl ToolGate {
@@ -54,13 +70,19 @@ impl Engine {
         asked: AskedCall<'_>,
         gate: &ToolGate,
     ) -> Result<CallEntry, ToolDenied> {
-        if let Some(stack) = &gate.0 {
-            deciding(|| self.allow_tool(asked, stack))?;
-        }
+        self.allow_call(asked, gate)?;
         let what = (CallKind::Tool, Text::new(format!("{} behind {}", asked.tool, asked.wall)));
         let (entry, started) = CallEntry::begin_as(asked.ids(), what, None);
         self.record(vec![started])?;
         Ok(entry)
+    }
+
+    /// The same without beginning it.
+    pub fn allow_call(&self, asked: AskedCall<'_>, gate: &ToolGate) -> Result<(), ToolDenied> {
+        match &gate.0 {
+            Some(stack) => deciding(|| self.allow_tool(asked, stack)),
+            None => Ok(()),
+        }
     }
 
     /// What a tool may reach by HTTP, if anything: what policy gives, or a person's own order where there is
@@ -87,13 +109,15 @@ impl Engine {
 
     fn allow_tool(&self, asked: AskedCall<'_>, stack: &Stack) -> Result<(), ToolDenied> {
         let (tool, kind) = (asked.tool.to_owned(), Some(asked.kind.to_owned()));
-        let task = Task::default();
+        let elevated = asked.elevated.map(str::to_owned).into_iter().collect();
+        let task = Task { elevated, ..Task::default() };
         let action =
             Action::Call { tool: tool.clone(), kind: kind.clone(), read_only: !asked.writes };
         let decision = stack.decide(&task, &action);
         if !decision.allowed {
-            let denied = ToolDenied::Call { tool, why: decision.why };
-            return self.deny(asked, &decision.rules, denied);
+            let Decision { why, elevations, rules, .. } = decision;
+            let denied = ToolDenied::Call { tool, why, elevations };
+            return self.deny(asked, &rules, denied);
         }
         let request = PlaceRequest {
             task,

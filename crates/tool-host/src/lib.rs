@@ -40,7 +40,8 @@ pub fn asked<'a>(
     (wall, sandbox): (&'a Wall, Option<&'a SandboxId>),
 ) -> AskedCall<'a> {
     let writes = call.dirs.iter().any(|dir| dir.access == DirAccess::Write);
-    AskedCall { tool: tool.name(), kind: tool.manifest().risk.name(), writes, wall, sandbox }
+    let kind = tool.manifest().risk.name();
+    AskedCall { tool: tool.name(), kind, writes, wall, sandbox, elevated: None }
 }
 
 impl Allowed {

@@ -1,11 +1,15 @@
 //! Tests of the daemon as its clients meet it. See `support` for what they stand on.
 
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
 mod meters;
+#[cfg(test)]
+mod page;
 #[cfg(test)]
 mod reach;
 #[cfg(test)]

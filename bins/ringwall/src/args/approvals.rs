@@ -38,6 +38,11 @@ pub(crate) enum ApprovalsVerb {
         #[command(flatten)]
         decision: DecisionArgs,
     },
+    /// Print a link to the daemon's page for deciding; it lets one person in, once
+    Page {
+        #[command(flatten)]
+        key: KeyArgs,
+    },
     /// Make your own key for approving; prints its public part for the policy
     Keygen {
         #[command(flatten)]

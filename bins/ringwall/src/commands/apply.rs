@@ -45,7 +45,8 @@ pub(super) fn take_over(engine: &Engine, args: &ApplyArgs) -> anyhow::Result<App
     let selected = changes.entries().iter().map(|change| change.path.as_path());
     let selected = selected.filter(|path| is_selected(path, &args.paths));
     let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
-    engine.allow_apply(&record, selected, &PolicySearch::from_environment(workspace))?;
+    let search = PolicySearch::from_environment(workspace);
+    engine.allow_apply(&record, selected, (&search, None))?;
     let done = apply(&changes, &changes.workspace(), &args.paths, &options)?;
     let protected = args.allow_protected.iter().map(|path| path.display().to_string()).collect();
     engine.record_applied(&record, changes.summary(), (protected, args.force))?;

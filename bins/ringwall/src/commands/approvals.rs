@@ -13,13 +13,13 @@ use ringwall_approval::{
     Answer, ApprovalId, Approvals, Approver, Decided, ElevationRule, Verdict, default_place,
     load_key, make_key,
 };
-use ringwall_audit::{ApprovalApproved, Event, Id, Ids, Text};
 use ringwall_engine::{EngineConfig, PolicySearch};
 use ringwall_grant::SecretKey;
 use ringwall_rules::Stack;
+use serde_json::{Value, json};
 
 use crate::args::{ApprovalsVerb, DecisionArgs, KeyArgs};
-use crate::{granted, ledger, report};
+use crate::{daemon, granted, ledger, report};
 
 /// Who may approve which elevation.
 #[derive(Debug, Default)]
@@ -43,6 +43,7 @@ pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
             decide(decision, Verdict::Approve { lasting: *lasting })
         }
         ApprovalsVerb::Deny { decision } => decide(decision, Verdict::Deny),
+        ApprovalsVerb::Page { key } => page(key),
         ApprovalsVerb::Keygen { key } => keygen(key),
     }
 }
@@ -83,26 +84,8 @@ pub(crate) fn decide_on(
     let home = EngineConfig::from_environment()?.home;
     let key = load_key(key, &home)?;
     let decided = answer(&open()?, id, verdict, reason, &key, &Approving::of(policy)?)?;
-    record(&decided)?;
+    ledger::write(decided.event())?;
     Ok(decided)
-}
-
-/// Writes the answer into the audit log.
-fn record(decided: &Decided) -> anyhow::Result<()> {
-    let Decided { asked, decision } = decided;
-    let (by, reason) = (Text::new(&decision.approver), Text::new(&decision.reason));
-    let event = match decision.approved {
-        true => Event::ApprovalApproved(ApprovalApproved {
-            by,
-            reason,
-            request: Text::new(&decision.action_hash),
-            until_unix_ms: Some(decision.until_unix.saturating_mul(1000)),
-            single_use: decision.once,
-        }),
-        false => Event::ApprovalDenied { by, reason },
-    };
-    let ids = Ids::default().task(Id::new(&asked.action.task));
-    ledger::record(ids.approval(Id::new(asked.id.to_string())), event)
 }
 
 /// The person's answer, under the rule that policy has for what was asked.
@@ -126,6 +109,31 @@ fn answer(
     let answer =
         Answer { verdict, reason, key, approvers: &approving.approvers, rule, presented: &[] };
     Ok(approvals.decide(id, &answer, now)?)
+}
+
+/// Has the daemon let one person in. What that one decides there is signed with this key.
+fn page(args: &KeyArgs) -> anyhow::Result<()> {
+    let home = EngineConfig::from_environment()?.home;
+    let key = std::path::absolute(key_place(args.file.clone())?)?;
+    // Told here in the same words as for every other use of it.
+    load_key(&key, &home)?;
+    let Some(stream) = daemon::connect(&home) else {
+        bail!(
+            "no daemon answers, and only one that listens has a page; start it with `ringwall serve --listen 127.0.0.1:8400`, or decide with `ringwall approvals ls`"
+        );
+    };
+    let key = key.to_str().context("the path of the key is not UTF-8")?;
+    let (status, body) = daemon::post(stream, "/v1/approvals/page", &json!({ "key": key }))?;
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let text = |name: &str| answer.get(name).and_then(Value::as_str);
+    match (status, text("url")) {
+        (200, Some(url)) => {
+            report::text(format!("{url}\n"))?;
+            report::note("open it within two minutes; it lets one person in, once");
+            Ok(())
+        }
+        _ => bail!("{}", text("detail").unwrap_or("the daemon gave no reason")),
+    }
 }
 
 fn keygen(args: &KeyArgs) -> anyhow::Result<()> {

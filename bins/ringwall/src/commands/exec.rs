@@ -25,7 +25,7 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
     if let Some(kind) = &args.kind {
         let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
         let from = workspace.or_else(|| std::env::current_dir().ok());
-        engine.allow_exec(&record, kind, &PolicySearch::from_environment(from))?;
+        engine.allow_exec(&record, kind, (&PolicySearch::from_environment(from), None))?;
     }
     let timeout = args.timeout.unwrap_or(record.limits.timeout);
     let attached = engine.attach(&record)?;

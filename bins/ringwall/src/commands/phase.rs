@@ -25,7 +25,7 @@ pub(super) fn run(args: &PhaseArgs) -> anyhow::Result<()> {
     };
     let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
     let search = PolicySearch::from_environment(workspace);
-    Ok(engine.change_phase(&record, to, &asker, &search)?)
+    Ok(engine.change_phase(&record, (to, &asker), (&search, None))?)
 }
 
 /// Who asks, for the record.

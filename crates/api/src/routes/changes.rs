@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::sandboxes::canonical;
 use crate::caller::Caller;
+use crate::elevating::{self, Deed};
 use crate::fields::Body;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -125,14 +126,25 @@ fn apply_now(
 ) -> Result<AppliedPaths, Problem> {
     let record = service.record(caller, id)?;
     let changes = changes(service, &record)?;
-    caller.may(service, Ask::Write { path: canonical(&changes.workspace())? })?;
+    let write = Ask::Write { path: canonical(&changes.workspace())? };
+    caller.may(service, write.clone())?;
     let paths = |texts: &[String]| texts.iter().map(PathBuf::from).collect::<Vec<_>>();
     let only = paths(&fields.paths);
-    let selected = changes.entries().iter().map(|change| change.path.as_path());
     let chosen = |path: &&FilePath| only.is_empty() || only.iter().any(|top| path.starts_with(top));
+    let all = changes.entries().iter().map(|change| change.path.as_path());
+    let selected: Vec<&FilePath> = all.filter(chosen).collect();
     let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
     let search = PolicySearch::from_environment(workspace);
-    service.engine.allow_apply(&record, selected.filter(chosen), &search)?;
+    let allow = |by: Option<&str>| {
+        service.engine.allow_apply(&record, selected.iter().copied(), (&search, by))
+    };
+    let _elevated = match allow(None) {
+        Ok(()) => None,
+        Err(refused) => Some(elevating::lift((service, caller), refused.into(), &search, |by| {
+            allow(Some(by))?;
+            deed(&record, write, fields, &selected)
+        })?),
+    };
     let options = ApplyOptions {
         allow_protected: paths(&fields.allow_protected),
         except: paths(&fields.except),
@@ -146,4 +158,23 @@ fn apply_now(
         paths.iter().map(|path| path.as_path().display().to_string()).collect()
     };
     Ok(AppliedPaths { applied: shown(&done.applied), already: shown(&done.already) })
+}
+
+/// All of what a person would allow by letting these changes be written back. What is in them is fixed: the
+/// sandbox has ended, and this is of its one incarnation.
+fn deed(
+    record: &Record,
+    write: Ask,
+    fields: &ApplyFields,
+    selected: &[&FilePath],
+) -> Result<Deed, Problem> {
+    let text =
+        |list: &[String]| serde_json::to_string(list).map_err(|error| Problem::internal(&error));
+    let changed: Vec<String> = selected.iter().map(|path| path.display().to_string()).collect();
+    let deed = Deed { name: Some("apply"), ..Deed::there(record, write) };
+    Ok(deed
+        .with("changed", text(&changed)?)
+        .with("except", text(&fields.except)?)
+        .with("protected", text(&fields.allow_protected)?)
+        .with("force", fields.force.to_string()))
 }

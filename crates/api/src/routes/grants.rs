@@ -1,20 +1,18 @@
-//! Grants and approvals. Decisions on approvals need a person's own key and are not made here.
+//! Grants: made, looked at, revoked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ringwall_approval::{Approval, Approvals};
 use ringwall_audit::{Event, GrantMinted, Id, Ids, Text};
 use ringwall_grant::{
     Authority, AuthorityError, Budget, DEFAULT_LIFETIME, GrantId, Name, NameError, Rights,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::caller::Caller;
@@ -221,76 +219,6 @@ pub(crate) async fn revoke(
                 closed.map_err(|error| Problem::internal(&error))?;
             }
             Ok(StatusCode::NO_CONTENT)
-        })
-        .await
-}
-
-/// A question to a person, and what came of it
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ApprovalEntry {
-    id: String,
-    /// `pending`, `lapsed`, `denied`, `approved` or `over`
-    state: String,
-    elevation: String,
-    asked_unix: u64,
-    expires_unix: u64,
-    /// What exactly is asked for
-    #[schema(value_type = Object)]
-    action: Value,
-}
-
-impl ApprovalEntry {
-    fn new(approval: &Approval) -> ApprovalEntry {
-        let asked = &approval.asked;
-        ApprovalEntry {
-            id: asked.id.to_string(),
-            state: approval.state.word().to_owned(),
-            elevation: asked.elevation.clone(),
-            asked_unix: asked.asked_unix,
-            expires_unix: asked.expires_unix,
-            action: serde_json::to_value(&asked.action).unwrap_or(Value::Null),
-        }
-    }
-}
-
-fn seen(service: &Service, caller: &Caller) -> Result<Vec<Approval>, Problem> {
-    let approvals = Approvals::open(&service.home).map_err(|error| Problem::internal(&error))?;
-    let listed = approvals.list(SystemTime::now()).map_err(|error| Problem::internal(&error))?;
-    let mut all = listed.approvals;
-    all.retain(|it| caller.sees().is_none_or(|tenant| it.asked.action.tenant == tenant));
-    Ok(all)
-}
-
-/// List approvals
-#[utoipa::path(get, path = "/v1/approvals", tag = "grants", responses(
-    (status = 200, body = Vec<ApprovalEntry>),
-    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
-))]
-pub(crate) async fn approvals(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-) -> Result<Json<Vec<ApprovalEntry>>, Problem> {
-    let all = service.work(move |service| seen(service, &caller)).await?;
-    Ok(Json(all.iter().map(ApprovalEntry::new).collect()))
-}
-
-/// Look at an approval
-#[utoipa::path(get, path = "/v1/approvals/{id}", tag = "grants", params(("id" = String, Path)), responses(
-    (status = 200, body = ApprovalEntry),
-    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
-))]
-pub(crate) async fn approval(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<ApprovalEntry>, Problem> {
-    service
-        .work(move |service| {
-            let all = seen(service, &caller)?;
-            let found = all.iter().find(|it| it.asked.id.as_str() == id);
-            found
-                .map(|it| Json(ApprovalEntry::new(it)))
-                .ok_or_else(|| Problem::not_found("approval", &id))
         })
         .await
 }

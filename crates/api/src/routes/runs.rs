@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{Job, Killer, Output, PolicySearch, RunError, StartError};
+use ringwall_approval::command_parameters;
+use ringwall_engine::{Job, Killer, Output, PolicySearch, Record, RunError, StartError};
+use ringwall_grant::Ask;
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{Command, Ending, Limits, Outcome};
 use ringwall_store::NewCall;
@@ -16,6 +18,7 @@ use serde_json::json;
 
 use super::{new_id, sandboxes};
 use crate::caller::Caller;
+use crate::elevating::{self, Deed, Elevated};
 use crate::fields::{Body, CommandFields, CommandResult, SandboxFields, ending_word};
 use crate::guard::Guard;
 use crate::live::Captured;
@@ -110,14 +113,14 @@ pub(crate) fn exec_in(
     let command = fields.command()?;
     let living = service.attach(caller, id)?;
     let sandbox = living.record.id.as_str();
-    if let Some(kind) = &fields.kind {
-        let workspace = living.record.workspace.as_ref().map(|it| it.path.clone());
-        let search = PolicySearch::from_environment(workspace);
-        service.engine.allow_exec(&living.record, kind, &search)?;
-    }
+    let elevated = match &fields.kind {
+        Some(kind) => allow_kind((service, caller), &living.record, (kind, fields))?,
+        None => None,
+    };
     let limits = &living.record.limits;
     let timeout = fields.timeout_ms.map_or(limits.timeout, Duration::from_millis);
-    let timeout = timeout.min(limits.timeout).max(Duration::from_millis(1));
+    let left = elevated.as_ref().map_or(Duration::MAX, Elevated::left);
+    let timeout = timeout.min(limits.timeout).min(left).max(Duration::from_millis(1));
     let spending = Spending::begin(service, caller, call, (timeout, limits))?;
     let words = command.words().join(" ");
     let new = NewCall {
@@ -159,6 +162,32 @@ pub(crate) fn exec_in(
     let ended = Ended { call: call.to_owned(), ending, stopped_by, limits };
     service.store.end_call(&new, &ended.summary())?;
     Ok(ended)
+}
+
+/// Whether work of this kind may run in the sandbox, by the policy or by what a person has allowed.
+fn allow_kind<'a>(
+    asking: (&'a Service, &Caller),
+    record: &Record,
+    (kind, fields): (&str, &CommandFields),
+) -> Result<Option<Elevated<'a>>, Problem> {
+    let workspace = record.workspace.as_ref().map(|it| it.path.clone());
+    let search = PolicySearch::from_environment(workspace);
+    let allow = |by: Option<&str>| asking.0.engine.allow_exec(record, kind, (&search, by));
+    let Err(refused) = allow(None) else { return Ok(None) };
+    let elevated = elevating::lift(asking, refused.into(), &search, |by| {
+        allow(Some(by))?;
+        let place = Ask::Place { kind: kind.to_owned(), wall: record.wall.to_string() };
+        let mut deed = Deed { name: Some("exec"), ..Deed::there(record, place) };
+        deed.parameters.extend(command_parameters(Some(&fields.command()?)));
+        if let Some(milliseconds) = fields.timeout_ms {
+            deed = deed.with("timeout_ms", milliseconds.to_string());
+        }
+        Ok(match &fields.stdin {
+            Some(input) => deed.with("input", input),
+            None => deed,
+        })
+    })?;
+    Ok(Some(elevated))
 }
 
 /// Standard input is sent beside the waiting: a command may write before it reads.
@@ -280,8 +309,15 @@ fn run_and_write_down(
     }
     let asked = wanted.limits.over(Limits::default());
     let spending = Spending::begin(service, caller, &call, (asked.timeout, &asked))?;
-    wanted.limits.cap_timeout(spending.timeout);
-    let admitted = sandboxes::admit(service, caller, &wanted, Limits::default())?;
+    let less = (spending.timeout < asked.timeout).then_some(spending.timeout);
+    let within = (Limits::default(), less);
+    let (admitted, _elevated) = match sandboxes::admit((service, caller), &wanted, within) {
+        Ok(admitted) => admitted,
+        Err(problem) => {
+            spending.give_back()?;
+            return Err(problem);
+        }
+    };
     let sending = Sending::begin(service, caller, &call, &admitted)?;
     let line = command.words().join(" ");
     let new = NewCall {

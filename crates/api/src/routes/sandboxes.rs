@@ -8,7 +8,8 @@ use axum::Json;
 use axum::extract::{self, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{RecordState, narrow_writing};
+use ringwall_approval::sandbox_parameters;
+use ringwall_engine::{Asked, RecordState, narrow_writing};
 use ringwall_grant::Ask;
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{EgressSpec, Limits, WorkspaceMode};
@@ -18,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::new_id;
 use crate::caller::Caller;
+use crate::elevating::{self, APPROVAL_NOTE, Deed, Elevated};
 use crate::fields::{
     Body, CommandFields, LIFETIME, Page, Params, Sandbox, SandboxFields, next_cursor,
 };
@@ -58,7 +60,7 @@ async fn create_now(
     service
         .work(move |service| {
             let default = Limits { timeout: LIFETIME, ..Limits::default() };
-            let admitted = admit(service, &caller, &fields, default)?;
+            let (admitted, elevated) = admit((service, &caller), &fields, (default, None))?;
             let command = fields.command.as_ref().map(CommandFields::command).transpose()?;
             let _making = service.making();
             let name = fields.name.as_deref();
@@ -97,6 +99,9 @@ async fn create_now(
                 let _ = service.engine.stop(&record, Duration::ZERO);
                 return Err(problem);
             }
+            if let Some(elevated) = elevated {
+                elevated.keep();
+            }
             service.hold_memory(record.id.as_str(), permit);
             if let Some(attached) = attached {
                 // What the keeper has written down since is the record that counts.
@@ -111,48 +116,69 @@ async fn create_now(
         .await
 }
 
-/// Has policy and grant decide.
-pub(crate) fn admit(
-    service: &Service,
-    caller: &Caller,
+/// What was admitted, and the elevation that it was admitted by, if only one allowed it.
+pub(crate) type Admitted<'a> = (AdmittedSpec, Option<Elevated<'a>>);
+
+/// Has policy and grant decide. `at_most` is what the budget leaves of the time.
+pub(crate) fn admit<'a>(
+    asking: (&'a Service, &Caller),
     fields: &SandboxFields,
-    default: Limits,
-) -> Result<AdmittedSpec, Problem> {
+    (default, at_most): (Limits, Option<Duration>),
+) -> Result<Admitted<'a>, Problem> {
     trace::part("placement", |span| {
-        let admitted = place(service, caller, fields, default)?;
+        let (admitted, elevated) = place(asking, fields, (default, at_most))?;
         span.note("ringwall.wall", admitted.spec().wall.to_string());
         span.note("ringwall.kind", admitted.kind());
-        Ok(admitted)
+        Ok((admitted, elevated))
     })
 }
 
-fn place(
-    service: &Service,
-    caller: &Caller,
+fn place<'a>(
+    (service, caller): (&'a Service, &Caller),
     fields: &SandboxFields,
-    default: Limits,
-) -> Result<AdmittedSpec, Problem> {
+    (default, at_most): (Limits, Option<Duration>),
+) -> Result<Admitted<'a>, Problem> {
     let (mut asked, search) = fields.asked(caller, default)?;
     let limits = |default| fields.limits.over(default);
     let Caller::Holder(holder) = caller else {
-        return Ok(service.engine.admit(asked, &limits, &search)?);
+        return Ok((service.engine.admit(asked, &limits, &search)?, None));
     };
     narrow_writing(&mut asked.spec, holder.inspected.writable());
-    if let Some(most) = &mut asked.network_at_most {
-        most.sent_bytes = spending::network_left(service, holder)?;
-    }
     let life = holder.inspected.standing.life(SystemTime::now());
-    let limits = |default| {
-        let asked = limits(default);
-        Limits { timeout: asked.timeout.min(life), ..asked }
+    let most = at_most.map_or(life, |most| most.min(life));
+    let left = match &asked.network_at_most {
+        Some(_) => spending::network_left(service, holder)?,
+        None => None,
     };
     // What a grant allows is on top of a policy, never instead of one.
     let policy = search.load()?;
-    let admitted = ringwall_engine::deciding(|| service.engine.admit_by(&policy, asked, &limits))?;
+    let by_policy = |mut asked: Asked, most: Duration| {
+        if let Some(network) = &mut asked.network_at_most {
+            network.sent_bytes = left;
+        }
+        let within = |default| capped(limits(default), most);
+        ringwall_engine::deciding(|| service.engine.admit_by(&policy, asked, &within))
+    };
+    let (admitted, elevated) = match by_policy(asked.clone(), most) {
+        Ok(admitted) => (admitted, None),
+        Err(refused) => {
+            let elevated = elevating::lift((service, caller), refused.into(), &search, |by| {
+                asked.task.elevated.insert(by.to_owned());
+                // What is left of a budget is no part of what people are asked: it changes.
+                let lifted = ringwall_engine::deciding(|| {
+                    service.engine.admit_by(&policy, asked.clone(), &limits)
+                })?;
+                deed(fields, &lifted)
+            })?;
+            asked.notes.insert(APPROVAL_NOTE.to_owned(), elevated.approval().to_string());
+            (by_policy(asked, most.min(elevated.left()))?, Some(elevated))
+        }
+    };
     let spec = admitted.spec();
     spending::refuse_uncounted(service, holder, spec)?;
-    let (kind, wall) = (admitted.kind().to_owned(), spec.wall.to_string());
-    caller.may(service, Ask::Place { kind, wall })?;
+    if elevated.is_none() {
+        caller.may(service, placing(&admitted))?;
+    }
     if let Some(workspace) = &spec.workspace {
         caller.may(service, Ask::Read { path: canonical(&workspace.path)? })?;
         if workspace.mode == WorkspaceMode::ReadWrite {
@@ -162,7 +188,32 @@ fn place(
     for path in &spec.read_only_paths {
         caller.may(service, Ask::Read { path: canonical(path)? })?;
     }
-    Ok(admitted)
+    Ok((admitted, elevated))
+}
+
+fn capped(limits: Limits, most: Duration) -> Limits {
+    Limits { timeout: limits.timeout.min(most), ..limits }
+}
+
+fn placing(admitted: &AdmittedSpec) -> Ask {
+    Ask::Place { kind: admitted.kind().to_owned(), wall: admitted.spec().wall.to_string() }
+}
+
+/// All of what a person would allow by letting this be admitted.
+fn deed(fields: &SandboxFields, lifted: &AdmittedSpec) -> Result<Deed, Problem> {
+    let command = fields.command.as_ref().map(CommandFields::command).transpose()?;
+    let deed = Deed {
+        ask: placing(lifted),
+        name: None,
+        parameters: sandbox_parameters(lifted.spec(), command.as_ref()),
+        sandbox: fields.name.clone().unwrap_or_else(|| "-".to_owned()),
+        incarnation: "new".to_owned(),
+    };
+    let input = fields.command.as_ref().and_then(|command| command.stdin.clone());
+    Ok(match input {
+        Some(input) => deed.with("input", input),
+        None => deed,
+    })
 }
 
 /// The one spelling of a path that grants speak of.
@@ -276,6 +327,7 @@ pub(crate) async fn delete(
                 }
                 let left = engine.find(&row.id).ok();
                 let outcome = left.as_ref().and_then(|left| left.outcome.clone());
+                elevating::sandbox_ended(service, &record);
                 if let Some(left) = left.filter(|_| !how.keep) {
                     engine.remove(&left)?;
                 }

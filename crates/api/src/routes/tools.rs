@@ -8,7 +8,9 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding};
+use ringwall_engine::{
+    AskedCall, CallEntry, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding,
+};
 use ringwall_grant::Ask;
 use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolMeter, ToolStatus, Wall};
 use ringwall_store::NewCall;
@@ -21,6 +23,7 @@ use utoipa::ToSchema;
 use super::new_id;
 use super::sandboxes::canonical;
 use crate::caller::Caller;
+use crate::elevating::{self, Deed, Elevated};
 use crate::fields::{Body, absolute};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
@@ -273,6 +276,8 @@ fn call_now(
         service.tools.open_tool(&entry, guests)?;
     }
     let (gate, evidence) = (gate(service, caller, &fields)?, fields.evidence);
+    // For the person who may be asked; the owner is refused nothing that a person could allow.
+    let shown = matches!(caller, Caller::Holder(_)).then(|| fields.clone()).unwrap_or_default();
     let mut call = prepare(service, caller, (&tool, place.is_some()), fields)?;
     let alone = Wall::single(RingKind::Wasm);
     let (wall, sandbox) = match &place {
@@ -291,7 +296,17 @@ fn call_now(
         (None, Caller::Owner) => engine.network_of_tool(&gate, wanted, None, None)?,
         _ => None,
     };
-    let entry = engine.begin_tool(asked(&tool, &call, (wall, sandbox)), &gate)?;
+    let what = asked(&tool, &call, (wall, sandbox));
+    let (entry, elevated) = match begin((service, caller), what, &gate, (&tool, shown)) {
+        Ok(begun) => begun,
+        Err(problem) => {
+            spending.give_back()?;
+            return Err(problem);
+        }
+    };
+    if let Some(elevated) = &elevated {
+        call.limits.time = call.limits.time.min(elevated.left());
+    }
     let variables = tool.manifest().wants.env.clone();
     call.network = egress.map(|egress| ToolNetwork { egress, variables, entry: entry.clone() });
     let new = NewCall {
@@ -321,6 +336,48 @@ fn call_now(
     let summary = json!({ "status": status, "meter": meter }).to_string();
     service.store.end_call(&new, &summary)?;
     Ok(ToolResult { stopped_by, ..result(&id, &tool, &called?, evidence) })
+}
+
+/// Begins a call that the policy allows, or a person has allowed.
+fn begin<'a>(
+    (service, caller): (&'a Service, &Caller),
+    asked: AskedCall<'_>,
+    gate: &ToolGate,
+    (tool, fields): (&Tool, ToolFields),
+) -> Result<(CallEntry, Option<Elevated<'a>>), Problem> {
+    let engine = &service.engine;
+    let refused = match engine.begin_tool(asked, gate) {
+        Ok(entry) => return Ok((entry, None)),
+        Err(refused) => refused.into(),
+    };
+    let search = PolicySearch::from_environment(None);
+    let elevated = elevating::lift((service, caller), refused, &search, |by| {
+        engine.allow_call(AskedCall { elevated: Some(by), ..asked }, gate)?;
+        deed(asked, tool, fields)
+    })?;
+    let entry = engine.begin_tool(AskedCall { elevated: Some(elevated.name()), ..asked }, gate)?;
+    Ok((entry, Some(elevated)))
+}
+
+/// All of what a person would allow by letting this tool be called.
+fn deed(asked: AskedCall<'_>, tool: &Tool, fields: ToolFields) -> Result<Deed, Problem> {
+    let text = |value: serde_json::Result<String>| value.map_err(|error| Problem::internal(&error));
+    let deed = Deed {
+        ask: Ask::Tool { name: tool.name().to_owned() },
+        name: None,
+        parameters: BTreeMap::new(),
+        sandbox: asked.sandbox.map_or("-".to_owned(), ToString::to_string),
+        // A sandbox's id is of one life.
+        incarnation: asked.sandbox.map_or("new".to_owned(), ToString::to_string),
+    };
+    Ok(deed
+        .with("digest", tool.digest.to_string())
+        .with("wall", asked.wall.to_string())
+        .with("input", text(serde_json::to_string(&fields.input))?)
+        .with("directories", text(serde_json::to_string(&fields.dirs))?)
+        .with("variables", text(serde_json::to_string(&fields.env))?)
+        .with("limits", text(serde_json::to_string(&fields.limits))?)
+        .with("seed", text(serde_json::to_string(&fields.seed))?))
 }
 
 /// The policy that counts for a call, as it is at this moment.

@@ -200,8 +200,14 @@ impl<'a> Reaching<'a> {
         let egress = serde_json::from_value(json!({"layers": [{"allow": rules}]}))
             .map_err(|error| with_causes(&error))?;
         let gate = ToolGate::open(&PolicySearch::default()).map_err(|error| with_causes(&error))?;
-        let asked =
-            AskedCall { tool: "fetch", kind: "compute", writes: false, wall, sandbox: None };
+        let asked = AskedCall {
+            tool: "fetch",
+            kind: "compute",
+            writes: false,
+            wall,
+            sandbox: None,
+            elevated: None,
+        };
         let entry =
             workshop.engine.begin_tool(asked, &gate).map_err(|error| with_causes(&error))?;
         let call = ToolCall {

@@ -1,0 +1,97 @@
+//! The phase that a sandbox is in.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use ringwall_engine::{PolicySearch, RecordState};
+use ringwall_grant::Ask;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::caller::Caller;
+use crate::elevating::{self, Deed, Elevated};
+use crate::fields::Body;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::service::Service;
+
+/// The phase to come to
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PhaseFields {
+    to: String,
+}
+
+/// The phase that a sandbox is in
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Phase {
+    /// Nothing where its task has no phases
+    phase: Option<String>,
+}
+
+/// The phase that a sandbox is in
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/phase", tag = "sandboxes", params(("id" = String, Path)), responses(
+    (status = 200, body = Phase),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn get(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Phase>, Problem> {
+    service
+        .work(move |service| {
+            let record = service.record(&caller, &id)?;
+            Ok(Json(Phase { phase: service.engine.phase(&record) }))
+        })
+        .await
+}
+
+/// Move a sandbox to another phase of its task: from now on its jobs may write what that one allows
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/phase", tag = "sandboxes", request_body = PhaseFields,
+    params(("id" = String, Path)), responses(
+    (status = 200, body = Phase),
+    (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+))]
+pub(crate) async fn change(
+    State(service): State<Arc<Service>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(fields): Body<PhaseFields>,
+) -> Result<Json<Phase>, Problem> {
+    service
+        .work(move |service| {
+            let record = service.record(&caller, &id)?;
+            if record.state != RecordState::Running {
+                let why = format!("the sandbox {id} has ended");
+                return Err(Problem::new(Code::NotRunning, why));
+            }
+            let ask = Ask::Phase { name: fields.to.clone() };
+            caller.may(service, ask.clone())?;
+            let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
+            let search = PolicySearch::from_environment(workspace);
+            let (engine, to) = (&service.engine, fields.to.as_str());
+            let elevated = match engine.allow_phase(&record, to, (&search, None)) {
+                Ok(()) => None,
+                Err(refused) => {
+                    let asking = (&**service, &caller);
+                    Some(elevating::lift(asking, refused.into(), &search, |by| {
+                        engine.allow_phase(&record, to, (&search, Some(by)))?;
+                        let before = engine.phase(&record).unwrap_or_default();
+                        Ok(Deed::there(&record, ask).with("from", before))
+                    })?)
+                }
+            };
+            let by = match &caller {
+                Caller::Owner => "the owner, through the API".to_owned(),
+                Caller::Holder(holder) => {
+                    let own = holder.inspected.standing.ids.last();
+                    format!("grant {}", own.map(ToString::to_string).unwrap_or_default())
+                }
+            };
+            let lifted = elevated.as_ref().map(Elevated::name);
+            engine.change_phase(&record, (to, &by), (&search, lifted))?;
+            Ok(Json(Phase { phase: engine.phase(&record) }))
+        })
+        .await
+}
