@@ -27,13 +27,27 @@ const MOST_EVENT: usize = 4 << 20;
 pub(crate) enum Failure {
     /// The API said no, in its own words.
     #[error("{detail} ({code})")]
-    Refused { status: u16, code: String, detail: String, elevation: Option<String> },
+    Refused {
+        status: u16,
+        code: String,
+        detail: String,
+        elevation: Option<String>,
+        question: Option<Box<Question>>,
+    },
     #[error("the daemon cannot be reached: {0}")]
     Unreachable(String),
     #[error("the daemon's answer makes no sense")]
     Nonsense,
     #[error("there is more than {0} bytes of it")]
     TooLarge(usize),
+}
+
+/// A person was asked to allow what was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) approval: String,
+    /// Where that person decides; nothing where the daemon has no page for people.
+    pub(crate) page: Option<String>,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Failure>> + Send>>;
@@ -220,6 +234,8 @@ fn refusal(status: StatusCode, problem: &Value) -> Failure {
         code: text("code").unwrap_or_else(|| status.as_u16().to_string()),
         detail: text("detail").unwrap_or_else(|| "the daemon gave no reason".to_owned()),
         elevation: text("elevation_hint"),
+        question: text("approval")
+            .map(|approval| Box::new(Question { approval, page: text("approval_url") })),
     }
 }
 

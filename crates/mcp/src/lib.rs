@@ -12,6 +12,7 @@
 //! - a call that is cancelled ends what it started.
 
 mod api;
+mod asking;
 mod catalogue;
 mod commands;
 mod files;

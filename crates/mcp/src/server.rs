@@ -15,10 +15,11 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::asking::Asked;
 use crate::catalogue::Own;
 use crate::session::{CallError, Session};
 use crate::wasm_tools::{self, KnownTools};
-use crate::{commands, files, resources};
+use crate::{asking, commands, files, resources};
 
 /// How long a client waits for the list. Tools that are compiled for the first time take longer, and
 /// are announced when they are ready.
@@ -164,7 +165,15 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(why, None));
         }
         let given = Value::Object(request.arguments.unwrap_or_default());
-        match self.call(name, given, &context).await {
+        let mut called = self.call(name, given.clone(), &context).await;
+        if let Err(CallError::Api(failure)) = &called {
+            match asking::ask(&self.session, failure, &context).await {
+                Asked::Allowed => called = self.call(name, given, &context).await,
+                Asked::Refused(why) => called = Err(CallError::Person(why)),
+                Asked::Nobody => {}
+            }
+        }
+        match called {
             Ok(done) => Ok(done.result().into()),
             Err(error @ CallError::NoSuchTool(_)) => {
                 Err(ErrorData::invalid_params(error.to_string(), None))

@@ -29,14 +29,25 @@ pub(crate) enum CallError {
     /// What a tool itself said.
     #[error("{0}")]
     Tool(String),
+    /// What the person said who was asked.
+    #[error("refused: {0}")]
+    Person(String),
     #[error("the call was cancelled, and what it had started was ended")]
     Cancelled,
 }
 
 /// The refusal, and what a person could do about it.
 fn refused_in_words(failure: &Failure) -> String {
-    let Failure::Refused { code, elevation, .. } = failure else { return failure.to_string() };
+    let Failure::Refused { code, elevation, question, .. } = failure else {
+        return failure.to_string();
+    };
     let more = match (elevation, code.as_str()) {
+        // Its own words say which approval waits, and where a person decides.
+        (Some(_), _) if question.is_some() => {
+            ". You cannot allow it: tell the person what you need it for and where to decide, and call \
+             this tool again with the same arguments once they have"
+                .to_owned()
+        }
         (Some(name), _) => format!(
             ". The policy offers the elevation `{name}` for this: a person can allow it, and you cannot. \
              Say what you need it for, and ask them to run `ringwall approvals ls`"
@@ -313,6 +324,7 @@ mod tests {
             code: "denied-by-policy".to_owned(),
             detail: "not behind this wall".to_owned(),
             elevation: Some("deploy".to_owned()),
+            question: None,
         };
         let words = CallError::from(failure).to_string();
         assert!(words.contains("`deploy`") && words.contains("ringwall approvals"), "{words}");

@@ -2,6 +2,8 @@
 //! of others. See `support` for what they stand on.
 
 #[cfg(test)]
+mod asking;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod http;

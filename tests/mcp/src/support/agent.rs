@@ -29,7 +29,12 @@ impl Agent {
     }
 
     /// Starts a server and shakes hands with it.
-    pub(crate) fn of(mut command: Command) -> Agent {
+    pub(crate) fn of(command: Command) -> Agent {
+        Agent::able(command, &json!({}))
+    }
+
+    /// The same as a client with these capabilities.
+    pub(crate) fn able(mut command: Command, capabilities: &Value) -> Agent {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("it can be started");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
@@ -44,7 +49,7 @@ impl Agent {
         });
         let input = process.stdin.take();
         let mut agent = Agent { process, input, messages, notes: Vec::new(), last: 0 };
-        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"}});
         agent.ask("initialize", &hello);
         agent.tell("notifications/initialized", &json!({}));
@@ -61,6 +66,11 @@ impl Agent {
         let id = self.last;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         id
+    }
+
+    /// Answers what the server asked for.
+    pub(crate) fn reply(&mut self, id: &Value, result: &Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
     fn send(&mut self, message: &Value) {
