@@ -11,6 +11,10 @@ pub(crate) struct Preset {
     pub(crate) keys: &'static [Key],
     /// Copied into its home behind the wall, where they exist. Never a file that holds a key.
     pub(crate) config: &'static [&'static str],
+    /// What it is told: that it is behind a wall, where it reaches its model and nothing else.
+    pub(crate) env: &'static [(&'static str, &'static str)],
+    /// What it writes into the workspace for itself. `--apply` leaves it out.
+    pub(crate) own: &'static [&'static str],
 }
 
 /// A key of a model's provider, which only the gateway knows.
@@ -61,17 +65,42 @@ pub(crate) const PRESETS: [Preset; 4] = [
         name: "claude-code",
         keys: &[ANTHROPIC],
         config: &[".claude/settings.json", ".claude/CLAUDE.md"],
+        // No reports, feedback or updates: they go to the model's host, too, with the same key.
+        env: &[("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
+        own: &[],
     },
-    Preset { name: "codex", keys: &[CODEX], config: &[".codex/config.toml", ".codex/AGENTS.md"] },
+    Preset {
+        name: "codex",
+        keys: &[CODEX],
+        config: &[".codex/config.toml", ".codex/AGENTS.md"],
+        env: &[],
+        own: &[],
+    },
     Preset {
         name: "gemini",
         keys: &[GEMINI],
         config: &[".gemini/settings.json", ".gemini/GEMINI.md"],
+        // It would ask each time whether to trust the workspace: what is behind the wall is a copy.
+        env: &[("GEMINI_CLI_TRUST_WORKSPACE", "true")],
+        own: &[],
     },
     Preset {
         name: "aider",
         keys: &[ANTHROPIC, OPENAI, GEMINI],
         config: &[".aider.conf.yml", ".aider.model.settings.yml"],
+        // It would look for updates, prices and where to report to, and find nobody.
+        env: &[
+            ("AIDER_CHECK_UPDATE", "false"),
+            ("AIDER_ANALYTICS", "false"),
+            ("AIDER_GITIGNORE", "false"),
+            ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
+        ],
+        own: &[
+            ".aider.chat.history.md",
+            ".aider.input.history",
+            ".aider.tags.cache.v3",
+            ".aider.tags.cache.v4",
+        ],
     },
 ];
 

@@ -34,7 +34,10 @@ pub(super) fn run(preset: &Preset, mut args: RunArgs) -> anyhow::Result<ExitCode
         sandbox.workspace = Some(PathBuf::from("."));
     }
     let home = Preset::home();
-    args.job.env.insert(0, (OsString::from("HOME"), home.clone().into_os_string()));
+    let own = preset.env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let own = own.chain([(OsString::from("HOME"), home.clone().into_os_string())]);
+    // First, so that flags say otherwise.
+    args.job.env.splice(0..0, own);
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         (args.job.interactive, args.job.tty) = (true, true);
     }
@@ -42,7 +45,7 @@ pub(super) fn run(preset: &Preset, mut args: RunArgs) -> anyhow::Result<ExitCode
     let prepare = |sandbox: &Sandbox| copy_config(sandbox, preset, &home);
     let (code, outcome) = run_within(args, limits(), &prepare)?;
     if !json {
-        take_over(&outcome, apply_all)?;
+        take_over(preset, &outcome, apply_all)?;
     }
     Ok(code)
 }
@@ -134,7 +137,7 @@ fn path_bytes(path: &Path) -> &[u8] {
 }
 
 /// Shows what changed, and writes it to the workspace if a person says so.
-fn take_over(outcome: &Outcome, apply_all: bool) -> anyhow::Result<()> {
+fn take_over(preset: &Preset, outcome: &Outcome, apply_all: bool) -> anyhow::Result<()> {
     if outcome.changes.is_none_or(|changes| changes.is_empty()) {
         return Ok(());
     }
@@ -156,7 +159,7 @@ fn take_over(outcome: &Outcome, apply_all: bool) -> anyhow::Result<()> {
     }
     apply::run(&ApplyArgs {
         allow_protected: Vec::new(),
-        except: Vec::new(),
+        except: preset.own.iter().map(PathBuf::from).collect(),
         force: false,
         output: OutputArgs::default(),
         sandbox,
