@@ -1,7 +1,7 @@
 //! The command line gives the same with a daemon as without one: output, errors, exit codes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
@@ -16,7 +16,17 @@ struct Told {
 }
 
 fn tell(daemon: &Daemon, line: &[&str], input: &[u8]) -> Told {
+    told_by(daemon.world.command(line), input)
+}
+
+/// The same by a command line that is to do without the daemon.
+fn tell_alone(daemon: &Daemon, line: &[&str]) -> Told {
     let mut command = daemon.world.command(line);
+    command.env("RINGWALL_DAEMON", "off");
+    told_by(command, b"")
+}
+
+fn told_by(mut command: Command, input: &[u8]) -> Told {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it can be started");
     let mut stdin = child.stdin.take().expect("a pipe");
@@ -34,6 +44,11 @@ fn without_ids(text: &str) -> String {
     let id = |word: &str| {
         word.len() == 12 && word.chars().all(|it| it.is_ascii_digit() || it.is_ascii_lowercase())
     };
+    // In a list: 3s, 2m.
+    let age = |word: &str| {
+        let number = word.strip_suffix(['s', 'm']);
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
     let mut clean = String::new();
     let mut word = String::new();
     for next in text.chars().chain(['\n']) {
@@ -41,7 +56,7 @@ fn without_ids(text: &str) -> String {
             word.push(next);
             continue;
         }
-        clean.push_str(if id(&word) { "ID" } else { &word });
+        clean.push_str(if id(&word) || age(&word) { "ID" } else { &word });
         word.clear();
         clean.push(next);
     }
@@ -227,4 +242,89 @@ fn a_run_of_the_daemon_is_stopped_alone() {
     daemon.world.ringwall(["stop", &id]).exits(0);
     assert_eq!(run.wait().expect("it ends").code(), Some(137));
     daemon.client().get("/v1/health").is(200);
+}
+
+/// A sandbox that has ended, with what it changed in its workspace.
+fn changed(daemon: &Daemon, script: &str) -> String {
+    let line = ["create", "--wall", "process", "--workspace", ".", "--", "echo", "logged"];
+    let id = daemon.world.ringwall(line).exits(0).word();
+    daemon.world.ringwall(["exec", &id, "--", "sh", "-c", script]).exits(0);
+    daemon.world.ringwall(["stop", &id]).exits(0);
+    id
+}
+
+/// What these verbs look at is in the home, the same files for everybody; the daemon shows the same.
+#[test]
+fn what_is_looked_at_is_the_same_with_a_daemon_beside_it_and_over_the_api() {
+    let daemon = Daemon::start();
+    daemon.world.write("here", "content\n");
+    let id = changed(&daemon, "echo new > new-file; echo more >> here");
+    let lives = daemon.world.ringwall(["create", "--name", "lives", "--wall", "process"]);
+    let lives = lives.exits(0).word();
+    let lines: [&[&str]; 10] = [
+        &["ps"],
+        &["ps", "-a"],
+        &["ps", "-a", "-o", "json"],
+        &["logs", &id],
+        &["logs", "lives"],
+        &["diff", &id],
+        &["diff", "--stat", &id],
+        &["diff", "--name-only", &id],
+        &["image", "ls"],
+        &["diff", "absent"],
+    ];
+    for line in lines {
+        let told = tell(&daemon, line, b"");
+        assert!(!told.out.is_empty() || !told.err.is_empty(), "{line:?}");
+        assert_eq!(told, tell_alone(&daemon, line), "{line:?}");
+    }
+    let mut client = daemon.client();
+    let diff = client.get(&format!("/v1/sandboxes/{id}/diff")).is(200).text();
+    assert_eq!(diff, daemon.world.ringwall(["diff", &id]).exits(0).out());
+    let ids = |list: &serde_json::Value| -> Vec<String> {
+        let mut ids: Vec<_> =
+            list.as_array().expect("a list").iter().map(|it| it["id"].to_string()).collect();
+        ids.sort();
+        ids
+    };
+    let listed = ids(&client.get("/v1/sandboxes").is(200).json()["items"]);
+    assert_eq!(listed, ids(&daemon.world.sandboxes().into()));
+    // Into a living one and out of it again, by every way.
+    for (name, alone) in [("a", false), ("b", true)] {
+        let there = format!("lives:/tmp/{name}");
+        let copy = |line: &[&str]| match alone {
+            true => tell_alone(&daemon, line),
+            false => tell(&daemon, line, b""),
+        };
+        assert_eq!(copy(&["cp", "here", &there]).code, Some(0));
+        let read = client.get(&format!("/v1/sandboxes/{lives}/files?path=/tmp/{name}"));
+        assert_eq!(read.is(200).text(), "content\n");
+        assert_eq!(copy(&["cp", &there, name]).code, Some(0));
+        assert_eq!(daemon.world.read(name), "content\n");
+    }
+}
+
+#[test]
+fn changes_are_applied_in_the_same_way_by_everybody() {
+    let daemon = Daemon::start();
+    let make = |name: &str| changed(&daemon, &format!("echo made > {name}"));
+    let [a, b, c] = ["a", "b", "c"].map(make);
+    let first = tell(&daemon, &["apply", &a], b"");
+    let second = tell_alone(&daemon, &["apply", &b]);
+    assert_eq!((first.code, second.code), (Some(0), Some(0)), "{first:?} {second:?}");
+    assert_eq!(first.out.replace('a', "b"), second.out.replace('a', "b"));
+    let mut client = daemon.client();
+    let third = client.post(&format!("/v1/sandboxes/{c}/apply"), &serde_json::json!({}));
+    let applied = third.is(200).json()["applied"].clone();
+    let lines: Vec<String> = first.out.trim().lines().map(|line| line.replace('a', "c")).collect();
+    assert_eq!(applied, serde_json::json!(lines));
+    for name in ["a", "b", "c"] {
+        assert_eq!(daemon.world.read(name), "made\n");
+    }
+    // All have taken note of it in one log, and nobody finds anything left to do.
+    let noted = client.get("/v1/audit?kind=workspace-applied").is(200).json();
+    assert_eq!(noted.as_array().expect("a list").len(), 3, "{noted}");
+    let again = [tell(&daemon, &["apply", &c], b""), tell_alone(&daemon, &["apply", &c])];
+    assert_eq!(again[0], again[1]);
+    assert!(again[0].err.contains("nothing to do"), "{again:?}");
 }
