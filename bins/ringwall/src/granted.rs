@@ -13,7 +13,7 @@ use ringwall_approval::{
 use ringwall_engine::{
     AdmitError, Asked, Engine, EngineConfig, NetworkBounds, PolicySearch, narrow_writing,
 };
-use ringwall_grant::{Ask, Cost, Held, Request};
+use ringwall_grant::{Ask, Cost, Held, Request, Reserved};
 use ringwall_policy::AdmittedSpec;
 use ringwall_rules::{Refusal, Stack};
 use ringwall_spec::{Command, Limits, SandboxId, SandboxSpec, Usage, WorkspaceMode};
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::Approving;
 use crate::{ledger, report};
-use presented::Reserved;
+use presented::settle;
 
 pub(crate) use presented::{Presented, token_text};
 pub(crate) use tool::{CallHolding, hold_call};
@@ -87,7 +87,7 @@ impl Holding {
     pub(crate) fn end(&self, usage: Usage) -> anyhow::Result<()> {
         let reserved = self.reserved.cost;
         let peak_mib = usage.peak_memory_bytes.map(|bytes| bytes.div_ceil(MIB));
-        self.reserved.settle(Cost {
+        let used = Cost {
             calls: reserved.calls,
             wall_ms: usage.wall_ms,
             cpu_ms: usage.cpu_ms.unwrap_or(reserved.cpu_ms),
@@ -95,11 +95,12 @@ impl Holding {
                 .map_or(reserved.memory_mib_ms, |mib| mib.saturating_mul(usage.wall_ms)),
             egress_bytes: usage.sent_bytes.unwrap_or(u64::MAX).min(reserved.egress_bytes),
             ..Cost::default()
-        })?;
+        };
+        settle(&self.reserved, used)?;
         if reserved.egress_bytes > 0
             && usage.sent_bytes.is_none_or(|sent| sent >= reserved.egress_bytes)
         {
-            report::note("the grant's budget of egress_bytes is spent, so nothing more was sent");
+            report::note("the budget of egress_bytes is spent, so nothing more was sent");
         }
         if let Some(id) = &self.once {
             let approvals = Approvals::open(&EngineConfig::from_environment()?.home)?;
@@ -145,12 +146,11 @@ fn narrow_paths(grant: &Presented, spec: &mut SandboxSpec) -> anyhow::Result<()>
 
 /// What a secret pays for at its endpoint nobody counts, so a budget of it allows no secret.
 fn refuse_uncounted(grant: &Presented, spec: &SandboxSpec) -> anyhow::Result<()> {
-    let parts = grant.shown.budgets.iter().flat_map(|(_, budget)| budget.parts());
-    let mut paid = parts.filter(|(part, _)| ["tokens", "money_micros"].contains(part));
+    let mut paid = grant.budget_parts().filter(|part| ["tokens", "money_micros"].contains(part));
     let secrets = spec.egress.as_ref().is_some_and(|egress| !egress.secrets.is_empty());
     match (secrets, paid.next()) {
-        (true, Some((part, _))) => bail!(
-            "the grant has a budget of {part}, which cannot be kept for a sandbox that uses secrets at their endpoints: what it has done there is not counted; use a grant without secrets, or without that budget"
+        (true, Some(part)) => bail!(
+            "the grant or its tenant has a budget of {part}, which cannot be kept for a sandbox that uses secrets at their endpoints: what it has done there is not counted; use a grant without secrets, or without that budget"
         ),
         _ => Ok(()),
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Text};
 use ringwall_engine::{Engine, LedgerError, NetworkBounds, PolicySearch, narrow_writing};
 use ringwall_grant::{
-    Ask, Authority, AuthorityError, Budget, Cost, Inspected, Left, MAX_TOKEN_BYTES, Name,
+    Account, Ask, Authority, AuthorityError, Budget, Cost, Inspected, Left, MAX_TOKEN_BYTES, Name,
     NameError, Narrowing, Request, Rights, SpendError, Spending, Subtree, Token, TokenError,
     ToolPattern, Verifier,
 };
@@ -57,6 +57,8 @@ pub(crate) struct Holder {
     /// Of the grant itself.
     pub(crate) id: String,
     shown: Inspected,
+    /// Who pays: the grant with those above it, and its tenant.
+    accounts: Vec<(Account, Budget)>,
 }
 
 pub(crate) struct Gate<'a> {
@@ -133,7 +135,8 @@ impl<'a> Gate<'a> {
         let standing = &shown.standing;
         let id = standing.ids.last().map(ToString::to_string).unwrap_or_default();
         let (task, tenant) = (standing.task.clone(), standing.tenant.clone());
-        Ok(Holder { token, task, tenant, id, shown })
+        let accounts = self.spending.accounts(&shown)?;
+        Ok(Holder { token, task, tenant, id, shown, accounts })
     }
 
     /// Whether the grant has the right. The inner result is the answer.
@@ -195,13 +198,10 @@ impl<'a> Gate<'a> {
         self.engine.record(vec![(ids, Event::AdmissionDenied(denied))])
     }
 
-    /// Takes one call from the budget of the grant, if it has one.
+    /// Takes one call from the budgets that it counts against, if there are any.
     pub(crate) fn count_call(&self, holder: &Holder) -> Result<Result<(), String>, GateError> {
-        if holder.shown.budgets.is_empty() {
-            return Ok(Ok(()));
-        }
         let one = Cost { calls: 1, ..Cost::default() };
-        match self.spending.reserve(&holder.shown.budgets, one) {
+        match self.spending.reserve(&holder.accounts, one) {
             Ok(()) => Ok(Ok(())),
             Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
@@ -210,7 +210,7 @@ impl<'a> Gate<'a> {
 
     /// What is left under the grant.
     pub(crate) fn left(&self, holder: &Holder) -> Result<Left, GateError> {
-        Ok(self.spending.left(&holder.shown.budgets)?)
+        Ok(self.spending.left(&holder.accounts)?)
     }
 
     /// Takes what an answer of the model may cost from the budget, before it is asked. What the
@@ -220,21 +220,14 @@ impl<'a> Gate<'a> {
         holder: &Holder,
         (most_tokens, price): (u64, Price),
     ) -> Result<Result<Cost, String>, GateError> {
-        if holder.shown.budgets.is_empty() {
-            return Ok(Ok(Cost::default()));
-        }
-        let left = self.left(holder)?;
         let money = price.of(0, most_tokens);
-        let cost = Cost {
+        let cost = |left: Left| Cost {
             tokens: left.tokens.map_or(0, |left| left.clamp(1, most_tokens.max(1))),
             money_micros: left.money_micros.map_or(0, |left| left.max(1).min(money)),
             ..Cost::default()
         };
-        if cost == Cost::default() {
-            return Ok(Ok(cost));
-        }
-        match self.spending.reserve(&holder.shown.budgets, cost) {
-            Ok(()) => Ok(Ok(cost)),
+        match self.spending.reserve_of(&holder.accounts, cost) {
+            Ok(cost) => Ok(Ok(cost)),
             Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
@@ -246,10 +239,10 @@ impl<'a> Gate<'a> {
         holder: &Holder,
         (reserved, used): (Cost, Cost),
     ) -> Result<(), GateError> {
-        if holder.shown.budgets.is_empty() || reserved == used {
+        if reserved == used {
             return Ok(());
         }
-        Ok(self.spending.settle(&holder.shown.budgets, reserved, used)?)
+        Ok(self.spending.settle(&holder.accounts, reserved, used)?)
     }
 
     fn sources(&self) -> &Stack {
@@ -280,9 +273,9 @@ impl<'a> Gate<'a> {
 }
 
 impl Holder {
-    /// The least of what its blocks say.
+    /// The least of what its blocks and its tenant's budget say.
     pub(crate) fn budget(&self) -> Budget {
-        self.shown.standing.budget
+        self.accounts.iter().fold(Budget::default(), |least, (_, budget)| least.least(*budget))
     }
 
     /// Of all grants that it was narrowed from, too.

@@ -24,6 +24,8 @@ struct State {
     times: BTreeMap<String, Histogram>,
     /// By kind and result.
     calls: BTreeMap<(&'static str, &'static str), u64>,
+    /// By the part of the budget.
+    spent: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -51,6 +53,12 @@ impl Metrics {
     pub(crate) fn call(&self, kind: &'static str, result: &'static str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state.calls.entry((kind, result)).or_default() += 1;
+    }
+
+    /// Somebody was refused because this part of a budget is spent.
+    pub(crate) fn spent(&self, part: &'static str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state.spent.entry(part).or_default() += 1;
     }
 
     /// In the text format; `gauges` are added as they are.
@@ -99,6 +107,12 @@ impl State {
         for ((kind, result), count) in &self.calls {
             writeln!(text, "ringwall_calls_total{{kind=\"{kind}\",result=\"{result}\"}} {count}")?;
         }
+        let help = "Calls that were refused because a budget is spent";
+        writeln!(text, "# HELP ringwall_budget_refusals_total {help}")?;
+        writeln!(text, "# TYPE ringwall_budget_refusals_total counter")?;
+        for (part, count) in &self.spent {
+            writeln!(text, "ringwall_budget_refusals_total{{part=\"{part}\"}} {count}")?;
+        }
         Ok(())
     }
 }
@@ -117,6 +131,7 @@ mod tests {
         metrics.request("GET", "/v1/health", 200, Duration::from_micros(300));
         metrics.request("GET", "/v1/health", 200, Duration::from_secs(60));
         metrics.call("exec", "ok");
+        metrics.spent("calls");
         let text = metrics.text(&[("ringwall_jobs", "Jobs", 3)]);
         let has = |line: &str| assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         has("ringwall_requests_total{method=\"GET\",route=\"/v1/health\",status=\"200\"} 2");
@@ -124,6 +139,7 @@ mod tests {
         has("ringwall_request_seconds_bucket{route=\"/v1/health\",le=\"0.000500\"} 1");
         has("ringwall_request_seconds_bucket{route=\"/v1/health\",le=\"+Inf\"} 2");
         has("ringwall_calls_total{kind=\"exec\",result=\"ok\"} 1");
+        has("ringwall_budget_refusals_total{part=\"calls\"} 1");
         has("ringwall_jobs 3");
     }
 }

@@ -26,9 +26,6 @@ pub struct Options {
     /// Memory limits of all sandboxes together; this machine's memory if nothing is said.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
-    /// What each tenant may spend in all, by the dimension's name.
-    #[serde(default)]
-    pub tenant_budget: Vec<(String, u64)>,
     /// End when nobody has been connected for so long. For a daemon that was started by the way.
     #[serde(default)]
     pub idle_ms: Option<u64>,

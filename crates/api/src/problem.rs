@@ -327,6 +327,10 @@ problems! {
         StoreError::NameTaken(_) => Code::NameTaken,
         _ => Code::Internal,
     };
+    ringwall_grant::SpendError => |error| match error {
+        ringwall_grant::SpendError::Spent { .. } => Code::BudgetExhausted,
+        _ => Code::Internal,
+    };
     ReserveError => |error| match error {
         ReserveError::Exhausted { .. } => Code::BudgetExhausted,
         ReserveError::Store(_) => Code::Internal,

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use ringwall_engine::{Attached, Engine, EngineConfig, OpenError, Record, RecordKind, RecordState};
-use ringwall_grant::{Authority, Inspected, Token, Verifier};
+use ringwall_grant::{Authority, Inspected, SpendError, Spending, Token, Verifier};
 use ringwall_spec::Outcome;
-use ringwall_store::{Dimension, NewSandbox, Store, StoreError, now_ms};
+use ringwall_store::{NewSandbox, Store, StoreError, now_ms};
 use ringwall_tool::{BuiltIns, ToolStore};
 use rustix::fs::FlockOperation;
 use serde_json::json;
@@ -39,16 +39,12 @@ pub enum OpenServiceError {
     Tools(#[from] ringwall_tool::StoreError),
     #[error("another daemon serves {0}; end it first, or set RINGWALL_HOME to another directory")]
     Taken(String),
-    #[error("{0:?} is no budget; the dimensions are {names}", names = dimension_names())]
-    Budget(String),
+    #[error(transparent)]
+    Spending(#[from] SpendError),
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error("the state directory {path} cannot be used")]
     Io { path: String, source: std::io::Error },
-}
-
-fn dimension_names() -> String {
-    Dimension::ALL.map(Dimension::name).join(", ")
 }
 
 #[derive(Debug)]
@@ -68,7 +64,10 @@ pub(crate) struct Service {
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) warm: Warm,
     pub(crate) pages: Pages,
-    pub(crate) tenant_budget: Vec<(Dimension, u64)>,
+    /// What was spent under grants and by tenants, here.
+    pub(crate) spending: Spending,
+    /// Whether other daemons may be on the same database.
+    pub(crate) shared: bool,
     verifier: Mutex<Option<Arc<Verifier>>>,
     /// Connections to sandboxes that live, by id.
     attached: Mutex<HashMap<String, Arc<Living>>>,
@@ -105,12 +104,9 @@ impl Service {
         store.forget_before(
             now_ms().saturating_sub(u64::try_from(MEMORY.as_millis()).unwrap_or(u64::MAX)),
         )?;
-        let mut tenant_budget = Vec::new();
-        for (name, most) in &options.tenant_budget {
-            let known = Dimension::ALL.into_iter().find(|it| it.name() == name);
-            let dimension = known.ok_or_else(|| OpenServiceError::Budget(name.clone()))?;
-            tenant_budget.push((dimension, *most));
-        }
+        let spending = Spending::open(&home)?;
+        // Better now than at the first call.
+        spending.tenants()?;
         let room = Room {
             jobs: options.jobs.max(1),
             jobs_per_tenant: options.jobs_per_tenant.max(1),
@@ -129,7 +125,8 @@ impl Service {
             tracer: Tracer::from_environment()?,
             warm: Warm::new(&options.warm),
             pages: Pages::new(options.listen, options.tls.is_some()),
-            tenant_budget,
+            spending,
+            shared: options.postgresql.is_some(),
             verifier: Mutex::default(),
             attached: Mutex::default(),
             memory: Mutex::default(),

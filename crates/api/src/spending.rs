@@ -1,35 +1,105 @@
-//! What calls cost, reserved before and settled after, under every grant above the caller's.
+//! What calls cost, reserved before and settled after: in the home's ledger, which the daemon has in common
+//! with the command line and agents. Where several daemons share a database, what tenants spend is there, too.
 
 use std::time::{Duration, Instant};
 
-use ringwall_grant::{Budget, GrantId};
+use ringwall_grant::{Account, Budget, Cost, Held, Left, Reserved, SpendError};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{Limits, Outcome, SandboxSpec};
-use ringwall_store::{Amounts, Dimension, Reservation, Scope, Wish, sandbox_reservation};
+use ringwall_store::{
+    Amounts, Dimension, Reservation, ReserveError, Scope, Wish, sandbox_reservation,
+};
 
 use crate::caller::{Caller, Holder};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
 const MIB: u64 = 1 << 20;
+const ONE_CPU: u64 = 1000;
+/// Below these nothing could be done: they are asked for all the same, so that the refusal names the budget.
+const SHORTEST_JOB: Duration = Duration::from_secs(1);
+const SHORTEST_CALL: Duration = Duration::from_millis(1);
+
+/// What a call asks for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    timeout: Duration,
+    shortest: Duration,
+    cpu_milli: u64,
+    memory_mib: u64,
+    /// The most; less will do.
+    fuel: u64,
+}
+
+/// What it got of that, and the part of a budget that made it less.
+#[derive(Debug, Clone, Copy)]
+struct Got {
+    time: Duration,
+    fuel: u64,
+    bound_by: Option<&'static str>,
+}
+
+impl Asked {
+    fn whole(self) -> Got {
+        Got { time: self.timeout, fuel: self.fuel, bound_by: None }
+    }
+
+    fn within(self, left: Left) -> Got {
+        let mut got = self.whole();
+        if let Some((time, part)) = left.time(self.cpu_milli, self.memory_mib)
+            && time < got.time
+        {
+            got.time = time.max(self.shortest.min(self.timeout));
+            got.bound_by = Some(part);
+        }
+        if let Some(fuel) = left.fuel.filter(|fuel| *fuel < got.fuel) {
+            got.fuel = fuel.max(1);
+            got.bound_by = Some(Dimension::Fuel.name());
+        }
+        got
+    }
+
+    fn cost(self, time: Duration, fuel: u64) -> Cost {
+        let wall_ms = millis(time);
+        Cost {
+            calls: 1,
+            wall_ms,
+            cpu_ms: wall_ms.saturating_mul(self.cpu_milli) / 1000,
+            memory_mib_ms: wall_ms.saturating_mul(self.memory_mib),
+            fuel,
+            ..Cost::default()
+        }
+    }
+
+    /// As the store counts: in seconds.
+    fn wish(self, got: Got) -> Wish {
+        let per_second = Amounts::default()
+            .with(Dimension::WallSeconds, 1)
+            .with(Dimension::CpuSeconds, self.cpu_milli.div_ceil(1000))
+            .with(Dimension::MemoryMibSeconds, self.memory_mib);
+        let at_once = Amounts::default().with(Dimension::Calls, 1);
+        Wish { at_once, per_second, seconds: whole_seconds(got.time), fuel: got.fuel }
+    }
+}
 
 /// A call that was let in, and what it may take.
 #[derive(Debug)]
 pub(crate) struct Spending<'a> {
     service: &'a Service,
-    reservation: Option<Reservation>,
-    wish: Wish,
+    asked: Asked,
+    reserved: Option<(Reserved, Option<Reservation>)>,
     begun: Instant,
     /// Less than asked for, where the budget says so.
     pub(crate) timeout: Duration,
     pub(crate) fuel: u64,
+    bound_by: Option<&'static str>,
     settled: bool,
 }
 
 /// Why a job was ended before its own time.
 pub(crate) fn stopped_by(spending: &Spending<'_>, timed_out: bool) -> Option<String> {
-    let bound = spending.reservation.as_ref()?.bound_by?;
-    timed_out.then(|| format!("budget:{}", bound.name()))
+    let bound = spending.bound_by?;
+    timed_out.then(|| format!("budget:{bound}"))
 }
 
 impl<'a> Spending<'a> {
@@ -40,15 +110,14 @@ impl<'a> Spending<'a> {
         id: &str,
         (timeout, limits): (Duration, &Limits),
     ) -> Result<Spending<'a>, Problem> {
-        let cpus = u64::from(limits.cpu_milli).div_ceil(1000);
-        let per_second = Amounts::default()
-            .with(Dimension::WallSeconds, 1)
-            .with(Dimension::CpuSeconds, cpus)
-            .with(Dimension::MemoryMibSeconds, limits.memory_bytes.div_ceil(MIB));
-        let at_once = Amounts::default().with(Dimension::Calls, 1);
-        let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-        let wish = Wish { at_once, per_second, seconds, fuel: 0 };
-        Spending::reserve(service, caller, id, wish, timeout)
+        let asked = Asked {
+            timeout,
+            shortest: SHORTEST_JOB,
+            cpu_milli: limits.cpu_milli.into(),
+            memory_mib: limits.memory_bytes.div_ceil(MIB),
+            fuel: 0,
+        };
+        Spending::reserve(service, caller, id, asked)
     }
 
     /// Reserves for the call of a tool.
@@ -58,37 +127,29 @@ impl<'a> Spending<'a> {
         id: &str,
         (timeout, fuel, memory): (Duration, u64, u64),
     ) -> Result<Spending<'a>, Problem> {
-        let per_second = Amounts::default()
-            .with(Dimension::WallSeconds, 1)
-            .with(Dimension::CpuSeconds, 1)
-            .with(Dimension::MemoryMibSeconds, memory.div_ceil(MIB));
-        let at_once = Amounts::default().with(Dimension::Calls, 1);
-        let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-        Spending::reserve(service, caller, id, Wish { at_once, per_second, seconds, fuel }, timeout)
+        let memory_mib = memory.div_ceil(MIB);
+        let shortest = SHORTEST_CALL;
+        let asked = Asked { timeout, shortest, cpu_milli: ONE_CPU, memory_mib, fuel };
+        Spending::reserve(service, caller, id, asked)
     }
 
     fn reserve(
         service: &'a Service,
         caller: &Caller,
         id: &str,
-        wish: Wish,
-        timeout: Duration,
+        asked: Asked,
     ) -> Result<Spending<'a>, Problem> {
-        let begun = Instant::now();
-        let spending = |reservation: Option<Reservation>| {
-            let bound = reservation.as_ref().filter(|it| it.seconds < wish.seconds);
-            let timeout = bound.map_or(timeout, |it| timeout.min(Duration::from_secs(it.seconds)));
-            let fuel = reservation.as_ref().map_or(wish.fuel, |it| it.fuel);
-            Spending { service, reservation, wish, begun, timeout, fuel, settled: false }
-        };
-        match caller {
+        let (reserved, got) = match caller {
             // The owner set the limits, and has none.
-            Caller::Owner => Ok(spending(None)),
+            Caller::Owner => (None, asked.whole()),
             Caller::Holder(holder) => {
-                let scopes = scopes(service, holder)?;
-                Ok(spending(Some(service.store.reserve(id, &scopes, &wish)?)))
+                let (reserved, got) = take(service, holder, id, asked)?;
+                (Some(reserved), got)
             }
-        }
+        };
+        let Got { time: timeout, fuel, bound_by } = got;
+        let begun = Instant::now();
+        Ok(Spending { service, asked, reserved, begun, timeout, fuel, bound_by, settled: false })
     }
 
     /// Gives back what was not used. `fuel` and `cpu` as far as they were measured.
@@ -98,32 +159,82 @@ impl<'a> Spending<'a> {
 
     /// It was refused before anything was done: all is given back.
     pub(crate) fn give_back(mut self) -> Result<(), Problem> {
-        self.settled = true;
-        match &self.reservation {
-            None => Ok(()),
-            Some(reservation) => Ok(self.service.store.settle(reservation, &Amounts::default())?),
-        }
+        self.pay(Cost::default())
     }
 
     fn settle_as(&mut self, fuel: u64, cpu: Option<Duration>) -> Result<(), Problem> {
-        self.settled = true;
-        let Some(reservation) = &self.reservation else { return Ok(()) };
-        let took = self.begun.elapsed();
-        let seconds = whole_seconds(took);
-        let rate = |dimension| self.wish.per_second.get(dimension);
+        let mut used = self.asked.cost(self.begun.elapsed(), fuel);
         // Where nobody measured, what could have been used counts.
-        let most = rate(Dimension::CpuSeconds).saturating_mul(seconds);
-        let cpu = cpu.map_or(most, whole_seconds);
-        let memory = rate(Dimension::MemoryMibSeconds).saturating_mul(seconds);
-        let used = Amounts::default()
-            .with(Dimension::Calls, self.wish.at_once.get(Dimension::Calls))
-            .with(Dimension::WallSeconds, seconds)
-            .with(Dimension::CpuSeconds, cpu)
-            .with(Dimension::MemoryMibSeconds, memory)
-            .with(Dimension::Fuel, fuel);
-        self.service.store.settle(reservation, &used)?;
+        used.cpu_ms = cpu.map_or(used.cpu_ms, millis);
+        self.pay(used)
+    }
+
+    fn pay(&mut self, used: Cost) -> Result<(), Problem> {
+        self.settled = true;
+        let Some((reserved, reservation)) = &self.reserved else { return Ok(()) };
+        reserved.settle(&self.service.spending, used)?;
+        if let Some(reservation) = reservation {
+            self.service.store.settle(reservation, &amounts(used))?;
+        }
         Ok(())
     }
+}
+
+/// Takes what there is for a call.
+fn take(
+    service: &Service,
+    holder: &Holder,
+    id: &str,
+    asked: Asked,
+) -> Result<((Reserved, Option<Reservation>), Got), Problem> {
+    let accounts = service.spending.accounts(&holder.inspected)?;
+    let mut got = asked.whole();
+    let cost = |left| {
+        got = asked.within(left);
+        asked.cost(got.time, got.fuel)
+    };
+    let cost = service.spending.reserve_of(&accounts, cost).map_err(|it| spent(service, it))?;
+    let reserved = Reserved { accounts, cost };
+    let reservation = take_shared(service, (holder, id), &asked.wish(got), &reserved)?;
+    if let Some(reservation) = &reservation
+        && let Some(bound) = reservation.bound_by
+    {
+        got.time = got.time.min(Duration::from_secs(reservation.seconds));
+        got.fuel = reservation.fuel;
+        got.bound_by = Some(bound.name());
+    }
+    Ok(((reserved, reservation), got))
+}
+
+/// The same from what all daemons on one database let the tenant spend, if there are others. Where that is
+/// refused, nothing was taken here either.
+fn take_shared(
+    service: &Service,
+    (holder, id): (&Holder, &str),
+    wish: &Wish,
+    reserved: &Reserved,
+) -> Result<Option<Reservation>, Problem> {
+    if !service.shared {
+        return Ok(None);
+    }
+    let tenant = tenant_scope(holder, &reserved.accounts);
+    match service.store.reserve(id, &[tenant], wish) {
+        Ok(reservation) => Ok(Some(reservation)),
+        Err(refused) => {
+            reserved.settle(&service.spending, Cost::default())?;
+            if let ReserveError::Exhausted { dimension, .. } = &refused {
+                service.metrics.spent(dimension.name());
+            }
+            Err(refused.into())
+        }
+    }
+}
+
+fn spent(service: &Service, error: SpendError) -> Problem {
+    if let SpendError::Spent { part, .. } = &error {
+        service.metrics.spent(part);
+    }
+    error.into()
 }
 
 /// What a sandbox may send, reserved for as long as it lives.
@@ -131,7 +242,7 @@ impl<'a> Spending<'a> {
 pub(crate) struct Sending<'a> {
     service: &'a Service,
     id: String,
-    most: u64,
+    reserved: Reserved,
     settled: bool,
 }
 
@@ -149,30 +260,50 @@ impl<'a> Sending<'a> {
             return Ok(None);
         };
         let id = format!("{id}/network");
-        let at_once = Amounts::default().with(Dimension::EgressBytes, most);
-        let wish = Wish { at_once, ..Wish::default() };
-        service.store.reserve(&id, &scopes(service, holder)?, &wish)?;
-        Ok(Some(Sending { service, id, most, settled: false }))
+        let accounts = service.spending.accounts(&holder.inspected)?;
+        let cost = Cost { egress_bytes: most, ..Cost::default() };
+        service.spending.reserve(&accounts, cost).map_err(|it| spent(service, it))?;
+        let reserved = Reserved { accounts, cost };
+        let wish = Wish { at_once: amounts(cost), ..Wish::default() };
+        take_shared(service, (holder, &id), &wish, &reserved)?;
+        Ok(Some(Sending { service, id, reserved, settled: false }))
     }
 
     /// The sandbox has ended. What its gateway could not be asked for was all used.
     pub(crate) fn end(mut self, sent: Option<u64>) -> Result<Option<String>, Problem> {
         self.settled = true;
-        let used = sent_amounts(sent.map(|sent| sent.min(self.most)));
-        self.service.store.settle_named(&self.id, used.as_ref())?;
-        let over = sent.is_none_or(|sent| sent >= self.most);
+        settle_sent(self.service, &self.id, Some(&self.reserved), sent)?;
+        let over = sent.is_none_or(|sent| sent >= self.reserved.cost.egress_bytes);
         Ok(over.then(|| format!("budget:{}", Dimension::EgressBytes.name())))
     }
 
     /// The sandbox lives on, and keeps it.
     pub(crate) fn keep_for(mut self, sandbox: &str) -> Result<(), Problem> {
         self.settled = true;
+        let words =
+            serde_json::to_vec(&self.reserved).map_err(|error| Problem::internal(&error))?;
+        Held::open(&self.service.home)?.put(&held_name(sandbox), &words)?;
         Ok(self.service.store.keep_for_sandbox(&self.id, sandbox)?)
     }
 }
 
-fn sent_amounts(sent: Option<u64>) -> Option<Amounts> {
-    sent.map(|sent| Amounts::default().with(Dimension::EgressBytes, sent))
+/// Where nobody knows what was sent, all of it was.
+fn settle_sent(
+    service: &Service,
+    id: &str,
+    reserved: Option<&Reserved>,
+    sent: Option<u64>,
+) -> Result<(), Problem> {
+    if let Some(reserved) = reserved {
+        let most = reserved.cost.egress_bytes;
+        let egress_bytes = sent.map_or(most, |sent| sent.min(most));
+        reserved.settle(&service.spending, Cost { egress_bytes, ..Cost::default() })?;
+    }
+    let used = sent.map(|sent| {
+        let most = reserved.map_or(sent, |reserved| reserved.cost.egress_bytes);
+        Amounts::default().with(Dimension::EgressBytes, sent.min(most))
+    });
+    Ok(service.store.settle_named(id, used.as_ref())?)
 }
 
 /// Settles what a sandbox that lived on had reserved, by how it ended.
@@ -181,33 +312,42 @@ pub(crate) fn end_sandbox(
     id: &str,
     outcome: Option<&Outcome>,
 ) -> Result<(), Problem> {
-    let used = sent_amounts(outcome.and_then(|outcome| outcome.usage.sent_bytes));
-    service.store.settle_named(&sandbox_reservation(id), used.as_ref())?;
-    Ok(())
+    let words = Held::open(&service.home)?.take(&held_name(id))?;
+    // What cannot be read stays spent.
+    let reserved = words.and_then(|words| serde_json::from_slice::<Reserved>(&words).ok());
+    let sent = outcome.and_then(|outcome| outcome.usage.sent_bytes);
+    settle_sent(service, &sandbox_reservation(id), reserved.as_ref(), sent)
+}
+
+/// What the command line's sandboxes hold is kept by their ids, and is their keepers' to settle.
+fn held_name(sandbox: &str) -> String {
+    format!("daemon-{sandbox}")
 }
 
 impl Drop for Sending<'_> {
     /// What failed half-way has sent all that it could.
     fn drop(&mut self) {
         if !self.settled {
-            let _ = self.service.store.settle_named(&self.id, None);
+            let _ = settle_sent(self.service, &self.id, Some(&self.reserved), None);
         }
     }
 }
 
 /// What is left to be sent under the least of all budgets, if there is one.
 pub(crate) fn network_left(service: &Service, holder: &Holder) -> Result<Option<u64>, Problem> {
-    let mut least = None;
-    for scope in scopes(service, holder)? {
-        let limit = scope.limits.iter().find(|(it, _)| *it == Dimension::EgressBytes);
-        let Some((_, limit)) = limit else { continue };
-        let all = service.store.spent(&scope.key)?;
-        let taken = all.iter().filter(|it| it.dimension == Dimension::EgressBytes);
-        let taken = taken.map(|it| it.spent.saturating_add(it.reserved)).sum::<u64>();
-        let left = limit.saturating_sub(taken);
-        least = Some(least.map_or(left, |least: u64| least.min(left)));
+    let accounts = service.spending.accounts(&holder.inspected)?;
+    let here = service.spending.left(&accounts)?.egress_bytes;
+    if !service.shared {
+        return Ok(here);
     }
-    Ok(least)
+    let tenant = tenant_scope(holder, &accounts);
+    let limit = tenant.limits.iter().find(|(it, _)| *it == Dimension::EgressBytes);
+    let Some((_, limit)) = limit else { return Ok(here) };
+    let all = service.store.spent(&tenant.key)?;
+    let taken = all.iter().filter(|it| it.dimension == Dimension::EgressBytes);
+    let taken = taken.map(|it| it.spent.saturating_add(it.reserved)).sum::<u64>();
+    let left = limit.saturating_sub(taken);
+    Ok(Some(here.map_or(left, |here| here.min(left))))
 }
 
 /// What a secret pays for at its endpoint nobody counts, so a budget of it allows no secret.
@@ -220,10 +360,9 @@ pub(crate) fn refuse_uncounted(
     if !secrets {
         return Ok(());
     }
-    let granted = holder.inspected.budgets.iter().flat_map(|(_, budget)| budget.parts());
-    let tenants = service.tenant_budget.iter().map(|(dimension, most)| (dimension.name(), *most));
-    let mut paid = granted.chain(tenants).filter(|(part, _)| UNCOUNTED.contains(part));
-    match paid.next() {
+    let accounts = service.spending.accounts(&holder.inspected)?;
+    let mut paid = accounts.iter().flat_map(|(_, budget)| budget.parts());
+    match paid.find(|(part, _)| UNCOUNTED.contains(part)) {
         None => Ok(()),
         Some((part, _)) => Err(Problem::new(Code::NotGranted, uncounted(part))),
     }
@@ -247,51 +386,71 @@ impl Drop for Spending<'_> {
     }
 }
 
+/// The holder's tenant, as all daemons on one database know it.
+fn tenant_scope(holder: &Holder, accounts: &[(Account, Budget)]) -> Scope {
+    let tenant = Account::Tenant(holder.inspected.standing.tenant.clone());
+    let budget = accounts.iter().find(|(account, _)| *account == tenant);
+    let parts = budget.into_iter().flat_map(|(_, budget)| budget.parts());
+    let named = |(name, most)| {
+        let dimension = Dimension::ALL.into_iter().find(|it| it.name() == name)?;
+        Some((dimension, most))
+    };
+    Scope { key: tenant.to_string(), limits: parts.filter_map(named).collect() }
+}
+
+/// One part of an account, for people to look at.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) part: &'static str,
+    pub(crate) spent: u64,
+    pub(crate) reserved: u64,
+    pub(crate) limit: Option<u64>,
+}
+
+/// All parts of an account.
+pub(crate) fn figures(
+    service: &Service,
+    (account, budget): &(Account, Budget),
+) -> Result<Vec<Figure>, Problem> {
+    let here = service.spending.spent(account)?;
+    let (spent, reserved) = (amounts(here.spent), amounts(here.reserved));
+    let shared = match account {
+        Account::Tenant(_) if service.shared => service.store.spent(&account.to_string())?,
+        _ => Vec::new(),
+    };
+    let part = |dimension: Dimension| {
+        let part = dimension.name();
+        let limit = budget.parts().find(|(name, _)| *name == part).map(|(_, most)| most);
+        let (mut spent, mut reserved) = (spent.get(dimension), reserved.get(dimension));
+        // Others may have spent more of it.
+        if let Some(all) = shared.iter().find(|it| it.dimension == dimension)
+            && all.spent.saturating_add(all.reserved) > spent.saturating_add(reserved)
+        {
+            (spent, reserved) = (all.spent, all.reserved);
+        }
+        Figure { part, spent, reserved, limit }
+    };
+    Ok(Dimension::ALL.into_iter().map(part).collect())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
+}
+
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// Everybody whose budget a holder's call counts against. What the command line spent under a grant is
-/// gone here, too.
-pub(crate) fn scopes(service: &Service, holder: &Holder) -> Result<Vec<Scope>, Problem> {
-    let inspected = &holder.inspected;
-    let mut scopes = Vec::new();
-    for id in &inspected.standing.ids {
-        let own = inspected.budgets.iter().find(|(whose, _)| whose == id);
-        let limits = match own {
-            None => Vec::new(),
-            Some((_, budget)) => left(service, (*id, *budget))?,
-        };
-        scopes.push(Scope { key: format!("grant:{id}"), limits });
-    }
-    scopes.push(Scope {
-        key: format!("tenant:{}", inspected.standing.tenant),
-        limits: service.tenant_budget.clone(),
-    });
-    Ok(scopes)
-}
-
-fn left(
-    service: &Service,
-    (id, budget): (GrantId, Budget),
-) -> Result<Vec<(Dimension, u64)>, Problem> {
-    let elsewhere = ringwall_grant::Spending::open(&service.home)
-        .and_then(|spending| spending.left(&[(id, budget)]))
-        .map_err(|error| Problem::internal(&error))?;
-    let limits = budget.parts().filter_map(|(name, most)| {
-        let dimension = Dimension::ALL.into_iter().find(|it| it.name() == name)?;
-        let seconds = |left: Option<u64>| left.map_or(most, |ms| ms / 1000);
-        let most = match dimension {
-            Dimension::Calls => elsewhere.calls.unwrap_or(most),
-            Dimension::WallSeconds => seconds(elsewhere.wall_ms),
-            Dimension::CpuSeconds => seconds(elsewhere.cpu_ms),
-            Dimension::MemoryMibSeconds => seconds(elsewhere.memory_mib_ms),
-            Dimension::Fuel => elsewhere.fuel.unwrap_or(most),
-            Dimension::EgressBytes => elsewhere.egress_bytes.unwrap_or(most),
-            Dimension::Tokens => elsewhere.tokens.unwrap_or(most),
-            Dimension::MoneyMicros => elsewhere.money_micros.unwrap_or(most),
-        };
-        Some((dimension, most))
-    });
-    Ok(limits.collect())
+/// As the store counts: seconds, rounded up.
+fn amounts(cost: Cost) -> Amounts {
+    let seconds = |ms: u64| ms.div_ceil(1000);
+    Amounts::default()
+        .with(Dimension::Calls, cost.calls)
+        .with(Dimension::WallSeconds, seconds(cost.wall_ms))
+        .with(Dimension::CpuSeconds, seconds(cost.cpu_ms))
+        .with(Dimension::MemoryMibSeconds, seconds(cost.memory_mib_ms))
+        .with(Dimension::Fuel, cost.fuel)
+        .with(Dimension::EgressBytes, cost.egress_bytes)
+        .with(Dimension::Tokens, cost.tokens)
+        .with(Dimension::MoneyMicros, cost.money_micros)
 }

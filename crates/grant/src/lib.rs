@@ -32,7 +32,7 @@ pub use records::Record;
 pub use request::{ActionHash, Ask, Request, Sought, TrustedApprovers};
 pub use revocations::{Revocations, RevocationsError};
 pub use rights::{Budget, Dimension, MAX_ENTRIES, Narrowing, Rights};
-pub use spend::{Cost, Held, Left, SpendError, Spending};
+pub use spend::{Account, Cost, Held, Left, Reserved, SpendError, Spending, Spent};
 pub use token::{
     ElevationRequest, GrantId, GrantIdError, MAX_BLOCKS, MAX_TOKEN_BYTES, SignedElevation, Token,
     TokenError,

@@ -139,6 +139,14 @@ impl Budget {
         }
     }
 
+    /// Each part of this one, or else of the other.
+    pub(crate) fn or(mut self, mut other: Budget) -> Budget {
+        for (own, other) in self.fields().into_iter().zip(other.fields()) {
+            *own = own.or(*other);
+        }
+        self
+    }
+
     /// What both allow.
     pub fn least(mut self, mut other: Budget) -> Budget {
         for (own, other) in self.fields().into_iter().zip(other.fields()) {

@@ -1,307 +1,248 @@
-//! What was spent under grants, so that a budget is for all calls together.
+//! What was spent under grants and by tenants, so that a budget is for all calls together: those of the
+//! command line, of agents and of the daemon.
 //!
 //! Whoever goes ahead reserves the most that it could spend, and gives back what it did not. What is
 //! killed before gives nothing back.
 
+mod accounts;
+mod amounts;
+mod held;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::authority::MAX_LIFETIME;
 use crate::files::{self, FileError};
 use crate::rights::Budget;
 use crate::token::GrantId;
+use crate::verify::Inspected;
 
+pub use accounts::Account;
+use accounts::Tenants;
+pub use amounts::{Cost, Left};
+use held::forget_old;
+pub use held::{Held, Reserved};
+
+/// An account is a file of this length at least: it is written over in place.
+const ROOM_BYTES: usize = 2048;
 const MOST_BYTES: u64 = 4096;
-/// A chain of grants has a budget each.
-const MOST_HELD_BYTES: u64 = 64 << 10;
-const MILLIS: u64 = 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpendError {
-    #[error("the grant's budget of {part} is spent: {left} left, and {wanted} would be needed")]
-    Spent { part: &'static str, left: u64, wanted: u64 },
-    #[error("what was spent under a grant cannot be read from {0:?}; until it can, nothing is")]
+    #[error("the {whose}'s budget of {part} is spent: {left} left, and {wanted} would be needed")]
+    Spent { whose: &'static str, part: &'static str, left: u64, wanted: u64 },
+    #[error("what was spent cannot be read from {0:?}; until it can, nothing is")]
     Unreadable(PathBuf),
+    #[error(
+        "the budgets of tenants in {path:?} cannot be used: {why}; write {{\"every\": {{\"calls\": N}}, \"tenants\": {{\"NAME\": {{\"tokens\": N}}}}}}"
+    )]
+    Tenants { path: PathBuf, why: String },
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// What a sandbox, a call or a turn of a model costs, or the most that it can.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cost {
-    pub calls: u64,
-    pub wall_ms: u64,
-    pub cpu_ms: u64,
-    pub memory_mib_ms: u64,
-    #[serde(default)]
-    pub fuel: u64,
-    /// What leaves through the gateway.
-    #[serde(default)]
-    pub egress_bytes: u64,
-    /// Input and output together.
-    #[serde(default)]
-    pub tokens: u64,
-    #[serde(default)]
-    pub money_micros: u64,
-}
-
-/// What is left under a grant. `None`: as much as one likes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
-    pub calls: Option<u64>,
-    pub wall_ms: Option<u64>,
-    pub cpu_ms: Option<u64>,
-    pub memory_mib_ms: Option<u64>,
-    pub fuel: Option<u64>,
-    pub egress_bytes: Option<u64>,
-    pub tokens: Option<u64>,
-    pub money_micros: Option<u64>,
-}
-
-/// What was spent under each grant, below an engine's home.
+/// Everything that was spent below an engine's home.
 #[derive(Debug)]
 pub struct Spending {
-    directory: PathBuf,
+    home: PathBuf,
+    grants: PathBuf,
+    tenants: PathBuf,
+}
+
+/// What an account has spent, and what is reserved beside it, by what is under way or was killed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub spent: Cost,
+    pub reserved: Cost,
+}
+
+/// An account as it is kept.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    account: Account,
+    spent: Cost,
+    reserved: Cost,
 }
 
 impl Spending {
     pub fn open(home: &Path) -> Result<Spending, SpendError> {
-        let directory = home.join("grants").join("spent");
-        files::private_directory(&directory)?;
-        Ok(Spending { directory })
+        let grants = home.join("grants").join("spent");
+        let tenants = home.join("grants").join("tenants");
+        files::private_directory(&grants)?;
+        files::private_directory(&tenants)?;
+        Ok(Spending { home: home.to_owned(), grants, tenants })
     }
 
-    /// What all of these grants together leave.
-    pub fn left(&self, budgets: &[(GrantId, Budget)]) -> Result<Left, SpendError> {
-        let _lock = self.lock()?;
-        self.left_of(budgets)
+    /// Everybody who pays for what is done under a grant: it, those that it was narrowed from, and its
+    /// tenant, each if it has a budget.
+    pub fn accounts(&self, grant: &Inspected) -> Result<Vec<(Account, Budget)>, SpendError> {
+        let tenant = &grant.standing.tenant;
+        let budget = Tenants::read(&self.home)?.budget(tenant);
+        let grants = grant.budgets.iter().map(|(id, budget)| (Account::Grant(*id), *budget));
+        let tenant = budget.map(|budget| (Account::Tenant(tenant.clone()), budget));
+        Ok(grants.chain(tenant).collect())
     }
 
-    /// Takes `cost` from each of these grants, or from none.
-    pub fn reserve(&self, budgets: &[(GrantId, Budget)], cost: Cost) -> Result<(), SpendError> {
+    /// All tenants that have a budget by name, or have spent something of one.
+    pub fn tenants(&self) -> Result<Vec<(Account, Budget)>, SpendError> {
+        let known = Tenants::read(&self.home)?;
         let _lock = self.lock()?;
-        self.left_of(budgets)?.holds(cost)?;
-        for (id, _) in budgets {
-            let spent = self.spent(id)?;
-            self.write(id, spent.and(cost))?;
+        let mut names: Vec<String> = known.names().cloned().collect();
+        let list = std::fs::read_dir(&self.tenants);
+        for entry in list.into_iter().flatten().flatten() {
+            if files::is_leftover(&entry.file_name().to_string_lossy()) {
+                continue;
+            }
+            if let Some(Kept { account: Account::Tenant(name), .. }) = read(&entry.path())? {
+                names.push(name);
+            }
         }
-        forget_old(&self.directory);
-        Ok(())
+        names.sort();
+        names.dedup();
+        let with_budget = |name: String| {
+            let budget = known.budget(&name).unwrap_or_default();
+            (Account::Tenant(name), budget)
+        };
+        Ok(names.into_iter().map(with_budget).collect())
+    }
+
+    /// What all of these together leave.
+    pub fn left(&self, accounts: &[(Account, Budget)]) -> Result<Left, SpendError> {
+        if accounts.is_empty() {
+            return Ok(Left::default());
+        }
+        let _lock = self.lock()?;
+        self.left_of(accounts)
+    }
+
+    /// Takes `cost` from each of these, or from none.
+    pub fn reserve(&self, accounts: &[(Account, Budget)], cost: Cost) -> Result<(), SpendError> {
+        self.reserve_of(accounts, |_| cost).map(drop)
+    }
+
+    /// The same for a cost that depends on what is left. Nobody else takes anything meanwhile.
+    pub fn reserve_of(
+        &self,
+        accounts: &[(Account, Budget)],
+        cost: impl FnOnce(Left) -> Cost,
+    ) -> Result<Cost, SpendError> {
+        if accounts.is_empty() {
+            return Ok(cost(Left::default()));
+        }
+        let _lock = self.lock()?;
+        let cost = cost(self.left_of(accounts)?);
+        for (account, budget) in accounts {
+            Left::of(*budget, self.spent_by(account)?).holds(cost, account)?;
+        }
+        for (account, _) in accounts {
+            let Spent { spent, reserved } = self.spent_by(account)?;
+            self.write(account, Spent { spent, reserved: reserved.and(cost) })?;
+        }
+        Ok(cost)
     }
 
     /// Gives back what of `reserved` was not `used`.
     pub fn settle(
         &self,
-        budgets: &[(GrantId, Budget)],
+        accounts: &[(Account, Budget)],
         reserved: Cost,
         used: Cost,
     ) -> Result<(), SpendError> {
+        if accounts.is_empty() {
+            return Ok(());
+        }
         let _lock = self.lock()?;
-        for (id, _) in budgets {
-            let spent = self.spent(id)?;
-            self.write(id, spent.without(reserved).and(used))?;
+        for (account, _) in accounts {
+            let before = self.spent_by(account)?;
+            let after = Spent {
+                spent: before.spent.and(used),
+                reserved: before.reserved.without(reserved),
+            };
+            self.write(account, after)?;
         }
         Ok(())
     }
 
-    fn left_of(&self, budgets: &[(GrantId, Budget)]) -> Result<Left, SpendError> {
+    pub fn spent(&self, account: &Account) -> Result<Spent, SpendError> {
+        let _lock = self.lock()?;
+        self.spent_by(account)
+    }
+
+    fn left_of(&self, accounts: &[(Account, Budget)]) -> Result<Left, SpendError> {
         let mut left = Left::default();
-        for (id, budget) in budgets {
-            left = left.least(Left::of(*budget, self.spent(id)?));
+        for (account, budget) in accounts {
+            left = left.least(Left::of(*budget, self.spent_by(account)?));
         }
         Ok(left)
     }
 
-    fn spent(&self, id: &GrantId) -> Result<Cost, SpendError> {
-        let path = self.path(id);
-        match files::read_secret(&path, MOST_BYTES) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|_| SpendError::Unreadable(path)),
-            Err(FileError::Missing(_)) => Ok(Cost::default()),
-            Err(error) => Err(error.into()),
+    fn spent_by(&self, account: &Account) -> Result<Spent, SpendError> {
+        let path = self.path(account);
+        match read(&path)? {
+            None => Ok(Spent::default()),
+            Some(kept) if kept.account == *account => {
+                Ok(Spent { spent: kept.spent, reserved: kept.reserved })
+            }
+            Some(_) => Err(SpendError::Unreadable(path)),
         }
     }
 
-    fn write(&self, id: &GrantId, spent: Cost) -> Result<(), SpendError> {
-        let text = serde_json::to_vec(&spent).unwrap_or_default();
-        Ok(files::replace(&self.path(id), &text)?)
+    /// In place, so that nobody waits for the disk: what was written is the kernel's, as all that the
+    /// daemon answers, and outlives this process. The lock keeps others from seeing a half of it.
+    fn write(&self, account: &Account, Spent { spent, reserved }: Spent) -> Result<(), SpendError> {
+        let path = self.path(account);
+        let kept = Kept { account: account.clone(), spent, reserved };
+        let mut text = serde_json::to_vec(&kept).unwrap_or_default();
+        text.resize(text.len().max(ROOM_BYTES), b' ');
+        match File::options().write(true).open(&path) {
+            Ok(file) => {
+                let written = file.write_all_at(&text, 0);
+                Ok(written.map_err(|source| FileError::Use { path, source })?)
+            }
+            Err(_) => {
+                forget_old(&self.grants);
+                Ok(files::replace(&path, &text)?)
+            }
+        }
     }
 
-    fn path(&self, id: &GrantId) -> PathBuf {
-        self.directory.join(id.to_string())
+    fn path(&self, account: &Account) -> PathBuf {
+        match account {
+            Account::Grant(id) => self.grants.join(id.to_string()),
+            // A name can be longer than a file's.
+            Account::Tenant(name) => self.tenants.join(GrantId::of(name.as_bytes()).to_string()),
+        }
     }
 
     fn lock(&self) -> Result<files::Lock, SpendError> {
-        Ok(files::lock(&self.directory.join("lock"))?)
+        Ok(files::lock(&self.grants.join("lock"))?)
     }
 }
 
-/// What sandboxes that live on hold of their grants, until they end: words of whoever holds them.
-#[derive(Debug)]
-pub struct Held {
-    directory: PathBuf,
-}
-
-impl Held {
-    pub fn open(home: &Path) -> Result<Held, SpendError> {
-        let directory = home.join("grants").join("held");
-        files::private_directory(&directory)?;
-        Ok(Held { directory })
-    }
-
-    pub fn put(&self, sandbox: &str, words: &[u8]) -> Result<(), SpendError> {
-        forget_old(&self.directory);
-        Ok(files::replace(&self.directory.join(sandbox), words)?)
-    }
-
-    /// To be settled by the caller, once.
-    pub fn take(&self, sandbox: &str) -> Result<Option<Vec<u8>>, SpendError> {
-        let path = self.directory.join(sandbox);
-        let words = match files::read_secret(&path, MOST_HELD_BYTES) {
-            Ok(words) => words,
-            Err(FileError::Missing(_)) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        // Whoever removes it settles it.
-        Ok(std::fs::remove_file(&path).is_ok().then(|| words.to_vec()))
-    }
-}
-
-/// No grant lives so long that these could count. What cannot be removed stays.
-fn forget_old(directory: &Path) {
-    let Ok(list) = std::fs::read_dir(directory) else { return };
-    let old = |entry: &std::fs::DirEntry| {
-        let written = entry.metadata().and_then(|metadata| metadata.modified());
-        let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-        age.is_ok_and(|age| age > MAX_LIFETIME + Duration::from_secs(3600))
+/// An account, if there is one. Before there were tenants, a file held the cost alone.
+fn read(path: &Path) -> Result<Option<Kept>, SpendError> {
+    let text = match files::read_secret(path, MOST_BYTES) {
+        Ok(text) => text,
+        Err(FileError::Missing(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
-    for entry in list.flatten().filter(|entry| entry.file_name() != "lock").filter(old) {
-        let _ = std::fs::remove_file(entry.path());
+    let unreadable = || SpendError::Unreadable(path.to_owned());
+    if let Ok(kept) = serde_json::from_slice(&text) {
+        return Ok(Some(kept));
     }
-}
-
-/// The parts of a cost and of what is left, in the same order.
-const PARTS: [&str; 8] = [
-    "calls",
-    "wall_seconds",
-    "cpu_seconds",
-    "memory_mib_seconds",
-    "fuel",
-    "egress_bytes",
-    "tokens",
-    "money_micros",
-];
-
-impl Cost {
-    fn parts(self) -> [u64; 8] {
-        [
-            self.calls,
-            self.wall_ms,
-            self.cpu_ms,
-            self.memory_mib_ms,
-            self.fuel,
-            self.egress_bytes,
-            self.tokens,
-            self.money_micros,
-        ]
-    }
-
-    fn of(parts: [u64; 8]) -> Cost {
-        let [calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros] =
-            parts;
-        Cost { calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros }
-    }
-
-    fn with(self, other: Cost, each: impl Fn(u64, u64) -> u64) -> Cost {
-        let (mut parts, others) = (self.parts(), other.parts());
-        for (part, other) in parts.iter_mut().zip(others) {
-            *part = each(*part, other);
-        }
-        Cost::of(parts)
-    }
-
-    fn and(self, other: Cost) -> Cost {
-        self.with(other, u64::saturating_add)
-    }
-
-    fn without(self, other: Cost) -> Cost {
-        self.with(other, u64::saturating_sub)
-    }
-}
-
-impl Left {
-    fn parts(self) -> [Option<u64>; 8] {
-        [
-            self.calls,
-            self.wall_ms,
-            self.cpu_ms,
-            self.memory_mib_ms,
-            self.fuel,
-            self.egress_bytes,
-            self.tokens,
-            self.money_micros,
-        ]
-    }
-
-    fn of(budget: Budget, spent: Cost) -> Left {
-        let left = |most: Option<u64>, spent: u64| most.map(|most| most.saturating_sub(spent));
-        let of_seconds = |most: Option<u64>, spent| {
-            left(most.map(|seconds| seconds.saturating_mul(MILLIS)), spent)
-        };
-        Left {
-            calls: left(budget.calls, spent.calls),
-            wall_ms: of_seconds(budget.wall_seconds, spent.wall_ms),
-            cpu_ms: of_seconds(budget.cpu_seconds, spent.cpu_ms),
-            memory_mib_ms: of_seconds(budget.memory_mib_seconds, spent.memory_mib_ms),
-            fuel: left(budget.fuel, spent.fuel),
-            egress_bytes: left(budget.egress_bytes, spent.egress_bytes),
-            tokens: left(budget.tokens, spent.tokens),
-            money_micros: left(budget.money_micros, spent.money_micros),
-        }
-    }
-
-    fn least(self, other: Left) -> Left {
-        let least = |one: Option<u64>, other: Option<u64>| match (one, other) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        Left {
-            calls: least(self.calls, other.calls),
-            wall_ms: least(self.wall_ms, other.wall_ms),
-            cpu_ms: least(self.cpu_ms, other.cpu_ms),
-            memory_mib_ms: least(self.memory_mib_ms, other.memory_mib_ms),
-            fuel: least(self.fuel, other.fuel),
-            egress_bytes: least(self.egress_bytes, other.egress_bytes),
-            tokens: least(self.tokens, other.tokens),
-            money_micros: least(self.money_micros, other.money_micros),
-        }
-    }
-
-    /// Refuses a cost that is more.
-    pub fn holds(self, cost: Cost) -> Result<(), SpendError> {
-        for ((part, left), wanted) in PARTS.into_iter().zip(self.parts()).zip(cost.parts()) {
-            if let Some(left) = left.filter(|left| *left < wanted) {
-                let unit = if part.ends_with("_seconds") { MILLIS } else { 1 };
-                let (left, wanted) = (left / unit, wanted.div_ceil(unit));
-                return Err(SpendError::Spent { part, left, wanted });
-            }
-        }
-        Ok(())
-    }
-
-    /// For how long something can run that takes this share of processors and memory.
-    pub fn time(self, cpu_milli: u64, memory_mib: u64) -> Option<Duration> {
-        let by_cpu = self.cpu_ms.map(|left| left.saturating_mul(MILLIS) / cpu_milli.max(1));
-        let by_memory = self.memory_mib_ms.map(|left| left / memory_mib.max(1));
-        let times = [self.wall_ms, by_cpu, by_memory];
-        times.into_iter().flatten().min().map(Duration::from_millis)
-    }
+    let spent = serde_json::from_slice(&text).map_err(|_| unreadable())?;
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(unreadable)?;
+    let account = Account::try_from(name.to_owned()).map_err(|_| unreadable())?;
+    Ok(Some(Kept { account, spent, reserved: Cost::default() }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn place() -> (tempfile::TempDir, Spending) {
@@ -311,8 +252,12 @@ mod tests {
         (home, spending)
     }
 
-    fn id(byte: u8) -> GrantId {
-        GrantId::of(&[byte])
+    fn id(byte: u8) -> Account {
+        Account::Grant(GrantId::of(&[byte]))
+    }
+
+    fn acme() -> Account {
+        Account::Tenant("acme".to_owned())
     }
 
     fn calls(most: u64) -> Budget {
@@ -390,14 +335,57 @@ mod tests {
         let (_home, spending) = place();
         let before = br#"{"calls":2,"wall_ms":1,"cpu_ms":1,"memory_mib_ms":1}"#;
         files::replace(&spending.path(&id(1)), before).unwrap();
-        assert_eq!(spending.left(&[(id(1), calls(3))]).unwrap().calls, Some(1));
+        let grants = [(id(1), calls(3))];
+        assert_eq!(spending.left(&grants).unwrap().calls, Some(1));
+        spending.reserve(&grants, ONE).unwrap();
+        assert_eq!(spending.left(&grants).unwrap().calls, Some(0));
+    }
+
+    #[test]
+    fn a_tenants_budget_is_for_all_its_grants_and_names_itself_when_it_is_spent() {
+        let (_home, spending) = place();
+        let under = |byte| [(id(byte), calls(2)), (acme(), calls(3))];
+        spending.reserve(&under(1), ONE).unwrap();
+        spending.reserve(&under(2), ONE).unwrap();
+        spending.reserve(&under(3), ONE).unwrap();
+        let refused = spending.reserve(&under(4), ONE).unwrap_err().to_string();
+        assert!(refused.contains("the tenant's budget of calls"), "{refused}");
+        assert_eq!(spending.spent(&id(4)).unwrap(), Spent::default(), "nothing was taken of it");
+        spending.settle(&under(1), ONE, Cost::default()).unwrap();
+        spending.reserve(&under(4), ONE).unwrap();
+    }
+
+    #[test]
+    fn the_tenants_that_are_listed_are_those_with_a_budget_and_those_that_spent() {
+        let (home, spending) = place();
+        let other = Account::Tenant("other".to_owned());
+        spending.reserve(&[(other.clone(), calls(3))], ONE).unwrap();
+        let text = r#"{"every": {"fuel": 5}, "tenants": {"acme": {"tokens": 7}}}"#;
+        std::fs::write(home.path().join("tenants.json"), text).unwrap();
+        let fuel = Budget::of("fuel", 5).unwrap();
+        let both = Budget { tokens: Some(7), ..fuel };
+        assert_eq!(spending.tenants().unwrap(), [(acme(), both), (other, fuel)]);
+    }
+
+    #[test]
+    fn what_is_reserved_may_depend_on_what_is_left() {
+        let (_home, spending) = place();
+        let grants = [(id(1), Budget::of("tokens", 10).unwrap())];
+        let some = |left: Left| Cost { tokens: left.tokens.unwrap().min(7), ..Cost::default() };
+        let reserve = || spending.reserve_of(&grants, some).unwrap().tokens;
+        assert_eq!([reserve(), reserve(), reserve()], [7, 3, 0]);
+        let Spent { spent, reserved } = spending.spent(&id(1)).unwrap();
+        assert_eq!((spent.tokens, reserved.tokens), (0, 10));
+        let used = Cost { tokens: 2, ..Cost::default() };
+        spending.settle(&grants, Cost { tokens: 7, ..Cost::default() }, used).unwrap();
+        assert_eq!(spending.left(&grants).unwrap().tokens, Some(5));
     }
 
     #[test]
     fn the_time_that_is_left_depends_on_processors_and_memory() {
         let left = Left { cpu_ms: Some(10_000), memory_mib_ms: Some(1_000_000), ..Left::default() };
-        assert_eq!(left.time(2000, 100), Some(Duration::from_secs(5)));
-        assert_eq!(left.time(1000, 1000), Some(Duration::from_secs(1)));
+        assert_eq!(left.time(2000, 100), Some((Duration::from_secs(5), "cpu_seconds")));
+        assert_eq!(left.time(1000, 1000), Some((Duration::from_secs(1), "memory_mib_seconds")));
         assert_eq!(Left::default().time(1000, 100), None);
     }
 

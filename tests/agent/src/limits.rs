@@ -204,6 +204,37 @@ fn tokens_and_money_of_a_grant_are_for_all_agents_under_it() {
 }
 
 #[test]
+fn tokens_and_money_of_a_tenant_are_for_all_its_agents() {
+    let place = Place::new();
+    let model = Model::new(busy(50));
+    let may_spend = |budget: Value| {
+        let tenants = json!({"tenants": {"local": budget}});
+        std::fs::write(place.path("home/tenants.json"), tenants.to_string()).unwrap();
+    };
+    let turns = |told: &_| of_kind(&entries(told), "turn").len();
+    may_spend(json!({"tokens": 400}));
+    // Without a grant of its own an agent is of the tenant `local`.
+    let stopped = place.run(&model, &[]).exits(3);
+    assert_eq!(entries(&stopped).last().unwrap()["ending"], "tokens", "{stopped:?}");
+    assert!((1..=4).contains(&turns(&stopped)), "{stopped:?}");
+    let again = place.run(&model, &[]).exits(3);
+    let last = entries(&again).last().unwrap().clone();
+    assert!(["tokens", "grant"].contains(&last["ending"].as_str().unwrap()), "{again:?}");
+    assert_eq!(turns(&again), 0, "{again:?}");
+    let prices = json!({"scripted": {"input": 1_000_000, "output": 5_000_000}});
+    std::fs::write(place.path("home/prices.json"), prices.to_string()).unwrap();
+    may_spend(json!({"money_micros": 1000}));
+    let stopped = place.run(&model, &[]).exits(3);
+    assert_eq!(entries(&stopped).last().unwrap()["ending"], "money", "{stopped:?}");
+    let again = place.run(&model, &[]).exits(3);
+    assert_eq!(turns(&again), 0, "{again:?}");
+    // More is given by writing down more.
+    may_spend(json!({"money_micros": 1_000_000}));
+    let flags = ["--max-steps", "1"];
+    assert_eq!(turns(&place.run(&model, &flags).exits(3)), 1);
+}
+
+#[test]
 fn commands_write_where_the_grant_says_and_nowhere_else() {
     let place = Place::new();
     place.write("docs/a", "old\n");

@@ -80,8 +80,8 @@ impl Sink {
     }
 
     /// A daemon whose policy lets everybody reach it, by a name that no name server knows.
-    fn daemon(&self, flags: &[&str]) -> Daemon {
-        let daemon = Daemon::for_tenants(flags);
+    fn daemon(&self) -> Daemon {
+        let daemon = Daemon::for_tenants(&[]);
         let settings = json!({
             "names": { "zone": { NAME: ["127.0.0.1"] } }, "exempt": ["127.0.0.1"],
             "roots": [self.certificate],
@@ -141,7 +141,7 @@ fn sent(client: &mut Client, scope: &str) -> (u64, u64) {
 #[test]
 fn what_is_sent_is_paid_for_and_ends_where_the_budget_does() {
     let sink = Sink::start();
-    let daemon = sink.daemon(&[]);
+    let daemon = sink.daemon();
     let mut rights = sink.rights();
     rights["budget"] = json!({ "egress_bytes": 50_000 });
     let token = daemon.grant("acme", &rights);
@@ -178,7 +178,8 @@ fn what_is_sent_is_paid_for_and_ends_where_the_budget_does() {
 #[test]
 fn what_a_tenant_may_send_counts_over_all_its_grants_and_over_restarts() {
     let sink = Sink::start();
-    let mut daemon = sink.daemon(&["--tenant-budget", "egress_bytes=30000"]);
+    let mut daemon = sink.daemon();
+    daemon.tenants_may_spend(&json!({ "tenants": { "acme": { "egress_bytes": 30_000 } } }));
     let rights = sink.rights();
     let (one, two) = (daemon.grant("acme", &rights), daemon.grant("acme", &rights));
     let limits = json!({ "timeout_ms": 20_000 });

@@ -158,7 +158,8 @@ fn a_grant_allows_what_it_says_and_no_path_of_the_host_besides() {
 
 #[test]
 fn budgets_end_calls_by_name() {
-    let daemon = Daemon::for_tenants(&["--tenant-budget", "calls=5"]);
+    let daemon = Daemon::for_tenants(&[]);
+    daemon.tenants_may_spend(&json!({ "every": { "calls": 5 } }));
     let run = |script: &str, timeout: u64| {
         json!({
             "wall": "process", "kind": "files", "limits": { "timeout_ms": timeout },
@@ -189,6 +190,13 @@ fn budgets_end_calls_by_name() {
     client.post("/v1/runs", &run("true", 5000)).is_problem(403, "budget-exhausted");
     let free = daemon.grant("other", &json!({}));
     daemon.holder(&free).post("/v1/runs", &run("true", 5000)).is(200);
+    // The owner sees all tenants, a tenant itself.
+    let all = daemon.client().get("/v1/budgets").is(200).json().to_string();
+    assert!(all.contains("tenant:acme") && all.contains("tenant:other"), "{all}");
+    let own = client.get("/v1/budgets").is(200).json().to_string();
+    assert!(own.contains("tenant:acme") && !own.contains("other"), "{own}");
+    let figures = daemon.client().get("/metrics").is(200).text();
+    assert!(figures.contains("ringwall_budget_refusals_total{part=\"calls\"}"), "{figures}");
 }
 
 #[test]

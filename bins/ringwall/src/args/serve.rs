@@ -32,10 +32,6 @@ pub(crate) struct ServeDaemonArgs {
     /// Memory limits of all sandboxes together [default: this machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
-    /// What each tenant may spend in all: calls, wall_seconds, cpu_seconds, fuel,
-    /// memory_mib_seconds, egress_bytes, tokens or money_micros
-    #[arg(long, value_name = "NAME=N", value_parser = budget)]
-    pub(crate) tenant_budget: Vec<(String, u64)>,
     /// Keep so many sandboxes of a wall ready, with usual limits: process=2, or with an image
     /// container@busybox=4
     #[arg(long, value_name = "WALL[@IMAGE]=N", value_parser = warm)]
@@ -60,12 +56,4 @@ fn warm(text: &str) -> Result<(String, Option<String>, usize), String> {
     };
     wall.parse::<ringwall_spec::Wall>().map_err(|error| error.to_string())?;
     Ok((wall.to_owned(), image, count.ok_or("keep 1 to 64 of a wall ready")?))
-}
-
-fn budget(text: &str) -> Result<(String, u64), String> {
-    let parts = text.split_once('=').map(|(name, most)| (name.to_owned(), most.parse::<u64>()));
-    match parts {
-        Some((name, Ok(most))) => Ok((name, most)),
-        _ => Err(format!("{text:?} is no budget; write for example calls=1000")),
-    }
 }

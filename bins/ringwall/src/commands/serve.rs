@@ -29,7 +29,6 @@ pub(super) fn run(args: &ServeDaemonArgs) -> anyhow::Result<()> {
         "jobs": args.jobs,
         "jobs_per_tenant": args.jobs_per_tenant,
         "memory_bytes": args.memory,
-        "tenant_budget": args.tenant_budget,
         "warm": warm,
         "grace_ms": u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX),
     });

@@ -8,8 +8,8 @@ use anyhow::Context;
 use ringwall_audit::{AdmissionDenied, Event, Text};
 use ringwall_engine::EngineConfig;
 use ringwall_grant::{
-    Ask, Authority, Budget, Cost, GrantId, Inspected, Left, MAX_TOKEN_BYTES, Request, Spending,
-    Standing, Token, Verifier,
+    Account, Ask, Authority, Budget, Cost, Inspected, Left, MAX_TOKEN_BYTES, Request, Reserved,
+    Spending, Standing, Token, Verifier,
 };
 use ringwall_spec::Limits;
 
@@ -21,15 +21,10 @@ pub(crate) struct Presented {
     pub(super) verifier: Verifier,
     pub(super) shown: Inspected,
     spending: Spending,
+    /// Who pays for what is done under it.
+    accounts: Vec<(Account, Budget)>,
     /// What is asked under it, for the record.
     action: &'static str,
-}
-
-/// What was taken from the budgets of a grant, until it is known what was used.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Reserved {
-    pub(super) budgets: Vec<(GrantId, Budget)>,
-    pub(super) cost: Cost,
 }
 
 impl Presented {
@@ -41,7 +36,8 @@ impl Presented {
         let mut shown = verifier.inspect(&token)?;
         let refused = shown.refused.take();
         let spending = Spending::open(&home)?;
-        let presented = Presented { token, verifier, shown, spending, action };
+        let accounts = spending.accounts(&shown)?;
+        let presented = Presented { token, verifier, shown, spending, accounts, action };
         match refused {
             Some(refused) => presented.or_denied(Err(refused.into())),
             None => Ok(presented),
@@ -95,7 +91,7 @@ impl Presented {
     }
 
     pub(super) fn left(&self) -> anyhow::Result<Left> {
-        Ok(self.spending.left(&self.shown.budgets)?)
+        Ok(self.spending.left(&self.accounts)?)
     }
 
     /// No longer than the grant lives and its budget lasts.
@@ -103,24 +99,26 @@ impl Presented {
         let life = self.standing().life(SystemTime::now());
         let budget = left.time(asked.cpu_milli.into(), asked.memory_bytes.div_ceil(MIB));
         // What is next to nothing is asked for all the same, so that the refusal names the budget.
-        let most = budget.unwrap_or(life).min(life).max(SHORTEST);
+        let most = budget.map_or(life, |(time, _)| time.min(life)).max(SHORTEST);
         Limits { timeout: asked.timeout.min(most), ..asked }
     }
 
     /// Takes the most that it can cost from the budgets.
     pub(super) fn reserve(&self, cost: Cost) -> anyhow::Result<Reserved> {
-        let budgets = self.shown.budgets.clone();
-        self.or_denied(self.spending.reserve(&budgets, cost).map_err(Into::into))?;
-        Ok(Reserved { budgets, cost })
+        self.or_denied(self.spending.reserve(&self.accounts, cost).map_err(Into::into))?;
+        Ok(Reserved { accounts: self.accounts.clone(), cost })
+    }
+
+    /// Each part of a budget that it counts against, by name.
+    pub(super) fn budget_parts(&self) -> impl Iterator<Item = &'static str> {
+        self.accounts.iter().flat_map(|(_, budget)| budget.parts()).map(|(part, _)| part)
     }
 }
 
-impl Reserved {
-    /// Gives back what was not used.
-    pub(super) fn settle(&self, used: Cost) -> anyhow::Result<()> {
-        let home = EngineConfig::from_environment()?.home;
-        Ok(Spending::open(&home)?.settle(&self.budgets, self.cost, used)?)
-    }
+/// Gives back what was not used.
+pub(super) fn settle(reserved: &Reserved, used: Cost) -> anyhow::Result<()> {
+    let home = EngineConfig::from_environment()?.home;
+    Ok(reserved.settle(&Spending::open(&home)?, used)?)
 }
 
 fn read_token(file: &Path) -> anyhow::Result<Token> {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ringwall_engine::{DirGrant, NetworkBounds};
-use ringwall_grant::{Ask, Cost, Left};
+use ringwall_grant::{Ask, Cost, Left, Reserved};
 use ringwall_spec::{DirAccess, ToolLimits, ToolMeter};
 
 use super::MIB;
-use super::presented::{Presented, Reserved};
+use super::presented::{Presented, settle};
 
 /// What a call holds of its grant until it ends.
 pub(crate) struct CallHolding {
@@ -20,7 +20,7 @@ pub(crate) struct CallHolding {
 /// Time and fuel are what is left of the budget, where that is less.
 pub(crate) fn within(left: Left, limits: &mut ToolLimits) {
     let time = left.time(ONE_CPU, limits.memory_bytes.div_ceil(MIB));
-    limits.time = time.map_or(limits.time, |most| limits.time.min(most)).max(SHORTEST_CALL);
+    limits.time = time.map_or(limits.time, |(most, _)| limits.time.min(most)).max(SHORTEST_CALL);
     limits.fuel = left.fuel.map_or(limits.fuel, |most| limits.fuel.min(most)).max(1);
 }
 
@@ -64,18 +64,18 @@ impl CallHolding {
 
     /// What a tool sends is counted for no grant, so a budget of it allows none.
     pub(crate) fn refuse_uncounted(&self) -> anyhow::Result<()> {
-        let mut parts = self.grant.shown.budgets.iter().flat_map(|(_, budget)| budget.parts());
-        match parts.find(|(part, _)| ["egress_bytes", "tokens", "money_micros"].contains(part)) {
+        let mut parts = self.grant.budget_parts();
+        match parts.find(|part| ["egress_bytes", "tokens", "money_micros"].contains(part)) {
             None => Ok(()),
-            Some((part, _)) => self.grant.or_denied(Err(anyhow::anyhow!(
-                "the grant has a budget of {part}, which cannot be kept for a tool that reaches the network; use a grant without one"
+            Some(part) => self.grant.or_denied(Err(anyhow::anyhow!(
+                "the grant or its tenant has a budget of {part}, which cannot be kept for a tool that reaches the network; use a grant without one"
             ))),
         }
     }
 
     /// The tool was not called.
     pub(crate) fn release(&self) -> anyhow::Result<()> {
-        self.reserved.settle(Cost::default())
+        settle(&self.reserved, Cost::default())
     }
 
     /// The call has ended. A tool runs on one CPU at most.
@@ -84,6 +84,6 @@ impl CallHolding {
         let memory_mib_ms = wall_ms.saturating_mul(meter.peak_memory_bytes.div_ceil(MIB));
         let (calls, fuel) = (1, meter.fuel);
         let used = Cost { calls, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
-        self.reserved.settle(used)
+        settle(&self.reserved, used)
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use ringwall_engine::PolicySearch;
-use ringwall_store::Dimension;
+use ringwall_grant::{Account, Budget};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -136,7 +136,7 @@ pub(crate) struct Spent {
     /// `tokens` or `money_micros`
     dimension: String,
     spent: u64,
-    /// By calls under way
+    /// By what is under way, or was killed meanwhile
     reserved: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
@@ -150,7 +150,7 @@ pub(crate) struct BudgetOf {
     spent: Vec<Spent>,
 }
 
-/// The budgets that calls of this caller count against; the owner has none
+/// The budgets that calls of this caller count against; for the owner, who has none, those of all tenants
 #[utoipa::path(get, path = "/v1/budgets", tag = "system", responses(
     (status = 200, body = Vec<BudgetOf>),
     (status = "default", body = ProblemBody, content_type = "application/problem+json"),
@@ -159,26 +159,23 @@ pub(crate) async fn budgets(
     State(service): State<Arc<Service>>,
     caller: Caller,
 ) -> Result<Json<Vec<BudgetOf>>, Problem> {
-    let Caller::Holder(holder) = caller else { return Ok(Json(Vec::new())) };
     let all = service
         .work(move |service| {
-            let scopes = spending::scopes(service, &holder)?;
-            scopes
-                .into_iter()
-                .map(|scope| {
-                    let limit = |wanted: Dimension| {
-                        let found = scope.limits.iter().find(|(it, _)| *it == wanted);
-                        found.map(|(_, limit)| *limit)
-                    };
-                    let spent = service.store.spent(&scope.key)?.into_iter().map(|it| Spent {
-                        dimension: it.dimension.name().to_owned(),
-                        spent: it.spent,
-                        reserved: it.reserved,
-                        limit: limit(it.dimension),
-                    });
-                    Ok(BudgetOf { spent: spent.collect(), scope: scope.key })
-                })
-                .collect::<Result<Vec<_>, Problem>>()
+            let accounts = match &caller {
+                Caller::Owner => service.spending.tenants()?,
+                Caller::Holder(holder) => service.spending.accounts(&holder.inspected)?,
+            };
+            let shown = |of: &(Account, Budget)| {
+                let parts = spending::figures(service, of)?.into_iter();
+                let parts = parts.map(|it| Spent {
+                    dimension: it.part.to_owned(),
+                    spent: it.spent,
+                    reserved: it.reserved,
+                    limit: it.limit,
+                });
+                Ok(BudgetOf { scope: of.0.to_string(), spent: parts.collect() })
+            };
+            accounts.iter().map(shown).collect::<Result<Vec<_>, Problem>>()
         })
         .await?;
     Ok(Json(all))

@@ -95,6 +95,12 @@ impl Daemon {
         self.client().post("/v1/grants", &fields).is(201).field("token")
     }
 
+    /// What tenants may spend from now on.
+    pub(crate) fn tenants_may_spend(&self, budgets: &Value) {
+        let path = self.world.home().join("tenants.json");
+        fs::write(path, budgets.to_string()).expect("a file");
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }

@@ -1,0 +1,172 @@
+//! What things cost, and what is left for them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Account, SpendError, Spent};
+use crate::rights::Budget;
+
+const MILLIS: u64 = 1000;
+
+/// What a sandbox, a call or a turn of a model costs, or the most that it can.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    pub calls: u64,
+    pub wall_ms: u64,
+    pub cpu_ms: u64,
+    pub memory_mib_ms: u64,
+    #[serde(default)]
+    pub fuel: u64,
+    /// What leaves through the gateway.
+    #[serde(default)]
+    pub egress_bytes: u64,
+    /// Input and output together.
+    #[serde(default)]
+    pub tokens: u64,
+    #[serde(default)]
+    pub money_micros: u64,
+}
+
+/// What is left under a grant. `None`: as much as one likes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Left {
+    pub calls: Option<u64>,
+    pub wall_ms: Option<u64>,
+    pub cpu_ms: Option<u64>,
+    pub memory_mib_ms: Option<u64>,
+    pub fuel: Option<u64>,
+    pub egress_bytes: Option<u64>,
+    pub tokens: Option<u64>,
+    pub money_micros: Option<u64>,
+}
+
+/// The parts of a cost and of what is left, in the same order.
+const PARTS: [&str; 8] = [
+    "calls",
+    "wall_seconds",
+    "cpu_seconds",
+    "memory_mib_seconds",
+    "fuel",
+    "egress_bytes",
+    "tokens",
+    "money_micros",
+];
+
+impl Cost {
+    fn parts(self) -> [u64; 8] {
+        [
+            self.calls,
+            self.wall_ms,
+            self.cpu_ms,
+            self.memory_mib_ms,
+            self.fuel,
+            self.egress_bytes,
+            self.tokens,
+            self.money_micros,
+        ]
+    }
+
+    fn of(parts: [u64; 8]) -> Cost {
+        let [calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros] =
+            parts;
+        Cost { calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros }
+    }
+
+    fn with(self, other: Cost, each: impl Fn(u64, u64) -> u64) -> Cost {
+        let (mut parts, others) = (self.parts(), other.parts());
+        for (part, other) in parts.iter_mut().zip(others) {
+            *part = each(*part, other);
+        }
+        Cost::of(parts)
+    }
+
+    pub(super) fn and(self, other: Cost) -> Cost {
+        self.with(other, u64::saturating_add)
+    }
+
+    pub(super) fn without(self, other: Cost) -> Cost {
+        self.with(other, u64::saturating_sub)
+    }
+}
+
+impl Left {
+    fn parts(self) -> [Option<u64>; 8] {
+        [
+            self.calls,
+            self.wall_ms,
+            self.cpu_ms,
+            self.memory_mib_ms,
+            self.fuel,
+            self.egress_bytes,
+            self.tokens,
+            self.money_micros,
+        ]
+    }
+
+    pub(super) fn of(budget: Budget, taken: Spent) -> Left {
+        let spent = taken.spent.and(taken.reserved);
+        let left = |most: Option<u64>, spent: u64| most.map(|most| most.saturating_sub(spent));
+        let of_seconds = |most: Option<u64>, spent| {
+            left(most.map(|seconds| seconds.saturating_mul(MILLIS)), spent)
+        };
+        Left {
+            calls: left(budget.calls, spent.calls),
+            wall_ms: of_seconds(budget.wall_seconds, spent.wall_ms),
+            cpu_ms: of_seconds(budget.cpu_seconds, spent.cpu_ms),
+            memory_mib_ms: of_seconds(budget.memory_mib_seconds, spent.memory_mib_ms),
+            fuel: left(budget.fuel, spent.fuel),
+            egress_bytes: left(budget.egress_bytes, spent.egress_bytes),
+            tokens: left(budget.tokens, spent.tokens),
+            money_micros: left(budget.money_micros, spent.money_micros),
+        }
+    }
+
+    pub(super) fn least(self, other: Left) -> Left {
+        let least = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Left {
+            calls: least(self.calls, other.calls),
+            wall_ms: least(self.wall_ms, other.wall_ms),
+            cpu_ms: least(self.cpu_ms, other.cpu_ms),
+            memory_mib_ms: least(self.memory_mib_ms, other.memory_mib_ms),
+            fuel: least(self.fuel, other.fuel),
+            egress_bytes: least(self.egress_bytes, other.egress_bytes),
+            tokens: least(self.tokens, other.tokens),
+            money_micros: least(self.money_micros, other.money_micros),
+        }
+    }
+
+    /// Refuses a cost that is more than this account has left.
+    pub(super) fn holds(self, cost: Cost, account: &Account) -> Result<(), SpendError> {
+        let whose = match account {
+            Account::Grant(_) => "grant",
+            Account::Tenant(_) => "tenant",
+        };
+        for ((part, left), wanted) in PARTS.into_iter().zip(self.parts()).zip(cost.parts()) {
+            if let Some(left) = left.filter(|left| *left < wanted) {
+                let unit = if part.ends_with("_seconds") { MILLIS } else { 1 };
+                let (left, wanted) = (left / unit, wanted.div_ceil(unit));
+                return Err(SpendError::Spent { whose, part, left, wanted });
+            }
+        }
+        Ok(())
+    }
+
+    /// For how long something can run that takes this share of processors and memory, and what of the
+    /// budget ends it then.
+    pub fn time(self, cpu_milli: u64, memory_mib: u64) -> Option<(Duration, &'static str)> {
+        let by_cpu = self.cpu_ms.map(|left| left.saturating_mul(MILLIS) / cpu_milli.max(1));
+        let by_memory = self.memory_mib_ms.map(|left| left / memory_mib.max(1));
+        let times = [
+            (self.wall_ms, "wall_seconds"),
+            (by_cpu, "cpu_seconds"),
+            (by_memory, "memory_mib_seconds"),
+        ];
+        let times = times.into_iter().filter_map(|(time, part)| Some((time?, part)));
+        times.min_by_key(|(time, _)| *time).map(|(time, part)| (Duration::from_millis(time), part))
+    }
+}

@@ -1,0 +1,73 @@
+//! What was reserved and is not settled yet, also where whoever reserved it is gone by then.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Account, Cost, SpendError, Spending};
+use crate::authority::MAX_LIFETIME;
+use crate::files::{self, FileError};
+use crate::rights::Budget;
+
+/// A chain of grants has a budget each.
+const MOST_HELD_BYTES: u64 = 64 << 10;
+
+/// What was taken from budgets, until it is known what was used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserved {
+    #[serde(rename = "budgets")]
+    pub accounts: Vec<(Account, Budget)>,
+    pub cost: Cost,
+}
+
+impl Reserved {
+    /// Gives back what was not used.
+    pub fn settle(&self, spending: &Spending, used: Cost) -> Result<(), SpendError> {
+        spending.settle(&self.accounts, self.cost, used)
+    }
+}
+
+/// What sandboxes that live on hold of their grants, until they end: words of whoever holds them.
+#[derive(Debug)]
+pub struct Held {
+    directory: PathBuf,
+}
+
+impl Held {
+    pub fn open(home: &Path) -> Result<Held, SpendError> {
+        let directory = home.join("grants").join("held");
+        files::private_directory(&directory)?;
+        Ok(Held { directory })
+    }
+
+    pub fn put(&self, sandbox: &str, words: &[u8]) -> Result<(), SpendError> {
+        forget_old(&self.directory);
+        Ok(files::replace(&self.directory.join(sandbox), words)?)
+    }
+
+    /// To be settled by the caller, once.
+    pub fn take(&self, sandbox: &str) -> Result<Option<Vec<u8>>, SpendError> {
+        let path = self.directory.join(sandbox);
+        let words = match files::read_secret(&path, MOST_HELD_BYTES) {
+            Ok(words) => words,
+            Err(FileError::Missing(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // Whoever removes it settles it.
+        Ok(std::fs::remove_file(&path).is_ok().then(|| words.to_vec()))
+    }
+}
+
+/// No grant lives so long that these could count. What cannot be removed stays.
+pub(super) fn forget_old(directory: &Path) {
+    let Ok(list) = std::fs::read_dir(directory) else { return };
+    let old = |entry: &std::fs::DirEntry| {
+        let written = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+        age.is_ok_and(|age| age > MAX_LIFETIME + Duration::from_secs(3600))
+    };
+    for entry in list.flatten().filter(|entry| entry.file_name() != "lock").filter(old) {
+        let _ = std::fs::remove_file(entry.path());
+    }
+}
