@@ -23,6 +23,8 @@ mod sandboxes;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
+mod shared;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod support;

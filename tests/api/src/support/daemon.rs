@@ -53,7 +53,13 @@ impl Daemon {
 
     /// Listens on loopback, too, with a policy that lets grants have a process ring.
     pub(crate) fn for_tenants(flags: &[&str]) -> Daemon {
+        Daemon::for_tenants_with_env(flags, &[])
+    }
+
+    pub(crate) fn for_tenants_with_env(flags: &[&str], env: &[(&str, &str)]) -> Daemon {
         let world = World::new();
+        let env: Vec<(String, String)> =
+            env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let config = world.path("nobody-home/.config/ringwall");
         fs::create_dir_all(&config).expect("a directory");
         for directory in ["nobody-home", "nobody-home/.config", "nobody-home/.config/ringwall"] {
@@ -66,8 +72,8 @@ impl Daemon {
         let address = free_address();
         let mut flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         flags.extend(["--listen".to_owned(), address.to_string()]);
-        let process = serve(&world, &flags, &[]);
-        Daemon { world, flags, env: Vec::new(), process, tcp: Some(address) }
+        let process = serve(&world, &flags, &env);
+        Daemon { world, flags, env, process, tcp: Some(address) }
     }
 
     /// The owner's connection.
