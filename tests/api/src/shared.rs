@@ -41,8 +41,7 @@ fn unprivileged(program: &Path) -> Command {
 
 impl Server {
     fn start() -> Option<Server> {
-        let [initdb, postgres, ready] =
-            ["initdb", "postgres", "pg_isready"].map(|name| program(name));
+        let [initdb, postgres, ready] = ["initdb", "postgres", "pg_isready"].map(program);
         let (initdb, postgres, ready) = (initdb?, postgres?, ready?);
         // Short: a socket's name has at most 107 bytes.
         let directory = tempfile::Builder::new().prefix("rw-pg").tempdir_in("/tmp").expect("one");
