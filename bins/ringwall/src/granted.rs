@@ -11,7 +11,7 @@ use ringwall_approval::{
     Action, ApprovalId, Approvals, Permit, UsedElevation, Wanted, sandbox_parameters,
 };
 use ringwall_engine::{
-    AdmitError, Asked, Engine, EngineConfig, NetworkBounds, PolicySearch, narrow_writing,
+    AdmitError, Asked, Engine, EngineConfig, NetworkBounds, PolicySearch, Record, narrow_writing,
 };
 use ringwall_grant::{Ask, Cost, Held, Request, Reserved};
 use ringwall_policy::AdmittedSpec;
@@ -104,8 +104,7 @@ impl Holding {
         }
         if let Some(id) = &self.once {
             let approvals = Approvals::open(&EngineConfig::from_environment()?.home)?;
-            approvals.end(id, "its one use is over", SystemTime::now())?;
-            record_returned(&approvals)?;
+            use_is_over(&approvals, id)?;
         }
         Ok(())
     }
@@ -231,25 +230,73 @@ impl Granted {
         action: &Action,
         (elevation, refusal): (&str, &Refusal),
     ) -> anyhow::Result<UsedElevation> {
-        let rule = self.approving.rules.iter().find(|rule| rule.name.as_str() == elevation);
-        let rule = rule.context("the policy offers the elevation no more")?;
-        let (request, approvers) = (self.request(admitted), &self.approving.approvers[..]);
-        let wanted = Wanted { request: &request, action, rule, approvers };
-        let Presented { verifier, token, .. } = &self.grant;
-        match self.approvals.use_or_ask(verifier, token, wanted)? {
-            Permit::Used(used) => {
-                ledger::write(used.event(action))?;
-                Ok(used)
-            }
-            Permit::Asked(asked) => {
-                ledger::write(asked.event())?;
-                bail!(
-                    "{refusal}; {id} waits for a person (`ringwall approvals show {id}`), and once it is approved the same can be run again",
-                    id = asked.id
-                )
-            }
+        let (people, request) = ((&self.approvals, &self.approving), self.request(admitted));
+        use_or_ask(&self.grant, people, (&request, action), (elevation, refusal))
+    }
+}
+
+/// Uses what a person has allowed, if it is exactly this; else they are asked, and it is refused.
+fn use_or_ask(
+    Presented { verifier, token, .. }: &Presented,
+    (approvals, approving): (&Approvals, &Approving),
+    (request, action): (&Request, &Action),
+    (elevation, refusal): (&str, &dyn std::fmt::Display),
+) -> anyhow::Result<UsedElevation> {
+    let rule = approving.rules.iter().find(|rule| rule.name.as_str() == elevation);
+    let rule = rule.context("the policy offers the elevation no more")?;
+    let wanted = Wanted { request, action, rule, approvers: &approving.approvers };
+    match approvals.use_or_ask(verifier, token, wanted)? {
+        Permit::Used(used) => {
+            ledger::write(used.event(action))?;
+            Ok(used)
+        }
+        Permit::Asked(asked) => {
+            ledger::write(asked.event())?;
+            bail!(
+                "{refusal}; {id} waits for a person (`ringwall approvals show {id}`), and once it is approved the same can be run again",
+                id = asked.id
+            )
         }
     }
+}
+
+/// Moves a sandbox to another phase, by the policy or by what a person has allowed to this grant.
+pub(crate) fn change_phase(
+    engine: &Engine,
+    (grant, record): (&Presented, &Record),
+    to: &str,
+    search: &PolicySearch,
+) -> anyhow::Result<()> {
+    let ask = Ask::Phase { name: to.to_owned() };
+    grant.check(ask.clone())?;
+    let asker = format!("grant {}", grant.own_id());
+    let change = |by: Option<&str>| engine.change_phase(record, (to, &asker), (search, by));
+    let refused = match engine.allow_phase(record, to, (search, None)) {
+        Ok(()) => return Ok(change(None)?),
+        Err(refused) => refused,
+    };
+    let Some(elevation) = refused.elevation() else { return Err(refused.into()) };
+    engine.allow_phase(record, to, (search, Some(elevation)))?;
+    let approvals = Approvals::open(&EngineConfig::from_environment()?.home)?;
+    let approving = Approving::of(&search.load()?)?;
+    let workspace = record.workspace.as_ref().map(serde_json::to_string).transpose()?;
+    let from = Some(engine.phase(record).unwrap_or_default());
+    let parameters = [("from", from), ("workspace", workspace)];
+    let parameters = parameters.into_iter().filter_map(|(name, it)| Some((name.to_owned(), it?)));
+    let (request, life) = (grant.request(ask), record.created_unix_ms.to_string());
+    let action = Action::of(&request, parameters.collect(), record.id.to_string(), life);
+    let used =
+        use_or_ask(grant, (&approvals, &approving), (&request, &action), (elevation, &refused))?;
+    let changed = change(Some(elevation));
+    if used.once {
+        use_is_over(&approvals, &used.id)?;
+    }
+    Ok(changed?)
+}
+
+fn use_is_over(approvals: &Approvals, id: &ApprovalId) -> anyhow::Result<()> {
+    approvals.end(id, "its one use is over", SystemTime::now())?;
+    record_returned(approvals)
 }
 
 /// Writes down that old rights are back, if an elevation has ended since somebody looked.

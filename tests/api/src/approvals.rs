@@ -350,6 +350,11 @@ fn tools_changes_and_phases_are_asked_for_and_allowed_too() {
         .is_problem(403, "not-granted");
     let to = json!({ "to": "check" });
     let question = asked(&daemon.holder(&token).post(&at("phase"), &to));
+    // The command line asks the same.
+    let file = daemon.world.path("token");
+    fs::write(&file, &token).expect("a file");
+    let line = ["phase", &id, "check", "--grant", file.to_str().expect("a path")];
+    daemon.world.ringwall(line).is_refused().says(&[&question]);
     approve(&daemon, &question, &json!({}));
     assert_eq!(daemon.holder(&token).post(&at("phase"), &to).is(200).json()["phase"], "check");
     assert_eq!(daemon.holder(&token).get(&at("phase")).is(200).json()["phase"], "check");

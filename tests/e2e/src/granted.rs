@@ -327,7 +327,9 @@ fn a_phase_changes_under_a_grant_that_names_it() {
     let text = text.replace("tier = \"medium\"", "tier = \"medium\"\nphase = \"plan\"");
     let phases =
         "\n[phases.plan]\nwrite = [\"./**\"]\nnext = [\"check\"]\n[phases.check]\nwrite = []\n";
-    fs::write(&policy, text + phases).expect("a policy");
+    let back = "\n[[elevation]]\nname = \"back\"\ngrants = [\"phase:plan\"]\napprovers = [\"ann\"]\n\
+                max = \"10m\"\nsingle-use = true\n";
+    fs::write(&policy, text + phases + back).expect("a policy");
     let flags = ["create", "--wall", "process", "--kind", "files", "--workspace", "."];
     let id = place.world.ringwall(flags).exits(0).word();
     let token = place.token.to_str().expect("a path");
@@ -337,5 +339,15 @@ fn a_phase_changes_under_a_grant_that_names_it() {
     place.grant_with(&["--phase", "check"]);
     change().exits(0);
     place.world.ringwall(["phase", &id]).prints("check\n");
+    // No way leads back but a person's.
+    place.grant_with(&["--phase", "plan"]);
+    let back = || place.world.ringwall(["phase", &id, "plan", "--grant", token]);
+    let question = place.asked(&back());
+    assert_eq!(place.asked(&back()), question, "one question");
+    let yes = ["approvals", "approve", &question, "--reason", "the plan was wrong"];
+    place.world.ringwall(yes).exits(0);
+    back().exits(0);
+    place.world.ringwall(["phase", &id]).prints("plan\n");
+    assert!(place.kinds_of_events().contains(&"approval-returned".to_owned()));
     place.world.ringwall(["rm", "--force", &id]).exits(0);
 }

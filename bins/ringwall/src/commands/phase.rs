@@ -1,11 +1,10 @@
 //! `ringwall phase`: the phase that a living sandbox is in.
 
 use ringwall_engine::PolicySearch;
-use ringwall_grant::Ask;
 
 use super::open_engine;
 use crate::args::PhaseArgs;
-use crate::granted::Presented;
+use crate::granted::{self, Presented};
 use crate::report;
 
 pub(super) fn run(args: &PhaseArgs) -> anyhow::Result<()> {
@@ -15,17 +14,15 @@ pub(super) fn run(args: &PhaseArgs) -> anyhow::Result<()> {
         let phase = engine.phase(&record);
         return Ok(report::text(format!("{}\n", phase.as_deref().unwrap_or("none")))?);
     };
-    let asker = match &args.grant {
-        Some(file) => {
-            let grant = Presented::open(file, "phase")?;
-            grant.check(Ask::Phase { name: to.clone() })?;
-            format!("grant {}", grant.own_id())
-        }
-        None => user(),
-    };
     let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
     let search = PolicySearch::from_environment(workspace);
-    Ok(engine.change_phase(&record, (to, &asker), (&search, None))?)
+    match &args.grant {
+        Some(file) => {
+            let grant = Presented::open(file, "phase")?;
+            granted::change_phase(&engine, (&grant, &record), to, &search)
+        }
+        None => Ok(engine.change_phase(&record, (to, &user()), (&search, None))?),
+    }
 }
 
 /// Who asks, for the record.
