@@ -13,6 +13,7 @@ mod finished;
 mod others;
 #[path = "../../e2e/src/support/patience.rs"]
 mod patience;
+mod request;
 #[path = "../../e2e/src/support/tool.rs"]
 pub(crate) mod tool;
 #[path = "../../e2e/src/support/world.rs"]
@@ -24,4 +25,5 @@ pub(crate) use daemon::Daemon;
 pub(crate) use finished::Finished;
 pub(crate) use others::Others;
 pub(crate) use patience::eventually;
+pub(crate) use request::read_request;
 pub(crate) use world::World;

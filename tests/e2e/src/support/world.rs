@@ -45,7 +45,7 @@ pub(crate) struct World {
     user: User,
 }
 
-/// Where a world has its built-in tools: none.
+/// Where a world has its built-in tools: none, unless a test puts one there.
 const NO_TOOLS: &str = "no-tools";
 
 impl World {
@@ -67,6 +67,15 @@ impl World {
             world.give(&world.path(directory));
         }
         world
+    }
+
+    /// Gives it one of the tools that are built in.
+    pub(crate) fn put_built_in(&self, tool: &str) {
+        let file = format!("{tool}.wasm");
+        let from = programs::built(&PROGRAMS).join("tools").join(&file);
+        let to = self.path(NO_TOOLS).join(&file);
+        fs::copy(&from, &to).expect("a tool that `make quick-tools` has built");
+        self.give(&to);
     }
 
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {

@@ -1,6 +1,6 @@
 //! OpenAI's Codex drives `ringwall mcp`. The agent is the real one; what its model says is written here.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::server;
-use crate::support::{Daemon, Others};
+use crate::support::{Daemon, Others, read_request};
 
 /// A model on loopback that answers each request by what was done before.
 struct Model {
@@ -40,21 +40,7 @@ pub(crate) fn answer(
     script: &dyn Fn(&Value) -> Value,
 ) -> Option<String> {
     let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 || line == "\r\n" {
-            break;
-        }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().ok()?;
-        }
-        head.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
+    let (head, body) = read_request(&mut reader)?;
     let stream = reader.get_mut();
     if !head.starts_with("POST /v1/responses") {
         let none = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";

@@ -1,7 +1,7 @@
 //! Providers of models, as far as an agent can tell: on loopback, under their own names, with what they say
 //! written down in the tests.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use std::thread;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
-use crate::support::{Finished, World};
+use crate::support::{Finished, World, read_request};
 
 pub(super) const HOSTS: [&str; 3] =
     ["api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com"];
@@ -78,26 +78,6 @@ impl Provider {
     pub(super) fn seen(&self) -> String {
         self.asked.lock().expect("whole").join("\n")
     }
-}
-
-/// One request: its head and its body.
-pub(super) fn read_request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 || line == "\r\n" {
-            break;
-        }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().ok()?;
-        }
-        head.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((head, body))
 }
 
 /// Answers one request with what `script` makes of its path and body: a kind of content and a text.
