@@ -104,6 +104,7 @@ impl Machine {
                 Ok(())
             }
             Step::LimitResource(limit) => confine::limit_resource(*limit),
+            Step::NoHugePages => Ok(rustix::thread::disable_transparent_huge_pages(true)?),
             Step::PinCpus { count } => confine::pin_cpus(*count),
             Step::MessageSockets { into, other } => {
                 let (one, two) = fdpass::pair()?;

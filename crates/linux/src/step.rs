@@ -311,6 +311,8 @@ pub enum Step {
         buffer_bytes: u32,
         closed: u32,
     },
+    /// Memory in small pages only, for this process and what it becomes: a large one is used up by its first byte.
+    NoHugePages,
     /// Run only on the first so many of the CPUs that we may use.
     PinCpus {
         count: u32,
@@ -397,6 +399,7 @@ impl Step {
             Step::FreePorts { .. } => "free ports",
             Step::Listen { .. } => "listen in the ring",
             Step::LimitResource(_) => "limit resource",
+            Step::NoHugePages => "take no huge pages",
             Step::PinCpus { .. } => "pin to CPUs",
             Step::MessageSockets { .. } => "make message sockets",
             Step::Report { .. } => "report descriptor",

@@ -212,6 +212,10 @@ impl VmRing {
             rules.push((inside::RUN.into(), PathAccess::Write));
         }
         rules.push(("/proc".into(), PathAccess::Read));
+        if !self.uses_kvm() {
+            // Translated code is spread thin over its buffer.
+            steps.push(Step::NoHugePages);
+        }
         steps.confine(input, Step::Landlock { rules });
         let first = slot::FIRST_CGROUP + input.cgroup_files;
         let passed = match self.machine.memory {
