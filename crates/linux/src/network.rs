@@ -67,18 +67,22 @@ pub fn limit_connections(proc: BorrowedFd<'_>, buffer_bytes: u32, closed: u32) -
         ("tcp_wmem", format!("4096 16384 {buffer_bytes}")),
         ("tcp_max_tw_buckets", closed.to_string()),
     ];
-    settings.iter().try_for_each(|(name, value)| set(proc, name, value))
+    let directory = settings_of_ipv4(proc)?;
+    settings.iter().try_for_each(|(name, value)| set(&directory, name, value))
 }
 
 /// Lets whoever is in the network namespace that this process is in listen from this port on.
 pub fn free_ports(proc: BorrowedFd<'_>, from: u16) -> io::Result<()> {
-    set(proc, "ip_unprivileged_port_start", &from.to_string())
+    set(&settings_of_ipv4(proc)?, "ip_unprivileged_port_start", &from.to_string())
 }
 
-fn set(proc: BorrowedFd<'_>, name: &str, value: &str) -> io::Result<()> {
-    let directory = mount::open_place(proc, Path::new("sys/net/ipv4"))?;
+fn settings_of_ipv4(proc: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    mount::open_place(proc, Path::new("sys/net/ipv4"))
+}
+
+fn set(directory: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let setting = rustix::fs::openat(&directory, name, flags, Mode::empty())?;
+    let setting = rustix::fs::openat(directory, name, flags, Mode::empty())?;
     rustix::io::write(&setting, value.as_bytes())?;
     Ok(())
 }
