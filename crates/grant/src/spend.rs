@@ -115,7 +115,7 @@ impl Spending {
             return Ok(Left::default());
         }
         let _lock = self.lock()?;
-        self.left_of(accounts)
+        Ok(least(accounts, &self.taken_by(accounts)?))
     }
 
     /// Takes `cost` from each of these, or from none.
@@ -133,12 +133,12 @@ impl Spending {
             return Ok(cost(Left::default()));
         }
         let _lock = self.lock()?;
-        let cost = cost(self.left_of(accounts)?);
-        for (account, budget) in accounts {
-            Left::of(*budget, self.spent_by(account)?).holds(cost, account)?;
+        let taken = self.taken_by(accounts)?;
+        let cost = cost(least(accounts, &taken));
+        for ((account, budget), taken) in accounts.iter().zip(&taken) {
+            Left::of(*budget, *taken).holds(cost, account)?;
         }
-        for (account, _) in accounts {
-            let Spent { spent, reserved } = self.spent_by(account)?;
+        for ((account, _), Spent { spent, reserved }) in accounts.iter().zip(taken) {
             self.write(account, Spent { spent, reserved: reserved.and(cost) })?;
         }
         Ok(cost)
@@ -171,12 +171,8 @@ impl Spending {
         self.spent_by(account)
     }
 
-    fn left_of(&self, accounts: &[(Account, Budget)]) -> Result<Left, SpendError> {
-        let mut left = Left::default();
-        for (account, budget) in accounts {
-            left = left.least(Left::of(*budget, self.spent_by(account)?));
-        }
-        Ok(left)
+    fn taken_by(&self, accounts: &[(Account, Budget)]) -> Result<Vec<Spent>, SpendError> {
+        accounts.iter().map(|(account, _)| self.spent_by(account)).collect()
     }
 
     fn spent_by(&self, account: &Account) -> Result<Spent, SpendError> {
@@ -220,6 +216,12 @@ impl Spending {
     fn lock(&self) -> Result<files::Lock, SpendError> {
         Ok(files::lock(&self.grants.join("lock"))?)
     }
+}
+
+/// What accounts of which so much is taken leave together.
+fn least(accounts: &[(Account, Budget)], taken: &[Spent]) -> Left {
+    let each = accounts.iter().zip(taken).map(|((_, budget), taken)| Left::of(*budget, *taken));
+    each.fold(Left::default(), Left::least)
 }
 
 /// An account, if there is one. Before there were tenants, a file held the cost alone.

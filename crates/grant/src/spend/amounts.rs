@@ -9,38 +9,31 @@ use crate::rights::Budget;
 
 const MILLIS: u64 = 1000;
 
-/// What a sandbox, a call or a turn of a model costs, or the most that it can.
+/// One figure for each part of a budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cost {
-    pub calls: u64,
-    pub wall_ms: u64,
-    pub cpu_ms: u64,
-    pub memory_mib_ms: u64,
+pub struct Parts<T> {
+    pub calls: T,
+    pub wall_ms: T,
+    pub cpu_ms: T,
+    pub memory_mib_ms: T,
     #[serde(default)]
-    pub fuel: u64,
+    pub fuel: T,
     /// What leaves through the gateway.
     #[serde(default)]
-    pub egress_bytes: u64,
+    pub egress_bytes: T,
     /// Input and output together.
     #[serde(default)]
-    pub tokens: u64,
+    pub tokens: T,
     #[serde(default)]
-    pub money_micros: u64,
+    pub money_micros: T,
 }
 
+/// What a sandbox, a call or a turn of a model costs, or the most that it can.
+pub type Cost = Parts<u64>;
+
 /// What is left under a grant. `None`: as much as one likes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
-    pub calls: Option<u64>,
-    pub wall_ms: Option<u64>,
-    pub cpu_ms: Option<u64>,
-    pub memory_mib_ms: Option<u64>,
-    pub fuel: Option<u64>,
-    pub egress_bytes: Option<u64>,
-    pub tokens: Option<u64>,
-    pub money_micros: Option<u64>,
-}
+pub type Left = Parts<Option<u64>>;
 
 /// The parts of a cost and of what is left, in the same order.
 const PARTS: [&str; 8] = [
@@ -54,8 +47,8 @@ const PARTS: [&str; 8] = [
     "money_micros",
 ];
 
-impl Cost {
-    fn parts(self) -> [u64; 8] {
+impl<T> Parts<T> {
+    fn list(self) -> [T; 8] {
         [
             self.calls,
             self.wall_ms,
@@ -68,20 +61,21 @@ impl Cost {
         ]
     }
 
-    fn of(parts: [u64; 8]) -> Cost {
-        let [calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros] =
-            parts;
-        Cost { calls, wall_ms, cpu_ms, memory_mib_ms, fuel, egress_bytes, tokens, money_micros }
-    }
-
-    fn with(self, other: Cost, each: impl Fn(u64, u64) -> u64) -> Cost {
-        let (mut parts, others) = (self.parts(), other.parts());
-        for (part, other) in parts.iter_mut().zip(others) {
-            *part = each(*part, other);
+    fn with(self, other: Parts<T>, each: impl Fn(T, T) -> T) -> Parts<T> {
+        Parts {
+            calls: each(self.calls, other.calls),
+            wall_ms: each(self.wall_ms, other.wall_ms),
+            cpu_ms: each(self.cpu_ms, other.cpu_ms),
+            memory_mib_ms: each(self.memory_mib_ms, other.memory_mib_ms),
+            fuel: each(self.fuel, other.fuel),
+            egress_bytes: each(self.egress_bytes, other.egress_bytes),
+            tokens: each(self.tokens, other.tokens),
+            money_micros: each(self.money_micros, other.money_micros),
         }
-        Cost::of(parts)
     }
+}
 
+impl Cost {
     pub(super) fn and(self, other: Cost) -> Cost {
         self.with(other, u64::saturating_add)
     }
@@ -92,19 +86,6 @@ impl Cost {
 }
 
 impl Left {
-    fn parts(self) -> [Option<u64>; 8] {
-        [
-            self.calls,
-            self.wall_ms,
-            self.cpu_ms,
-            self.memory_mib_ms,
-            self.fuel,
-            self.egress_bytes,
-            self.tokens,
-            self.money_micros,
-        ]
-    }
-
     pub(super) fn of(budget: Budget, taken: Spent) -> Left {
         let spent = taken.spent.and(taken.reserved);
         let left = |most: Option<u64>, spent: u64| most.map(|most| most.saturating_sub(spent));
@@ -124,20 +105,10 @@ impl Left {
     }
 
     pub(super) fn least(self, other: Left) -> Left {
-        let least = |one: Option<u64>, other: Option<u64>| match (one, other) {
+        self.with(other, |one, other| match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
-        };
-        Left {
-            calls: least(self.calls, other.calls),
-            wall_ms: least(self.wall_ms, other.wall_ms),
-            cpu_ms: least(self.cpu_ms, other.cpu_ms),
-            memory_mib_ms: least(self.memory_mib_ms, other.memory_mib_ms),
-            fuel: least(self.fuel, other.fuel),
-            egress_bytes: least(self.egress_bytes, other.egress_bytes),
-            tokens: least(self.tokens, other.tokens),
-            money_micros: least(self.money_micros, other.money_micros),
-        }
+        })
     }
 
     /// Refuses a cost that is more than this account has left.
@@ -146,7 +117,7 @@ impl Left {
             Account::Grant(_) => "grant",
             Account::Tenant(_) => "tenant",
         };
-        for ((part, left), wanted) in PARTS.into_iter().zip(self.parts()).zip(cost.parts()) {
+        for ((part, left), wanted) in PARTS.into_iter().zip(self.list()).zip(cost.list()) {
             if let Some(left) = left.filter(|left| *left < wanted) {
                 let unit = if part.ends_with("_seconds") { MILLIS } else { 1 };
                 let (left, wanted) = (left / unit, wanted.div_ceil(unit));
