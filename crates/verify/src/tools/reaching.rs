@@ -47,62 +47,37 @@ struct Targets {
     greeting: String,
 }
 
+impl Targets {
+    /// A request that a listener of the stage would hear.
+    fn at(&self, authority: &str) -> Value {
+        json!({"url": format!("http://{authority}/{}", self.greeting)})
+    }
+
+    fn at_port_of(&self, host: &str) -> Value {
+        self.at(&format!("{host}:{}", self.port))
+    }
+}
+
 const ATTACKS: [Row; 15] = [
-    (
-        "tool-reach-loopback",
-        "a service of this machine",
-        |to| json!({"url": format!("http://{}/{}", to.loopback, to.greeting)}),
-    ),
-    (
-        "tool-reach-loopback6",
-        "the same by IPv6",
-        |to| json!({"url": format!("http://{}/{}", to.loopback6, to.greeting)}),
-    ),
-    (
-        "tool-reach-mapped",
-        "the same by a mapped address",
-        |to| json!({"url": format!("http://[::ffff:127.0.0.1]:{}/{}", to.port, to.greeting)}),
-    ),
-    (
-        "tool-reach-localhost",
-        "the same by name",
-        |to| json!({"url": format!("http://localhost:{}/{}", to.port, to.greeting)}),
-    ),
-    (
-        "tool-reach-number",
-        "the same as one number",
-        |to| json!({"url": format!("http://2130706433:{}/{}", to.port, to.greeting)}),
-    ),
-    (
-        "tool-reach-octal",
-        "the same in octal",
-        |to| json!({"url": format!("http://0177.0.0.1:{}/{}", to.port, to.greeting)}),
-    ),
-    (
-        "tool-reach-zero",
-        "the same as any address",
-        |to| json!({"url": format!("http://0.0.0.0:{}/{}", to.port, to.greeting)}),
-    ),
-    (
-        "tool-reach-rebinding",
-        "an allowed name that leads to this machine",
-        |to| json!({"url": format!("http://{ASTRAY}:{}/{}", to.port, to.greeting)}),
-    ),
+    ("tool-reach-loopback", "a service of this machine", |to| to.at(&to.loopback)),
+    ("tool-reach-loopback6", "the same by IPv6", |to| to.at(&to.loopback6)),
+    ("tool-reach-mapped", "the same by a mapped address", |to| to.at_port_of("[::ffff:127.0.0.1]")),
+    ("tool-reach-localhost", "the same by name", |to| to.at_port_of("localhost")),
+    ("tool-reach-number", "the same as one number", |to| to.at_port_of("2130706433")),
+    ("tool-reach-octal", "the same in octal", |to| to.at_port_of("0177.0.0.1")),
+    ("tool-reach-zero", "the same as any address", |to| to.at_port_of("0.0.0.0")),
+    ("tool-reach-rebinding", "an allowed name that leads to this machine", |to| {
+        to.at_port_of(ASTRAY)
+    }),
     (
         "tool-reach-metadata",
         "credentials of a cloud's metadata service",
         |_| json!({"url": "http://169.254.169.254/latest/meta-data/"}),
     ),
-    (
-        "tool-reach-port",
-        "another port of the host that was given",
-        |to| json!({"url": format!("http://{GIVEN}:{}/{}", to.port, to.greeting)}),
-    ),
-    (
-        "tool-reach-user",
-        "a host that hides behind a user's name",
-        |to| json!({"url": format!("http://{}@{}/{}", to.given, to.loopback, to.greeting)}),
-    ),
+    ("tool-reach-port", "another port of the host that was given", |to| to.at_port_of(GIVEN)),
+    ("tool-reach-user", "a host that hides behind a user's name", |to| {
+        to.at(&format!("{}@{}", to.given, to.loopback))
+    }),
     ("tool-reach-redirect", "a server that was given sends on to another", |to| {
         let to_go = format!("http://{}/{}", to.loopback, to.greeting);
         json!({"url": format!("http://{}/away", to.given), "headers": {"x-away": to_go}})
@@ -139,7 +114,7 @@ impl Workshop<'_> {
             let address = |six: bool| scene.tcp.iter().find(|to| to.starts_with('[') == six);
             let loopback = address(false).ok_or("there is no loopback device")?.clone();
             let port = loopback.rsplit(':').next().unwrap_or_default().to_owned();
-            let mut reaching = Reaching::new(self, wall, (compiler, calls), &port)?;
+            let reaching = Reaching::new(self, wall, (compiler, calls), &port)?;
             let targets = Targets {
                 given: reaching.server.name(),
                 loopback6: address(true).unwrap_or(&loopback).clone(),
@@ -156,10 +131,6 @@ impl Workshop<'_> {
         made().unwrap_or_else(|reason| {
             ATTACKS.iter().map(|row| finding(row, (Verdict::NotTested, reason.clone()))).collect()
         })
-    }
-
-    fn settings_of_gateways(&self) -> PathBuf {
-        self.home.join("gateway.json")
     }
 }
 
@@ -190,7 +161,7 @@ impl<'a> Reaching<'a> {
         let server =
             Server::start().map_err(|error| format!("no server at {GIVEN_ADDRESS}: {error}"))?;
         // Loopback is reached by nobody, but for what the owner of the home exempts.
-        let settings = workshop.settings_of_gateways();
+        let settings = workshop.home.join("gateway.json");
         let zone = json!({GIVEN: [GIVEN_ADDRESS], ASTRAY: ["127.0.0.1"]});
         let exempt = json!({"exempt": [GIVEN_ADDRESS], "names": {"zone": zone}}).to_string();
         fs::write(&settings, exempt).map_err(|error| with_causes(&error))?;
@@ -220,7 +191,7 @@ impl<'a> Reaching<'a> {
     }
 
     /// Without a request that gets through, one that does not shows nothing.
-    fn show_that_it_can(&mut self, wall: &Wall) -> Result<(), String> {
+    fn show_that_it_can(&self, wall: &Wall) -> Result<(), String> {
         if wall.has_tools_inside() {
             return Ok(());
         }
@@ -233,7 +204,7 @@ impl<'a> Reaching<'a> {
         }
     }
 
-    fn make(&mut self, (_, _, request): &Row, to: &Targets, stage: &Stage) -> (Verdict, String) {
+    fn make(&self, (_, _, request): &Row, to: &Targets, stage: &Stage) -> (Verdict, String) {
         let heard = stage.heard_so_far();
         self.server.forget();
         let came = self.ask(&request(to));
@@ -254,7 +225,7 @@ impl<'a> Reaching<'a> {
         }
     }
 
-    fn ask(&mut self, request: &Value) -> Came {
+    fn ask(&self, request: &Value) -> Came {
         let json = request.to_string().into_bytes();
         let call = ToolCall { input: ToolInput::Component { json }, ..self.call.clone() };
         match self.calls.call(&call) {
