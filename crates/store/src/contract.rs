@@ -1,10 +1,11 @@
 //! What every database must hold to: the same tests, against SQLite and a real PostgreSQL server.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod server;
+
 use std::time::{Duration, Instant};
 
 use super::*;
+use server::Server;
 
 /// A store in a fresh place, and what keeps the place.
 struct Fresh {
@@ -21,67 +22,9 @@ fn sqlite() -> Fresh {
     Fresh { store, reopen, _place: Box::new(directory) }
 }
 
-/// A server of its own, as an ordinary user and on a socket only.
-struct Server {
-    directory: tempfile::TempDir,
-    process: Child,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Debian keeps the server's programs out of PATH.
-fn program(name: &str) -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    let found = versions.flatten().map(|version| version.path().join("bin").join(name));
-    found.filter(|path| path.is_file()).max()
-}
-
-/// PostgreSQL does not run as root.
-fn unprivileged(program: &Path) -> Command {
-    if rustix::process::geteuid().is_root() {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
-        return command;
-    }
-    Command::new(program)
-}
-
 fn postgresql() -> Option<Fresh> {
-    let (initdb, postgres) = (program("initdb")?, program("postgres")?);
-    // Short: a socket's name has at most 107 bytes.
-    let directory = tempfile::Builder::new().prefix("rw-pg").tempdir_in("/tmp").unwrap();
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(directory.path(), Some(65534), Some(65534)).unwrap();
-    }
-    let data = directory.path().join("data");
-    let made = unprivileged(&initdb)
-        .args(["--no-sync", "--auth=trust", "--username=ringwall", "--pgdata"])
-        .arg(&data)
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .env("LC_ALL", "C")
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let process = unprivileged(&postgres)
-        .arg("-D")
-        .arg(&data)
-        .arg("-k")
-        .arg(directory.path())
-        .args(["-c", "listen_addresses=", "-c", "fsync=off"])
-        .env_clear()
-        .env("LC_ALL", "C")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let settings = format!("host={} user=ringwall dbname=postgres", directory.path().display());
-    let server = Server { directory, process };
+    let server = Server::start()?;
+    let settings = server.settings();
     let deadline = Instant::now() + Duration::from_secs(60);
     let store = loop {
         match Store::postgresql(&settings, "one") {
@@ -90,7 +33,7 @@ fn postgresql() -> Option<Fresh> {
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     };
-    assert!(server.directory.path().is_dir());
+    assert!(server.directory().is_dir());
     let reopen = Box::new(move |engine: &str| Store::postgresql(&settings, engine).unwrap());
     Some(Fresh { store, reopen, _place: Box::new(server) })
 }
