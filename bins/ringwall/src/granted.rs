@@ -201,9 +201,7 @@ impl Granted {
         let action = self.action(&lifted, command);
         let used = self.use_or_ask(&lifted, &action, (&elevation, refusal))?;
         // Whoever goes ahead by an elevation stops when it ends.
-        let left =
-            (UNIX_EPOCH + Duration::from_secs(used.until_unix)).duration_since(SystemTime::now());
-        let left = left.context("the elevation has just ended")?;
+        let left = time_left(&used)?;
         let budget = self.grant.left()?;
         let capped = |default| {
             let asked = self.grant.within_budget(limits(default), budget);
@@ -271,10 +269,7 @@ pub(crate) fn change_phase(
     grant.check(ask.clone())?;
     let asker = format!("grant {}", grant.own_id());
     let change = |by: Option<&str>| engine.change_phase(record, (to, &asker), (search, by));
-    let refused = match engine.allow_phase(record, to, (search, None)) {
-        Ok(()) => return Ok(change(None)?),
-        Err(refused) => refused,
-    };
+    let Err(refused) = change(None) else { return Ok(()) };
     let Some(elevation) = refused.elevation() else { return Err(refused.into()) };
     engine.allow_phase(record, to, (search, Some(elevation)))?;
     let approvals = Approvals::open(&EngineConfig::from_environment()?.home)?;
@@ -292,6 +287,11 @@ pub(crate) fn change_phase(
         use_is_over(&approvals, &used.id)?;
     }
     Ok(changed?)
+}
+
+fn time_left(used: &UsedElevation) -> anyhow::Result<Duration> {
+    let until = UNIX_EPOCH + Duration::from_secs(used.until_unix);
+    until.duration_since(SystemTime::now()).context("the elevation has just ended")
 }
 
 fn use_is_over(approvals: &Approvals, id: &ApprovalId) -> anyhow::Result<()> {

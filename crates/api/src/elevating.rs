@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringwall_approval::{
-    Action, ActionError, ApprovalId, Approvals, AskError, AskedFor, ElevationRule, Permit, State,
-    UsedElevation, Wanted,
+    Action, ActionError, ApprovalId, Approvals, Approver, AskError, AskedFor, ElevationRule,
+    Permit, State, UsedElevation, Wanted,
 };
 use ringwall_engine::{PolicySearch, Record};
 use ringwall_grant::{Ask, Request};
@@ -106,10 +106,7 @@ pub(crate) fn lift<'a>(
     };
     let elevation = elevation.to_owned();
     let deed = lifted(&elevation)?;
-    let Some(terms) = search.load()?.elevation(&elevation) else { return Err(refused) };
-    let (rule, approvers) =
-        ElevationRule::from_terms(&terms.name, &terms.approvers, terms.max, terms.single_use)
-            .map_err(|error| Problem::new(Code::DeniedByPolicy, with_causes(&error)))?;
+    let Some((rule, approvers)) = terms(search, &elevation)? else { return Err(refused) };
     let standing = &holder.inspected.standing;
     let request = Request::new(&standing.task, &standing.tenant, deed.ask);
     let mut action = Action::of(&request, deed.parameters, deed.sandbox, deed.incarnation);
@@ -131,6 +128,17 @@ pub(crate) fn lift<'a>(
         }
         Err(error) => Err(not_asked(&refused, &error)),
     }
+}
+
+/// What the policy says of an elevation, if it has one of this name.
+pub(crate) fn terms(
+    search: &PolicySearch,
+    elevation: &str,
+) -> Result<Option<(ElevationRule, Vec<Approver>)>, Problem> {
+    let Some(terms) = search.load()?.elevation(elevation) else { return Ok(None) };
+    ElevationRule::from_terms(&terms.name, &terms.approvers, terms.max, terms.single_use)
+        .map(Some)
+        .map_err(|error| Problem::new(Code::DeniedByPolicy, with_causes(&error)))
 }
 
 /// The answer to whom a person could help.

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use axum::Json;
 use axum::extract::{Path, State};
 use ringwall_approval::{
-    Answer, Approval, ApprovalId, DecideError, ElevationRule, PersonError, RecordError, Verdict,
-    default_place, load_key,
+    Answer, Approval, ApprovalId, DecideError, PersonError, RecordError, Verdict, default_place,
+    load_key,
 };
 use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Text};
 use ringwall_engine::PolicySearch;
@@ -272,17 +272,14 @@ pub(crate) fn decide(
     }
     let key = load_key(said.key, &service.home)?;
     let workspace = asked.action.parameters.get(WORKSPACE).and_then(|text| workspace(text));
-    let policy = PolicySearch::from_environment(workspace).load()?;
-    let Some(terms) = policy.elevation(&asked.elevation) else {
+    let search = PolicySearch::from_environment(workspace);
+    let Some((rule, approvers)) = elevating::terms(&search, &asked.elevation)? else {
         let why = format!(
             "the policy in force offers no elevation {:?}, so nobody may decide on it; write it into ringwall.toml",
             asked.elevation
         );
         return Err(Problem::new(Code::DeniedByPolicy, why));
     };
-    let (rule, approvers) =
-        ElevationRule::from_terms(&terms.name, &terms.approvers, terms.max, terms.single_use)
-            .map_err(|error| Problem::new(Code::DeniedByPolicy, with_causes(&error)))?;
     let answer = Answer {
         verdict: said.verdict,
         reason: said.reason,

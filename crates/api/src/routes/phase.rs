@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::caller::Caller;
-use crate::elevating::{self, Deed, Elevated};
+use crate::elevating::{self, Deed};
 use crate::fields::Body;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -71,26 +71,24 @@ pub(crate) async fn change(
             let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
             let search = PolicySearch::from_environment(workspace);
             let (engine, to) = (&service.engine, fields.to.as_str());
-            let elevated = match engine.allow_phase(&record, to, (&search, None)) {
-                Ok(()) => None,
-                Err(refused) => {
-                    let asking = (&**service, &caller);
-                    Some(elevating::lift(asking, refused.into(), &search, |by| {
-                        engine.allow_phase(&record, to, (&search, Some(by)))?;
-                        let before = engine.phase(&record).unwrap_or_default();
-                        Ok(Deed::there(&record, ask).with("from", before))
-                    })?)
-                }
-            };
-            let by = match &caller {
+            let asker = match &caller {
                 Caller::Owner => "the owner, through the API".to_owned(),
                 Caller::Holder(holder) => {
                     let own = holder.inspected.standing.ids.last();
                     format!("grant {}", own.map(ToString::to_string).unwrap_or_default())
                 }
             };
-            let lifted = elevated.as_ref().map(Elevated::name);
-            engine.change_phase(&record, (to, &by), (&search, lifted))?;
+            let change =
+                |by: Option<&str>| engine.change_phase(&record, (to, &asker), (&search, by));
+            if let Err(refused) = change(None) {
+                let asking = (&**service, &caller);
+                let elevated = elevating::lift(asking, refused.into(), &search, |by| {
+                    engine.allow_phase(&record, to, (&search, Some(by)))?;
+                    let before = engine.phase(&record).unwrap_or_default();
+                    Ok(Deed::there(&record, ask).with("from", before))
+                })?;
+                change(Some(elevated.name()))?;
+            }
             Ok(Json(Phase { phase: engine.phase(&record) }))
         })
         .await
