@@ -320,6 +320,41 @@ fn a_tool_is_called_under_a_grant_that_names_it_and_its_directories() {
 }
 
 #[test]
+fn a_person_allows_exactly_this_call_of_a_tool_and_once() {
+    let place = Place::new(&["files"]);
+    let world = &place.world;
+    let wasm = component(&manifest("maybe"), &Does::Returns(r#"{"ok": true}"#));
+    world.write("maybe.wasm", &wasm);
+    world.ringwall(["tool", "add", "./maybe.wasm"]).exits(0);
+    let policy = world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    let text = text.replace("kinds = [\"files\"]", "kinds = [\"files\", \"compute\"]");
+    let rules = "\n[[tool]]\nnames = [\"maybe\"]\nkind = \"compute\"\n\n[[elevation]]\nname = \"tools\"\n\
+                 grants = [\"call:*\"]\napprovers = [\"ann\"]\nmax = \"10m\"\nsingle-use = true\n";
+    fs::write(&policy, text + rules).expect("a policy");
+    place.grant_with(&["--tool", "maybe", "--budget", "calls=1"]);
+    let token = place.token.to_str().expect("a path");
+    let call = |flags: &[&str]| {
+        world.ringwall([&["tool", "call", "maybe", "--grant", token], flags].concat())
+    };
+    let question = place.asked(&call(&[]));
+    assert_eq!(place.asked(&call(&[])), question, "one question");
+    let yes = ["approvals", "approve", &question, "--reason", "harmless"];
+    world.ringwall(yes).exits(0);
+    for other in [&["--seed", "1"][..], &["--input", "{ }"], &["--timeout", "1s"]] {
+        assert_ne!(place.asked(&call(other)), question, "{other:?} is another question");
+    }
+    call(&[]).exits(0).prints("{\"ok\":true}\n");
+    // The yes was for one call, and none of the refusals cost anything.
+    call(&[]).is_refused().says(&["calls", "spent"]);
+    let events = place.kinds_of_events();
+    let at = |kind: &str| events.iter().position(|event| event == kind);
+    assert!(at("approval-used").is_some() && at("approval-used") < at("approval-returned"));
+    place.grant_with(&["--tool", "maybe"]);
+    assert_ne!(place.asked(&call(&[])), question, "the yes is used up");
+}
+
+#[test]
 fn a_phase_changes_under_a_grant_that_names_it() {
     let place = Place::new(&["files"]);
     let policy = place.world.path("nobody-home/.config/ringwall/ringwall.toml");

@@ -1,20 +1,27 @@
 //! Calls of tools under a grant: the tool, the directories and the budget must be in it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use ringwall_engine::{DirGrant, NetworkBounds};
+use ringwall_approval::{Action, ApprovalId, Approvals};
+use ringwall_engine::{
+    AskedCall, CallEntry, DirGrant, Engine, EngineConfig, NetworkBounds, PolicySearch, ToolGate,
+};
 use ringwall_grant::{Ask, Cost, Left, Reserved};
 use ringwall_spec::{DirAccess, ToolLimits, ToolMeter};
 
-use super::MIB;
 use super::presented::{Presented, settle};
+use super::{MIB, time_left, use_is_over, use_or_ask};
+use crate::commands::Approving;
 
 /// What a call holds of its grant until it ends.
 pub(crate) struct CallHolding {
     reserved: Reserved,
     grant: Presented,
+    /// An elevation that is for this one call.
+    once: Option<ApprovalId>,
 }
 
 /// Time and fuel are what is left of the budget, where that is less.
@@ -52,7 +59,7 @@ pub(crate) fn hold_call(
     let memory_mib_ms = wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB));
     let fuel = limits.fuel;
     let cost = Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
-    Ok(CallHolding { reserved: grant.reserve(cost)?, grant })
+    Ok(CallHolding { reserved: grant.reserve(cost)?, grant, once: None })
 }
 
 impl CallHolding {
@@ -73,13 +80,50 @@ impl CallHolding {
         }
     }
 
+    /// Begins a call that the policy allows, or a person has allowed to this grant; else they are
+    /// asked. An elevation ends the call when it ends itself: the time that it has left.
+    pub(crate) fn begin(
+        &mut self,
+        engine: &Engine,
+        asked: AskedCall<'_>,
+        (search, gate): (&PolicySearch, &ToolGate),
+        parameters: BTreeMap<String, String>,
+    ) -> anyhow::Result<(CallEntry, Option<Duration>)> {
+        let refused = match engine.begin_tool(asked, gate) {
+            Ok(entry) => return Ok((entry, None)),
+            Err(refused) => refused,
+        };
+        let Some(elevation) = refused.elevation() else { return Err(refused.into()) };
+        let lifted = AskedCall { elevated: Some(elevation), ..asked };
+        engine.allow_call(lifted, gate)?;
+        let approvals = Approvals::open(&EngineConfig::from_environment()?.home)?;
+        let approving = Approving::of(&search.load()?)?;
+        let request = self.grant.request(Ask::Tool { name: asked.tool.to_owned() });
+        // A sandbox's id is of one life.
+        let place = |none: &str| asked.sandbox.map_or(none.to_owned(), ToString::to_string);
+        let action = Action::of(&request, parameters, place("-"), place("new"));
+        let people = (&approvals, &approving);
+        let used = use_or_ask(&self.grant, people, (&request, &action), (elevation, &refused))?;
+        let left = time_left(&used);
+        self.once = used.once.then_some(used.id);
+        Ok((engine.begin_tool(lifted, gate)?, Some(left?)))
+    }
+
     /// The tool was not called.
     pub(crate) fn release(&self) -> anyhow::Result<()> {
+        self.give_back_rights()?;
         settle(&self.reserved, Cost::default())
+    }
+
+    /// Of a call that was lost nothing is known, so nothing but the rights is given back.
+    pub(crate) fn give_back_rights(&self) -> anyhow::Result<()> {
+        let Some(id) = &self.once else { return Ok(()) };
+        use_is_over(&Approvals::open(&EngineConfig::from_environment()?.home)?, id)
     }
 
     /// The call has ended. A tool runs on one CPU at most.
     pub(crate) fn end(&self, meter: &ToolMeter) -> anyhow::Result<()> {
+        self.give_back_rights()?;
         let wall_ms = meter.wall_us.div_ceil(1000);
         let memory_mib_ms = wall_ms.saturating_mul(meter.peak_memory_bytes.div_ceil(MIB));
         let (calls, fuel) = (1, meter.fuel);

@@ -1,17 +1,21 @@
 //! `ringwall tool call`: one call, checked on the way in and on the way out.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ringwall_engine::{
-    CallEntry, Engine, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding,
+    CallEntry, DirGrant, Engine, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome,
+    deciding,
 };
-use ringwall_spec::{EgressSpec, Evidence, ToolDigest, ToolMeter, ToolStatus, ToolTotals};
+use ringwall_spec::{
+    EgressSpec, Evidence, ToolDigest, ToolLimits, ToolMeter, ToolStatus, ToolTotals, Wall,
+};
 use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
 use ringwall_tool_host::{Allowed, asked};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Tools;
 use super::{inside, served};
@@ -62,7 +66,9 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     };
     let mut call = allowed.call_of(&tool, request);
     let (_, sandbox) = place.wall_and_sandbox();
-    let holding = match &args.grant {
+    // Before the budget narrows it: what is left of that changes, and is nothing to ask people about.
+    let limits = call.limits;
+    let mut holding = match &args.grant {
         // The directories of a sandbox are what its own grant gave it.
         Some(grant) if sandbox.is_some() => {
             Some(hold_call(grant, tool.name(), &[], &mut call.limits)?)
@@ -71,7 +77,8 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let engine = &tools.engine;
-    let entry = match begin(args, engine, (&tool, &mut call), &place, holding.as_ref()) {
+    let what = (&tool, &mut call, (input.as_slice(), limits));
+    let entry = match begin(args, engine, what, &place, holding.as_mut()) {
         Ok(entry) => entry,
         Err(refused) => {
             holding.map_or(Ok(()), |holding| holding.release())?;
@@ -84,9 +91,10 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         Err(_) => (None, ToolMeter::default()),
     };
     engine.end_tool(entry, status, meter)?;
-    // Of a call that was lost nothing is known, so nothing is given back.
-    if let (Some(holding), Ok(_)) = (&holding, &called) {
-        holding.end(&meter)?;
+    match (&holding, &called) {
+        (Some(holding), Ok(_)) => holding.end(&meter)?,
+        (Some(holding), Err(_)) => holding.give_back_rights()?,
+        (None, _) => {}
     }
     let (outcome, totals) = called?;
     let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
@@ -107,20 +115,54 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
 fn begin(
     args: &CallArgs,
     engine: &Engine,
-    (tool, call): (&Tool, &mut ToolCall),
+    (tool, call, (input, limits)): (&Tool, &mut ToolCall, (&[u8], ToolLimits)),
     place: &inside::Place,
-    holding: Option<&CallHolding>,
+    holding: Option<&mut CallHolding>,
 ) -> anyhow::Result<CallEntry> {
     let search = PolicySearch::from_environment(std::env::current_dir().ok());
     let gate = deciding(|| ToolGate::open(&search))?;
-    let egress = network(args, (engine, &gate), tool, place, holding)?;
-    let entry = engine.begin_tool(asked(tool, call, place.wall_and_sandbox()), &gate)?;
+    let egress = network(args, (engine, &gate), tool, place, holding.as_deref())?;
+    let asked = asked(tool, call, place.wall_and_sandbox());
+    let entry = match holding {
+        None => engine.begin_tool(asked, &gate)?,
+        Some(holding) => {
+            let all = parameters(call, input, limits, (asked.wall, egress.as_ref()))?;
+            let (entry, left) = holding.begin(engine, asked, (&search, &gate), all)?;
+            call.limits.time = left.map_or(call.limits.time, |left| call.limits.time.min(left));
+            entry
+        }
+    };
     call.network = egress.map(|egress| ToolNetwork {
         egress,
         variables: tool.manifest().wants.env.clone(),
         entry: entry.clone(),
     });
     Ok(entry)
+}
+
+/// All of what a person would allow by letting this tool be called.
+fn parameters(
+    call: &ToolCall,
+    input: &[u8],
+    limits: ToolLimits,
+    (wall, egress): (&Wall, Option<&EgressSpec>),
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let dirs = call.dirs.iter().map(|DirGrant { host, guest, access }| {
+        // What is in a sandbox is found there.
+        let host = host.canonicalize().unwrap_or_else(|_| host.clone());
+        json!([host, guest, access])
+    });
+    let parameters = [
+        ("digest", call.digest.to_string()),
+        ("wall", wall.to_string()),
+        ("input", String::from_utf8(input.to_vec()).context("the input is not UTF-8")?),
+        ("directories", serde_json::to_string(&dirs.collect::<Vec<_>>())?),
+        ("variables", serde_json::to_string(&call.env)?),
+        ("limits", serde_json::to_string(&limits)?),
+        ("network", serde_json::to_string(&egress)?),
+        ("seed", serde_json::to_string(&call.seed)?),
+    ];
+    Ok(parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// What the tool may reach.
