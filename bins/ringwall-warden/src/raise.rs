@@ -27,8 +27,8 @@ const FDINFO_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     inner: OwnedFd,
-    /// Of a ring that we raised.
-    _ring: Option<Ring>,
+    /// Of a ring that we raised; a connection has none.
+    ring: Option<Ring>,
     outbox: Outbox,
     /// The engine sends no more.
     engine_ended: bool,
@@ -72,14 +72,14 @@ impl Tunnel {
         set_nonblocking(&ring.stream)
             .map_err(|errno| failed("cannot prepare the inner ring's stream", errno))?;
         let of_ring = Ring { first_process: ring.pidfd, _launcher: ring.launcher };
-        Ok(Tunnel { _ring: Some(of_ring), ..Tunnel::of_connection(ring.stream) })
+        Ok(Tunnel { ring: Some(of_ring), ..Tunnel::of_connection(ring.stream) })
     }
 
     /// A connection, which does not block, instead of a ring's stream.
     pub(crate) fn of_connection(inner: OwnedFd) -> Tunnel {
         Tunnel {
             inner,
-            _ring: None,
+            ring: None,
             outbox: Outbox::default(),
             engine_ended: false,
             inner_deaf: false,
@@ -141,6 +141,10 @@ impl Tunnel {
         if self.inner_deaf {
             connection.consumed(stream, self.outbox.discard());
         }
+    }
+
+    pub(crate) fn is_connection(&self) -> bool {
+        self.ring.is_none()
     }
 
     pub(crate) fn is_over(&self) -> bool {

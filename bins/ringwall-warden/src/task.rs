@@ -142,6 +142,15 @@ impl Task {
         true
     }
 
+    /// Whether it carries what programs say to the network, and can rest at any moment.
+    pub(crate) fn is_of_network(&self) -> bool {
+        match self {
+            Task::Accept(_) => true,
+            Task::Tunnel(tunnel) => tunnel.is_connection(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn signal(&self, signal: i32) {
         if let Task::Job(job) = self {
             job.signal(signal);

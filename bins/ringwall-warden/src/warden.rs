@@ -50,7 +50,7 @@ pub struct Warden {
     /// The engine has spoken. Before that our greeting waits: it goes out with the first answer.
     greeted: bool,
     leaving: bool,
-    /// Once the answer is out nothing is said or done until the guest has been adopted again.
+    /// The answer is all that is said and done until the guest has been adopted again.
     resting: bool,
     /// The job with which all of this ends.
     only_job: Option<StreamId>,
@@ -115,8 +115,14 @@ impl Warden {
 
     fn run(&mut self) -> io::Result<Ended> {
         loop {
-            while let Some(event) = self.connection.next_event() {
+            while !self.resting
+                && let Some(event) = self.connection.next_event()
+            {
                 self.handle(event);
+            }
+            if self.resting {
+                self.rest()?;
+                continue;
             }
             let busy = self.advance();
             if self.greeted && self.flush().is_err() {
@@ -124,9 +130,6 @@ impl Warden {
             }
             if self.leaving && self.connection.outgoing().is_empty() {
                 return Ok(Ended::ShutDown);
-            }
-            if self.resting && self.connection.outgoing().is_empty() {
-                self.rest()?;
             }
             for ready in self.wait(busy)? {
                 match ready {
@@ -146,15 +149,17 @@ impl Warden {
         }
     }
 
-    /// Waits to be adopted again. This is the moment that a snapshot keeps: whoever goes on from it
-    /// comes out of here, and a copy starts over with the engine.
+    /// Says so and waits to be adopted again. This is the moment that a snapshot keeps: whoever goes on
+    /// from it comes out of here, and a copy starts over with the engine, without any connection.
     fn rest(&mut self) -> io::Result<()> {
         self.resting = false;
-        let Some(guest) = &self.guest else { return Ok(()) };
         start::set_blocking(&self.transport)?;
+        self.flush()?;
+        let Some(guest) = &self.guest else { return Ok(()) };
         let taking = guest.wait_again(&self.transport)?;
         start::set_nonblocking(&self.transport)?;
         if taking == Taking::Copy {
+            self.tasks.clear();
             self.connection = Connection::new(Side::Warden);
             self.greeted = false;
         }
@@ -352,7 +357,7 @@ impl Warden {
             }
             Request::Usage => Ok(Answer::Reply(Reply::Usage(self.guest()?.jobs().usage()))),
             Request::Checkpoint => {
-                if !self.tasks.is_empty() {
+                if !self.tasks.values().all(Task::is_of_network) {
                     return Err(refused(ErrorCode::Limit, "commands are running"));
                 }
                 let frozen = self.guest()?.freeze()?;

@@ -123,16 +123,11 @@ impl Engine {
     /// The same from a snapshot.
     pub(crate) fn create_from(
         &self,
-        spec: SandboxSpec,
+        (spec, decided): (SandboxSpec, Option<Decided>),
         restore: Restore,
     ) -> Result<Record, KeepError> {
-        self.start_keeper(&Task {
-            spec,
-            decided: None,
-            command: None,
-            restore: Some(restore),
-            ready: false,
-        })
+        let restore = Some(restore);
+        self.start_keeper(&Task { spec, decided, command: None, restore, ready: false })
     }
 
     fn start_keeper(&self, task: &Task) -> Result<Record, KeepError> {

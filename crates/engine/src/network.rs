@@ -32,8 +32,8 @@ use crate::ledger::Ledger;
 use crate::record::Record;
 use crate::secrets::{KnownSecret, SecretError};
 use process::Process;
-pub(crate) use renew::Basis;
 use renew::Renewal;
+pub(crate) use renew::{Basis, network_as_it_is_now};
 pub use renew::{ChangeNetworkError, Closing, NetworkChange};
 use watch::Watch;
 

@@ -1,16 +1,26 @@
 //! Snapshots as people ask for them: of a living sandbox, and new sandboxes from one.
+//!
+//! Invariant: a copy may do no more than its sandbox might when it was kept, nor than the policy allows
+//! when the copy is made.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ringwall_spec::{SandboxId, SandboxName, SandboxSpec};
+use ringwall_policy::Decided;
+use ringwall_rules::LoadError;
+use ringwall_spec::{EgressSpec, SandboxId, SandboxName, SandboxSpec};
 use ringwall_wire::ClientError;
 
+use crate::admit::deciding;
 use crate::attach::AttachError;
 use crate::config::Engine;
+use crate::egress::EgressError;
 use crate::host;
 use crate::keep::{KeepError, Restore};
+use crate::network::{Basis, network_as_it_is_now};
+use crate::policy_files::PolicySearch;
 use crate::record::Record;
+use crate::rights::History;
 use crate::sandbox::Sandbox;
 use crate::vm::{Restored, Snapshot, SnapshotError, number_of};
 
@@ -36,6 +46,14 @@ pub enum ForkError {
     Keeper(#[source] ClientError),
     #[error("{0} copies at once; ask for 1 to {MOST_COPIES}")]
     Count(u32),
+    #[error(transparent)]
+    Policy(#[from] LoadError),
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    #[error(
+        "the network of this snapshot was a person's own order, and by now there is a policy, which was never asked about it; create a sandbox anew"
+    )]
+    PolicySince,
 }
 
 impl Engine {
@@ -96,6 +114,7 @@ impl Engine {
         for_fork: bool,
         names: Vec<Option<SandboxName>>,
     ) -> Result<Vec<Record>, ForkError> {
+        let egress = self.network_of_copies(snapshot)?;
         // Held until every keeper has taken them over.
         let (memory, state) = self.open_snapshot(snapshot, for_fork)?;
         let make = |name| {
@@ -106,7 +125,8 @@ impl Engine {
                 memory: number_of(&memory),
                 state: number_of(&state),
             };
-            self.create_from(SandboxSpec { name, ..snapshot.spec.clone() }, restore)
+            let spec = SandboxSpec { name, egress: egress.clone(), ..snapshot.spec.clone() };
+            self.create_from((spec, snapshot.decided.clone()), restore)
         };
         // At once: each waits for a monitor most of its time.
         let made: Vec<Result<Record, KeepError>> = std::thread::scope(|scope| {
@@ -122,6 +142,46 @@ impl Engine {
             }
         }
         Ok(made.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    /// What copies reach: what the policy gives them now.
+    fn network_of_copies(&self, snapshot: &Snapshot) -> Result<Option<EgressSpec>, ForkError> {
+        let Some(egress) = &snapshot.spec.egress else { return Ok(None) };
+        if let Some(basis) = Basis::of(snapshot.decided.as_ref()).map_err(SnapshotError::Rights)? {
+            let phase = snapshot.decided.as_ref().and_then(|decided| decided.phase.clone());
+            return deciding(|| Ok(basis.decide(&basis.search.load()?, phase)?));
+        }
+        let workspace = snapshot.spec.workspace.as_ref().map(|workspace| workspace.path.clone());
+        match PolicySearch::from_environment(workspace).read()?.is_empty() {
+            true => Ok(Some(egress.clone())),
+            false => Err(ForkError::PolicySince),
+        }
+    }
+
+    /// What a sandbox was made with, after all that has been changed and ordered since.
+    pub(crate) fn as_it_is_now(
+        &self,
+        sandbox: &Sandbox,
+    ) -> Result<(SandboxSpec, Option<Decided>), SnapshotError> {
+        let mut spec = SandboxSpec { name: None, ..sandbox.spec.clone() };
+        let Some(record) = sandbox.record.as_ref().map(|held| &held.record) else {
+            return Ok((spec, None));
+        };
+        let mut decided = record.decided.clone();
+        if record.rights_path().exists() {
+            spec.rights = Some(History::load(record).map_err(SnapshotError::Rights)?.now);
+        }
+        if let Some(decided) = &mut decided {
+            decided.phase = self.phase(record);
+        }
+        if sandbox.placement.network.is_some() {
+            if decided.as_ref().is_some_and(|decided| decided.inputs.contains_key("grant")) {
+                return Err(SnapshotError::Granted);
+            }
+            network_as_it_is_now(record, &mut spec, decided.as_mut())
+                .map_err(SnapshotError::Rights)?;
+        }
+        Ok((spec, decided))
     }
 
     /// The body of an order, in the keeper.

@@ -36,6 +36,20 @@ pub struct Client {
     deadline: Option<Instant>,
 }
 
+/// A guest rests. What others want of the connection meanwhile waits until this is dropped.
+#[derive(Debug)]
+pub struct Rest {
+    link: Arc<Link>,
+    /// Whether processes were stopped for it.
+    pub frozen: bool,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        self.link.release();
+    }
+}
+
 impl Client {
     /// Sends nothing yet: the greeting travels with the first request, and a peer that is no
     /// warden shows in its answer.
@@ -97,11 +111,17 @@ impl Client {
         }
     }
 
-    /// Lets a guest come to rest. It then waits to be adopted again, over the stream itself: nothing
-    /// may be asked of this connection before. Gives whether processes were stopped for it.
-    pub fn checkpoint(&self, timeout: Duration) -> Result<bool, ClientError> {
-        match self.within(timeout).ask(&Request::Checkpoint)? {
-            Reply::Resting { frozen } => Ok(frozen),
+    /// Lets a guest come to rest. It then waits to be adopted again, over the stream itself: this
+    /// connection says and hears nothing before what is given back is dropped.
+    pub fn checkpoint(&self, timeout: Duration) -> Result<Rest, ClientError> {
+        let deadline = self.within(timeout).deadline;
+        let exchange = Exchange::open_last(&self.link, &Request::Checkpoint, deadline)?;
+        let mut rest = Rest { link: Arc::clone(&self.link), frozen: false };
+        match exchange.reply(deadline)? {
+            Reply::Resting { frozen } => {
+                rest.frozen = frozen;
+                Ok(rest)
+            }
             _ => Err(unexpected_reply()),
         }
     }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use ringwall_spec::TerminalSize;
 use ringwall_wire::{
-    Client, ClientError, Connection, ErrorCode, ExitHow, Parents, ProcessEvent, ProtocolError,
-    RemoteProcess, RemoveWhat, Side, WriteHow,
+    Client, ClientError, Connection, Door, ErrorCode, Event, ExitHow, Parents, ProcessEvent,
+    ProtocolError, RemoteProcess, RemoveWhat, Reply, Request, Side, StreamId, WriteHow,
 };
 use support::{TinyWarden, exit, flood_byte, program};
 
@@ -384,4 +384,60 @@ fn the_last_words_of_a_warden_that_has_gone_are_heard() {
     let (output, exited) = starter.join().unwrap();
     assert_eq!(output, b"bye");
     assert_eq!(exited, ProcessEvent::Exited(exit(ExitHow::Code(1))));
+}
+
+/// Takes what comes until it is this request, and gives its stream.
+fn wait_for(connection: &mut Connection, socket: &mut UnixStream, wanted: &Request) -> StreamId {
+    let mut buffer = [0; 4096];
+    loop {
+        while let Some(event) = connection.next_event() {
+            match event {
+                Event::Opened { stream, request } if request == *wanted => return stream,
+                _ => {}
+            }
+        }
+        let count = socket.read(&mut buffer).unwrap();
+        connection.receive(&buffer[..count]).unwrap();
+    }
+}
+
+fn send_all(connection: &mut Connection, socket: &mut UnixStream) {
+    let bytes = connection.outgoing().to_vec();
+    socket.write_all(&bytes).unwrap();
+    connection.sent(bytes.len());
+}
+
+#[test]
+fn while_a_guest_rests_nobody_else_hears_or_says_anything() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut raw = ours.try_clone().unwrap();
+    let client = Client::connect(ours).unwrap();
+    let mut warden = Connection::new(Side::Warden);
+    let accept = Request::Accept { door: Door::Proxy };
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.accept(Door::Proxy).map(drop));
+        let accepted = wait_for(&mut warden, &mut theirs, &accept);
+        let resting = scope.spawn(|| client.checkpoint(LONG));
+        let stream = wait_for(&mut warden, &mut theirs, &Request::Checkpoint);
+        warden.reply(stream, &Reply::Resting { frozen: true });
+        send_all(&mut warden, &mut theirs);
+        let rest = resting.join().unwrap().unwrap();
+        assert!(rest.frozen);
+        // Somebody wants something now: it waits.
+        let late = scope.spawn(|| client.facts(LONG).map(drop));
+        raw.write_all(b"adopt").unwrap();
+        let mut heard = [0; 5];
+        theirs.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"adopt", "nothing came before it");
+        theirs.write_all(b"taken").unwrap();
+        raw.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"taken", "whoever waits for a connection has not read it");
+        drop(rest);
+        let asked = wait_for(&mut warden, &mut theirs, &Request::Facts);
+        warden.reply(accepted, &Reply::Raised);
+        warden.reply(asked, &Reply::Done);
+        send_all(&mut warden, &mut theirs);
+        waiting.join().unwrap().unwrap();
+        assert!(late.join().unwrap().is_err(), "that was no answer to it");
+    });
 }

@@ -1,17 +1,22 @@
 //! The network of guests: connections to their own loopback, carried through the channel to a gateway.
 
+use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::site::{Site, WALLS};
+use crate::site::{Living, Site, WALLS};
 
 #[path = "../../net/src/attacks.rs"]
 mod attacks;
 
+const SHIPPED: &str = include_str!("../../../crates/rules/src/default.toml");
+const CANARY: &str = "canary-71e0c2d8-behind-the-gateway";
 /// Longer than what is under way on one stream at once.
 const BODY_BYTES: usize = 2 << 20;
 
@@ -92,9 +97,107 @@ fn a_living_guest_has_its_network_as_long_as_it_lives() {
     for _ in 0..3 {
         living.exec(&format!("busybox wget -q -O - {allowed}/hello")).exits(0).prints("hello\n");
     }
-    let refused = site.ringwall(&["snapshot", &living.id]);
-    assert!(refused.code != 0 && refused.err().contains("network"), "{refused:?}");
     living.remove();
+    std::fs::remove_file(settings_of(&site)).expect("the test's own file");
+    site.is_clean();
+}
+
+#[test]
+fn copies_of_a_guest_have_gateways_and_placeholders_of_their_own() {
+    let site = site_with_names();
+    let (port, _) = server();
+    let allowed = format!("http://api.example.com:{port}");
+    let place = tempfile::tempdir().expect("a place");
+    let secret = place.path().join("key");
+    std::fs::write(&secret, CANARY).expect("a file");
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("a mode");
+    site.ringwall(&["secret", "add", "key", "--file", secret.to_str().expect("text")]).exits(0);
+    site.ringwall(&["secret", "bind", "key", "api.example.com", "--variable", "API_KEY"]).exits(0);
+    let parent = site.create("vm", &["--net", &allowed, "--secret", "key"]);
+    let fetch = format!("busybox wget -q -O - {allowed}/hello");
+    parent.exec(&fetch).exits(0).prints("hello\n");
+    // One that asks all the time, and one with a connection open all the time.
+    let asks =
+        format!("while sleep 0.1; do {fetch} >>/tmp/asked 2>&1 || echo failed >>/tmp/asked; done");
+    parent.exec(&format!("({asks}) </dev/null >/dev/null 2>&1 &")).exits(0);
+    let holds =
+        "mkfifo /tmp/f; (busybox nc 127.0.0.1 3128 <>/tmp/f >/dev/null 2>&1; : >/tmp/closed) &";
+    parent.exec(holds).exits(0);
+    let kept = site.ringwall(&["snapshot", &parent.id]).exits(0).word();
+    let copy = site.living(&site.ringwall(&["fork", &parent.id]).exits(0).word());
+    parent.exec("test ! -e /tmp/closed").exits(0);
+    // The other end of it is nowhere.
+    copy.exec("until test -e /tmp/closed; do sleep 0.1; done").exits(0);
+    let again = site.living(&site.ringwall(&["restore", &kept]).exits(0).word());
+    let mut placeholders = BTreeSet::new();
+    for living in [&parent, &copy, &again] {
+        living.exec(&fetch).exits(0).prints("hello\n");
+        let other = format!("busybox wget -q -O - http://evil.example.net:{port}/hello || echo no");
+        living.exec(&other).exits(0).prints("no\n");
+        let placeholder = living.exec("echo $API_KEY").exits(0).out();
+        assert!(placeholder.len() > 16 && !placeholder.contains(CANARY), "{placeholder}");
+        assert!(placeholders.insert(placeholder), "two guests have the same placeholder");
+        // What asked before goes on asking, by the gateway of the guest that it is in now.
+        living.exec("rm /tmp/asked; until grep -q hello /tmp/asked; do sleep 0.1; done").exits(0);
+    }
+    let snapshot = site.ground.world.home().join("snapshots").join(&kept);
+    for file in ["memory", "state", "snapshot.json"] {
+        let found = Command::new("grep").args(["-qaF", CANARY]).arg(snapshot.join(file)).status();
+        assert_eq!(found.expect("grep can be started").code(), Some(1), "the secret is in {file}");
+    }
+    // By now there is a policy, and nobody asked it.
+    let config = site.ground.world.path("nobody-home/.config/ringwall");
+    std::fs::create_dir_all(&config).expect("a directory");
+    std::fs::write(config.join("ringwall.toml"), SHIPPED).expect("a policy");
+    site.ringwall(&["restore", &kept]).is_refused().says(&["policy", "anew"]);
+    [parent, copy, again].into_iter().for_each(Living::remove);
+    site.ringwall(&["snapshot", "rm", &kept]).exits(0);
+    let secrets = site.ground.world.home().join("secrets");
+    std::fs::remove_dir_all(secrets).expect("the test's own secret");
+    std::fs::remove_file(settings_of(&site)).expect("the test's own file");
+    site.is_clean();
+}
+
+#[test]
+fn copies_reach_what_the_policy_gives_them_when_they_are_made() {
+    let site = site_with_names();
+    let (port, _) = server();
+    let config = site.ground.world.path("nobody-home/.config/ringwall");
+    std::fs::create_dir_all(&config).expect("a directory");
+    let policy = |hosts: &[&str]| {
+        let rules = hosts
+            .iter()
+            .map(|host| format!("[[network.allow]]\nhost = \"{host}\"\nport = {port}\n"));
+        let rules = format!("[network]\n{}", rules.collect::<String>());
+        let text = SHIPPED.replace("[network]\npresets = [\"none\"]\n", &rules);
+        assert!(text.contains("allow") || hosts.is_empty());
+        std::fs::write(config.join("ringwall.toml"), text).expect("a policy");
+    };
+    // Policies give TLS only; what the gateway says before there is any is enough.
+    let fetch = |host: &str| {
+        let head = format!("CONNECT {host}:{port} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n\\r\\n");
+        format!(
+            "(printf '{head}'; sleep 3) | busybox timeout 3 busybox nc 127.0.0.1 3128 | grep -q ' 200 ' && echo yes || echo no"
+        )
+    };
+    let (api, git) = (fetch("api.example.com"), fetch("git.example.com"));
+    policy(&["api.example.com", "git.example.com"]);
+    let parent = site.create("vm", &["--kind", "build"]);
+    parent.exec(&api).exits(0).prints("yes\n");
+    let kept = site.ringwall(&["snapshot", &parent.id]).exits(0).word();
+    parent.remove();
+    policy(&["api.example.com"]);
+    let copy = site.living(&site.ringwall(&["restore", &kept]).exits(0).word());
+    copy.exec(&api).exits(0).prints("yes\n");
+    copy.exec(&git).exits(0).prints("no\n");
+    copy.remove();
+    policy(&[]);
+    let copy = site.living(&site.ringwall(&["restore", &kept]).exits(0).word());
+    copy.exec(&api).exits(0).prints("no\n");
+    copy.remove();
+    std::fs::remove_file(config.join("ringwall.toml")).expect("the test's own file");
+    site.ringwall(&["restore", &kept]).is_refused().says(&["policy"]);
+    site.ringwall(&["snapshot", "rm", &kept]).exits(0);
     std::fs::remove_file(settings_of(&site)).expect("the test's own file");
     site.is_clean();
 }

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_audit::{Egress, Event as Recorded, Ids, Text};
-use ringwall_rules::{LayerText, Task};
-use ringwall_spec::{EgressSpec, RuleSet};
+use ringwall_policy::Decided;
+use ringwall_rules::{LayerText, Stack, Task};
+use ringwall_spec::{EgressSpec, RuleSet, SandboxSpec};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,57 @@ pub(crate) struct Basis {
     pub(crate) task: Task,
     pub(crate) asked: Option<EgressSpec>,
     pub(crate) at_most: Option<NetworkBounds>,
+}
+
+impl Basis {
+    /// What is kept with a decision, if its network was decided by a policy.
+    pub(crate) fn of(decided: Option<&Decided>) -> io::Result<Option<Basis>> {
+        let text = decided.and_then(|decided| decided.network.as_deref());
+        Ok(text.map(serde_json::from_str).transpose()?)
+    }
+
+    /// What the policy gives in this phase; nothing where it gives nothing.
+    pub(crate) fn decide(
+        &self,
+        stack: &Stack,
+        phase: Option<String>,
+    ) -> Result<Option<EgressSpec>, EgressError> {
+        let task = Task { phase, ..self.task.clone() };
+        let given = egress_by(stack, &task, self.asked.clone())?;
+        Ok(given.and_then(|given| within(given, self.at_most.as_ref())))
+    }
+
+    /// With what was ordered since.
+    fn after(mut self, orders: &Orders) -> Basis {
+        self.task.tainted |= orders.tainted;
+        self.asked = orders.asked.clone().or(self.asked);
+        self
+    }
+}
+
+/// Puts what was ordered about a sandbox's network since its start into what it was made with, for its
+/// copies.
+pub(crate) fn network_as_it_is_now(
+    record: &Record,
+    spec: &mut SandboxSpec,
+    decided: Option<&mut Decided>,
+) -> io::Result<()> {
+    let orders = update(&orders_path(record), |orders| orders.clone())?;
+    let basis = Basis::of(decided.as_deref())?;
+    if orders.closed.is_some() || (basis.is_none() && orders.tainted) {
+        spec.egress = None;
+    }
+    match (basis, decided) {
+        (Some(basis), Some(decided)) => {
+            decided.network = Some(serde_json::to_string(&basis.after(&orders))?);
+        }
+        (_, decided) => {
+            let by_policy = decided.is_some();
+            let asked = orders.asked.as_ref();
+            spec.egress = spec.egress.take().map(|first| ordered(first, asked, by_policy));
+        }
+    }
+    Ok(())
 }
 
 /// What others have ordered since, and what came of it.
@@ -228,10 +280,9 @@ impl Renewal {
         gateway: Arc<Shared>,
         (ids, ledger): (Ids, Arc<Ledger>),
     ) -> io::Result<()> {
-        let basis = record.decided.as_ref().and_then(|decided| decided.network.as_deref());
         let renewal = Renewal {
             record: record.clone(),
-            basis: basis.map(serde_json::from_str).transpose()?,
+            basis: Basis::of(record.decided.as_ref())?,
             first: first.clone(),
             task: Arc::clone(task),
             gateway,
@@ -306,41 +357,24 @@ impl Renewal {
             if seen.orders.tainted {
                 return nothing("the task is tainted, and there is no policy that lets it go on");
             }
-            return Ok(self.known(self.ordered(seen.orders.asked.as_ref())));
+            let (first, by_policy) = (self.first.clone(), self.record.decided.is_some());
+            return Ok(self.known(ordered(first, seen.orders.asked.as_ref(), by_policy)));
         };
         let layers = layers.clone().map_err(Nothing::Unreadable)?;
         if layers.is_empty() {
             return nothing("the policy that gave it is gone");
         }
-        let task = Task {
-            phase: seen.phase.clone(),
-            tainted: basis.task.tainted || seen.orders.tainted,
-            ..basis.task.clone()
-        };
-        let asked = seen.orders.asked.clone().or_else(|| basis.asked.clone());
+        let basis = basis.clone().after(&seen.orders);
         let given = deciding(|| -> Result<_, Nothing> {
             let unreadable = |error| Nothing::Unreadable(crate::with_causes(&error));
             let stack = PolicySearch::stack(layers).map_err(unreadable)?;
-            egress_by(&stack, &task, asked).map_err(|error| Nothing::Decided(error.to_string()))
+            let given = basis.decide(&stack, seen.phase.clone());
+            given.map_err(|error| Nothing::Decided(error.to_string()))
         })?;
-        match given.and_then(|given| within(given, basis.at_most.as_ref())) {
+        match given {
             Some(given) => Ok(self.known(given)),
             None => nothing("the policy gives it no more"),
         }
-    }
-
-    /// A person's own order, where there is no policy. What a policy gave that is not known any more
-    /// can only be narrowed.
-    fn ordered(&self, asked: Option<&EgressSpec>) -> EgressSpec {
-        let mut egress = self.first.clone();
-        match asked {
-            Some(asked) if self.record.decided.is_some() => {
-                egress.layers.extend(asked.layers.iter().cloned());
-            }
-            Some(asked) => egress = asked.clone(),
-            None => {}
-        }
-        egress
     }
 
     /// Secrets were opened when the sandbox began; no other can be had now.
@@ -368,6 +402,19 @@ impl Renewal {
 
     fn close(&self, why: &str) {
         let _ = self.put(&closed(), why);
+    }
+}
+
+/// A person's own order, where there is no policy. What a policy gave that is not known any more
+/// can only be narrowed.
+fn ordered(mut first: EgressSpec, asked: Option<&EgressSpec>, by_policy: bool) -> EgressSpec {
+    match asked {
+        Some(asked) if by_policy => {
+            first.layers.extend(asked.layers.iter().cloned());
+            first
+        }
+        Some(asked) => asked.clone(),
+        None => first,
     }
 }
 

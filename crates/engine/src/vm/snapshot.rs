@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringwall_linux::launch::Parking;
-use ringwall_policy::AdmittedSpec;
+use ringwall_policy::{AdmittedSpec, Decided};
 use ringwall_ring::RingPlan;
 use ringwall_ring_vm::{Memory, Monitor, MonitorError, VmRing};
 use ringwall_spec::{RingKind, SandboxId, SandboxName, SandboxSpec};
@@ -47,6 +47,9 @@ pub struct Snapshot {
     pub of: SandboxId,
     pub created_unix_ms: u64,
     pub spec: SandboxSpec,
+    /// What admitted the sandbox, with all that changed since.
+    #[serde(default)]
+    pub(crate) decided: Option<Decided>,
     /// How long the sandbox did not answer.
     pub paused_ms: u64,
     kernel_release: String,
@@ -59,9 +62,11 @@ pub struct Snapshot {
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error(
-        "a sandbox with a network cannot be kept: its connections and its gateway are not part of it; create it with --net none"
+        "a sandbox that reaches the network under a grant cannot be kept: its copies would be on no budget and would not end with the grant; create it without --grant, or with --net none"
     )]
-    Network,
+    Granted,
+    #[error("what the sandbox may do now cannot be read")]
+    Rights(#[source] io::Error),
     #[error(
         "only a sandbox whose wall is `vm` alone can be kept with its memory; this one's is {0}"
     )]
@@ -153,9 +158,7 @@ impl Engine {
         if sandbox.wall().rings() != [RingKind::Vm] {
             return Err(SnapshotError::Wall(sandbox.wall().to_string()));
         }
-        if sandbox.placement.network.is_some() {
-            return Err(SnapshotError::Network);
-        }
+        let (spec, decided) = self.as_it_is_now(sandbox)?;
         let vm = sandbox.placement.vm.clone().ok_or(SnapshotError::Booted)?;
         let loader = vm.loader.as_deref().cloned().ok_or(SnapshotError::Booted)?;
         if let Some(name) = name {
@@ -174,7 +177,8 @@ impl Engine {
                 name: name.cloned(),
                 of: sandbox.id.clone(),
                 created_unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
-                spec: SandboxSpec { name: None, ..sandbox.spec.clone() },
+                spec,
+                decided,
                 paused_ms: u64::try_from(paused.as_millis()).unwrap_or(u64::MAX),
                 kernel_release: vm.kernel_release.clone(),
                 devices: loader.devices.clone(),
@@ -203,7 +207,7 @@ impl Engine {
         let guest = sandbox.guest.clone().ok_or(SnapshotError::Booted)?;
         let sending = sandbox.monitor.as_mut().ok_or(SnapshotError::Booted)?;
         let begun = Instant::now();
-        let frozen = guest.checkpoint(CHECKPOINT_PATIENCE).map_err(|error| match error {
+        let rest = guest.checkpoint(CHECKPOINT_PATIENCE).map_err(|error| match error {
             ClientError::Remote(_) => SnapshotError::Busy,
             other => SnapshotError::Checkpoint(other),
         })?;
@@ -213,6 +217,8 @@ impl Engine {
         let went_on = sending.go_on();
         let adoption = super::adoption(&sandbox.id, &sandbox.spec.limits, Taking::Again);
         let again = super::take_over(&sandbox.ring.stream, &adoption, true);
+        let frozen = rest.frozen;
+        drop(rest);
         if went_on.is_err() || again.is_err() {
             sandbox.killer.kill_tree();
         }

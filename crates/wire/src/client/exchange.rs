@@ -42,9 +42,28 @@ impl Exchange {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Self, ClientError> {
+        Exchange::open_then(link, request, deadline, |_, _| {})
+    }
+
+    /// The same for a request that nothing may follow until the link is released.
+    pub(crate) fn open_last(
+        link: &Arc<Link>,
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Self, ClientError> {
+        Exchange::open_then(link, request, deadline, State::hold)
+    }
+
+    fn open_then(
+        link: &Arc<Link>,
+        request: &Request,
+        deadline: Option<Instant>,
+        then: impl Fn(&mut State, StreamId),
+    ) -> Result<Self, ClientError> {
         let open = |state: &mut State| {
             let stream = state.connection.open(request)?;
             state.add_slot(stream);
+            then(state, stream);
             Ok(stream)
         };
         let stream = match link.prepare(open) {

@@ -62,10 +62,19 @@ pub(crate) struct State {
     followers: Vec<Follower>,
     /// Bytes ever sent, to know when a certain one has gone.
     sent: u64,
+    held: Option<Held>,
     /// False once the peer takes no more bytes. What it said before can still be read.
     writable: bool,
     /// The leader's, kept between turns.
     buffer: Vec<u8>,
+}
+
+/// One request is the last thing that the peer gets, and only who waits for its answer reads.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    by: StreamId,
+    /// The count of sent bytes at the end of the request.
+    at: u64,
 }
 
 /// What has arrived for one stream.
@@ -118,6 +127,7 @@ impl Link {
             lead: Lead::Free,
             followers: Vec::new(),
             sent: 0,
+            held: None,
             writable: true,
             buffer: Vec::new(),
         });
@@ -154,6 +164,14 @@ impl Link {
         state.connection.outgoing().is_empty()
     }
 
+    /// Ends what [`State::hold`] began.
+    pub(crate) fn release(&self) {
+        let mut state = self.lock();
+        state.held = None;
+        self.flush(&mut state);
+        state.followers.iter().for_each(|follower| follower.condvar.notify_one());
+    }
+
     /// Waits until `ready` gives something. What has already arrived is given even if the
     /// connection has failed or the deadline has passed since.
     pub(crate) fn wait<T>(
@@ -187,8 +205,11 @@ impl Link {
                 return outcome;
             }
             state = match state.lead {
-                Lead::Free => self.lead(state, left),
-                _ => follow(state, stream, waits_for, left),
+                Lead::Free if state.may_lead(stream) => self.lead(state, left),
+                _ => {
+                    state.pass_lead();
+                    follow(state, stream, waits_for, left)
+                }
             };
             looked = true;
         }
@@ -202,7 +223,7 @@ impl Link {
     ) -> MutexGuard<'a, State> {
         let mut interest = PollFlags::IN;
         state.lead = Lead::Reading;
-        if !state.connection.outgoing().is_empty() {
+        if !state.sendable().is_empty() {
             interest |= PollFlags::OUT;
             state.lead = Lead::ReadingAndWriting;
         }
@@ -280,9 +301,9 @@ impl Link {
 
     /// Sends what the socket takes without blocking. The rest is for the leader, who is told.
     fn flush(&self, state: &mut State) {
-        while state.writable && !state.connection.outgoing().is_empty() {
+        while state.writable && !state.sendable().is_empty() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&self.socket, state.connection.outgoing(), flags) {
+            match send(&self.socket, state.sendable(), flags) {
                 Ok(n) => {
                     state.connection.sent(n);
                     state.sent += n as u64;
@@ -354,6 +375,24 @@ impl State {
         self.sent >= count || !self.writable
     }
 
+    /// Lets nothing follow what is queued so far, and nobody but this stream read, until the link is
+    /// released.
+    pub(crate) fn hold(&mut self, by: StreamId) {
+        self.held = Some(Held { by, at: self.queued() });
+    }
+
+    fn may_lead(&self, stream: StreamId) -> bool {
+        self.held.is_none_or(|held| held.by == stream)
+    }
+
+    /// What may go out now.
+    fn sendable(&self) -> &[u8] {
+        let all = self.connection.outgoing();
+        let most = self.held.map_or(u64::MAX, |held| held.at.saturating_sub(self.sent));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        all.get(..most).unwrap_or(all)
+    }
+
     fn take_bytes(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
         let result = self.connection.receive(bytes);
         while let Some(event) = self.connection.next_event() {
@@ -407,7 +446,7 @@ impl State {
     /// Called by whoever stops waiting: another must watch the socket.
     fn pass_lead(&mut self) {
         if self.lead == Lead::Free
-            && let Some(next) = self.followers.first()
+            && let Some(next) = self.followers.iter().find(|next| self.may_lead(next.stream))
         {
             next.condvar.notify_one();
         }
