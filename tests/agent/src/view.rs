@@ -197,11 +197,15 @@ fn top_shows_all_there_is_and_answers_questions() {
     let place = Place::new();
     people::with_ann(&place, "");
     place.write("inbox/letter", "please\n");
+    let tenants = r#"{"tenants": {"local": {"tokens": 5000000, "wall_seconds": 3600}}}"#;
+    std::fs::write(place.path("home/tenants.json"), tenants).expect("a file");
     let stopped = place.run(&people::model(), &[]).exits(3);
     let id = crate::support::entries(&stopped)[0]["agent"].as_str().unwrap().to_owned();
     // Without a terminal: once, as text.
     let plain = place.ringwall(["top"]).exits(0);
-    for part in [id.as_str(), "approval", "strangers", "steps 3/200", "process"] {
+    let tenant = ["local", "wall_seconds 0/3600", "/5000000"];
+    let parts = [id.as_str(), "approval", "strangers", "steps 3/200", "process"];
+    for part in parts.into_iter().chain(tenant) {
         assert!(plain.stdout.contains(part), "{part}: {plain:?}");
     }
     // For programs: line after line.
@@ -215,6 +219,7 @@ fn top_shows_all_there_is_and_answers_questions() {
             line["agents"][0]["budget"][0],
             json!({"name": "steps", "used": 3, "most": 200})
         );
+        assert_eq!(line["tenants"][0]["name"], "local");
         assert_eq!(line["approvals"].as_array().map(Vec::len), Some(1));
         assert_eq!(line["sandboxes"].as_array().map(Vec::len), Some(1));
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ringwall_engine::{EngineConfig, PolicySearch};
 
 use crate::args::{AgentFormat, TopArgs};
+use crate::budget::Part;
 use crate::questions::Questions;
 use crate::report::{self, Table, age};
 use crate::screen::{self, Key, Line, Screen, Style};
@@ -84,9 +85,19 @@ fn picture(seen: &Snapshot, questions: &mut Questions) -> Vec<Line> {
         lines.push(Line::new(Style::Dim, "AGENT            STATE"));
         lines.extend(seen.agents.iter().take(for_agents).map(agent_line));
     }
+    let for_tenants = seen.tenants.len().min(room.saturating_sub(for_agents) / 2);
+    if for_tenants > 0 {
+        lines.push(Line::new(Style::Dim, "TENANT"));
+        lines.extend(
+            seen.tenants
+                .iter()
+                .take(for_tenants)
+                .map(|tenant| bars(Line::plain(&format!("{:16} ", tenant.name)), &tenant.budget)),
+        );
+    }
     if sandboxes > 0 {
         lines.push(Line::new(Style::Dim, "SANDBOX"));
-        let rest = room.saturating_sub(for_agents);
+        let rest = room.saturating_sub(for_agents + for_tenants);
         lines.extend(seen.sandboxes.iter().take(rest).map(|one| {
             Line::plain(&format!("{}  {:20} {:>5}  ", one.id, one.wall, age(one.age_ms)))
                 .and(Style::Dim, &one.command)
@@ -101,14 +112,18 @@ fn picture(seen: &Snapshot, questions: &mut Questions) -> Vec<Line> {
 
 fn agent_line(agent: &snapshot::Agent) -> Line {
     let style = if agent.doing == "running" { Style::Good } else { Style::Notable };
-    let mut line =
-        Line::plain(&format!("{} ", agent.id)).and(style, &format!("{:9} ", agent.doing));
-    for part in &agent.budget {
-        let (style, text) = part.short();
-        line = line.and(style, &text);
-    }
+    let line = Line::plain(&format!("{} ", agent.id)).and(style, &format!("{:9} ", agent.doing));
     let taint = if agent.tainted { "tainted " } else { "" };
-    line.and(Style::Bad, taint).and(Style::Plain, &agent.task)
+    bars(line, &agent.budget).and(Style::Bad, taint).and(Style::Plain, &agent.task)
+}
+
+fn bars(line: Line, budget: &[Part]) -> Line {
+    budget.iter().map(Part::short).fold(line, |line, (style, text)| line.and(style, &text))
+}
+
+fn figures(budget: &[Part]) -> String {
+    let parts = budget.iter().map(|part| format!("{} {}/{}", part.name, part.used, part.most));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn tables(seen: &Snapshot) -> String {
@@ -118,14 +133,15 @@ fn tables(seen: &Snapshot) -> String {
     }
     let mut agents = Table::new(["AGENT", "STATE", "BUDGET", "TASK"]);
     for one in &seen.agents {
-        let budget =
-            one.budget.iter().map(|part| format!("{} {}/{}", part.name, part.used, part.most));
-        let budget = budget.collect::<Vec<_>>().join(", ");
-        agents.row([one.id.as_str(), one.doing, &budget, &one.task]);
+        agents.row([one.id.as_str(), one.doing, &figures(&one.budget), &one.task]);
+    }
+    let mut tenants = Table::new(["TENANT", "BUDGET"]);
+    for one in &seen.tenants {
+        tenants.row([&one.name, &figures(&one.budget)]);
     }
     let mut approvals = Table::new(["QUESTION", "ELEVATION", "TASK", "AGE"]);
     for one in &seen.approvals {
         approvals.row([&one.id, &one.elevation, &one.task, &age(one.age_ms)]);
     }
-    format!("{sandboxes}\n{agents}\n{approvals}")
+    format!("{sandboxes}\n{agents}\n{tenants}\n{approvals}")
 }

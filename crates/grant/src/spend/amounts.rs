@@ -85,6 +85,24 @@ impl Cost {
     }
 }
 
+impl Spent {
+    /// Each part of a budget: its name, how much of it is taken, reserved included, and all of it.
+    pub fn of_budget(self, budget: Budget) -> Vec<(&'static str, u64, u64)> {
+        let taken = self.spent.and(self.reserved).list();
+        let taken_of = |name| PARTS.into_iter().zip(taken).find(|(part, _)| *part == name);
+        let parts = budget.parts().filter_map(|(name, all)| {
+            let (_, taken) = taken_of(name)?;
+            Some((name, taken.div_ceil(unit(name)), all))
+        });
+        parts.collect()
+    }
+}
+
+/// How many of what is counted are one of what people say.
+fn unit(part: &str) -> u64 {
+    if part.ends_with("_seconds") { MILLIS } else { 1 }
+}
+
 impl Left {
     pub(super) fn of(budget: Budget, taken: Spent) -> Left {
         let spent = taken.spent.and(taken.reserved);
@@ -119,8 +137,7 @@ impl Left {
         };
         for ((part, left), wanted) in PARTS.into_iter().zip(self.list()).zip(cost.list()) {
             if let Some(left) = left.filter(|left| *left < wanted) {
-                let unit = if part.ends_with("_seconds") { MILLIS } else { 1 };
-                let (left, wanted) = (left / unit, wanted.div_ceil(unit));
+                let (left, wanted) = (left / unit(part), wanted.div_ceil(unit(part)));
                 return Err(SpendError::Spent { whose, part, left, wanted });
             }
         }

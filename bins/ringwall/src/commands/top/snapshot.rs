@@ -1,11 +1,13 @@
 //! What there is at one moment.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringwall_agent::{AgentId, Doing, Journal, State};
 use ringwall_approval::{Approvals, State as Answer};
 use ringwall_engine::{EngineConfig, RecordState};
+use ringwall_grant::{Account, Spending};
 use serde::Serialize;
 
 use crate::budget::{self, Part};
@@ -18,6 +20,8 @@ pub(super) struct Snapshot {
     pub(super) sandboxes: Vec<Sandbox>,
     /// Those that have not finished, the newest first.
     pub(super) agents: Vec<Agent>,
+    /// Those that have a budget.
+    pub(super) tenants: Vec<Tenant>,
     /// What waits for a person, the oldest first.
     pub(super) approvals: Vec<Question>,
 }
@@ -39,6 +43,12 @@ pub(super) struct Agent {
     pub(super) tainted: bool,
     sandbox: Option<String>,
     parent: Option<AgentId>,
+    pub(super) budget: Vec<Part>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Tenant {
+    pub(super) name: String,
     pub(super) budget: Vec<Part>,
 }
 
@@ -85,11 +95,12 @@ impl Looker {
             at_unix_ms,
             sandboxes: records.iter().map(sandbox).collect(),
             agents: self.agents(&home)?,
+            tenants: tenants(&home)?,
             approvals: pending.map(question).collect(),
         })
     }
 
-    fn agents(&mut self, home: &std::path::Path) -> anyhow::Result<Vec<Agent>> {
+    fn agents(&mut self, home: &Path) -> anyhow::Result<Vec<Agent>> {
         let mut known = BTreeMap::new();
         let mut agents = Vec::new();
         for id in Journal::list(home)?.into_iter().rev() {
@@ -115,8 +126,23 @@ impl Looker {
     }
 }
 
+fn tenants(home: &Path) -> anyhow::Result<Vec<Tenant>> {
+    let spending = Spending::open(home)?;
+    let mut tenants = Vec::new();
+    for (account, budget) in spending.tenants()? {
+        let spent = spending.spent(&account)?;
+        if let Account::Tenant(name) = account {
+            let parts = spent.of_budget(budget).into_iter();
+            let budget = parts.map(|(name, used, most)| Part { name, used, most }).collect();
+            tenants.push(Tenant { name, budget });
+        }
+    }
+    tenants.retain(|tenant| !tenant.budget.is_empty());
+    Ok(tenants)
+}
+
 /// An agent that has not finished.
-fn read(home: &std::path::Path, id: &AgentId) -> Option<Agent> {
+fn read(home: &Path, id: &AgentId) -> Option<Agent> {
     let lines = match Journal::read(home, id) {
         Ok(lines) => lines,
         Err(error) => {
