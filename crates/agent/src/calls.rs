@@ -1,6 +1,6 @@
 //! What comes of each wish: held against grant and policy, then done in the sandbox.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringwall_engine::{AdmitError, PolicySearch};
 use ringwall_grant::Ask;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::bounds::Stop;
 use crate::journal::Entry;
 use crate::output::{Done, Place};
+use crate::paid::Share;
 use crate::registry::{Exec, Wish};
 use crate::site::{self, Asker, Site, SiteError};
 use crate::supervisor::{Halt, Supervisor};
@@ -83,7 +84,14 @@ impl Supervisor<'_> {
         let argv = ["/bin/sh", "-c", &exec.command].map(Into::into).to_vec();
         let command = Command { argv, ..Command::default() };
         let site = self.site()?;
-        let ran = site.run(&command, timeout).map_err(|error| failed(&error))?;
+        let limits = &site.record.limits;
+        let (cpu_milli, memory_bytes) = (limits.cpu_milli.into(), limits.memory_bytes);
+        let work = Share { time: timeout, cpu_milli, memory_bytes, fuel: 0 };
+        let paid = self.gate.reserve_work(&self.holder, work)?.map_err(refused)?;
+        let begun = Instant::now();
+        let ran = site.run(&command, paid.work.time);
+        self.gate.settle(&self.holder, paid.ran_for(begun.elapsed()))?;
+        let ran = ran.map_err(|error| failed(&error))?;
         let mut done =
             Done::output(place(site), how(ran.ending), &ran.output, is_failure(ran.ending));
         done.taints = self.taint_of_command(&exec.kind);
@@ -212,14 +220,21 @@ impl Supervisor<'_> {
         });
         let root = if needs_files { Some(self.site()?.root()) } else { None };
         let prepared = wasm.prepare(tool, input, (root, may_write));
-        let prepared = prepared.map_err(|why| Halt::done(Done::failed(why)))?;
+        let mut prepared = prepared.map_err(|why| Halt::done(Done::failed(why)))?;
         let action = Action::Call {
             tool: tool.to_owned(),
             kind: Some(kind.to_owned()),
             read_only: !prepared.writes,
         };
         self.decide(&action, &format!("the tool {tool}"))?;
+        let work = Share::of_tool(prepared.limits());
+        let paid = self.gate.reserve_work(&self.holder, work)?.map_err(refused)?;
+        (prepared.limits().time, prepared.limits().fuel) = (paid.work.time, paid.work.fuel);
         let called = wasm.call(self.world.engine, &prepared, self.site.as_ref());
+        // Of a call that was lost nothing is known, so nothing is given back.
+        if let Ok((_, outcome, _)) = &called {
+            self.gate.settle(&self.holder, paid.metered(&outcome.meter))?;
+        }
         let (result, outcome, wall) = match called {
             Err(WasmError::Ledger(error)) => return Err(error.into()),
             Err(error) => return Err(failed(&error)),

@@ -139,7 +139,7 @@ impl Supervisor<'_> {
         };
         let heard = self.hear_turn(brain);
         // What was used is paid for where it is written down.
-        self.gate.settle_turn(&self.holder, (reserved, Cost::default()))?;
+        self.gate.settle(&self.holder, (reserved, Cost::default()))?;
         heard
     }
 
@@ -209,7 +209,7 @@ impl Supervisor<'_> {
         let money_micros = self.state.options.model.price.of(tokens.input, tokens.output);
         let tokens = tokens.input.saturating_add(tokens.output);
         let used = Cost { tokens, money_micros, ..Cost::default() };
-        self.gate.settle_turn(&self.holder, (Cost::default(), used))?;
+        self.gate.settle(&self.holder, (Cost::default(), used))?;
         Ok(money_micros)
     }
 

@@ -226,15 +226,24 @@ impl<'a> Gate<'a> {
             money_micros: left.money_micros.map_or(0, |left| left.max(1).min(money)),
             ..Cost::default()
         };
-        match self.spending.reserve_of(&holder.accounts, cost) {
+        match self.reserve_of(holder, cost) {
             Ok(cost) => Ok(Ok(cost)),
             Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// Takes what `cost` makes of what is left, from all budgets or from none.
+    pub(crate) fn reserve_of(
+        &self,
+        holder: &Holder,
+        cost: impl FnOnce(Left) -> Cost,
+    ) -> Result<Cost, SpendError> {
+        self.spending.reserve_of(&holder.accounts, cost)
+    }
+
     /// Gives back what was reserved, and takes what was used.
-    pub(crate) fn settle_turn(
+    pub(crate) fn settle(
         &self,
         holder: &Holder,
         (reserved, used): (Cost, Cost),

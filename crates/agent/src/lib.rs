@@ -24,6 +24,7 @@ mod journal;
 mod offers;
 mod options;
 mod output;
+mod paid;
 mod prices;
 mod registry;
 mod repetition;

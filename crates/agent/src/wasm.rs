@@ -9,7 +9,7 @@ use ringwall_engine::{
     Engine, PolicySearch, ToolCall, ToolDenied, ToolError, ToolGate, ToolHostError, ToolOutcome,
 };
 use ringwall_rules::LoadError;
-use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolMeter, Wall};
+use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolLimits, ToolMeter, Wall};
 use ringwall_tool::{
     BuiltIns, DirGrant, Grants, LimitWishes, StoreError, Tool, ToolStore, limits_for,
 };
@@ -54,6 +54,12 @@ pub(crate) struct Prepared {
     tool: Arc<Tool>,
     call: ToolCall,
     pub(crate) writes: bool,
+}
+
+impl Prepared {
+    pub(crate) fn limits(&mut self) -> &mut ToolLimits {
+        &mut self.call.limits
+    }
 }
 
 impl WasmTools {

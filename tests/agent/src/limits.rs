@@ -235,6 +235,21 @@ fn tokens_and_money_of_a_tenant_are_for_all_its_agents() {
 }
 
 #[test]
+fn what_commands_take_of_processors_is_paid_for_by_the_tenant() {
+    let place = Place::new();
+    let tenants = json!({"tenants": {"local": {"cpu_seconds": 5}}});
+    std::fs::write(place.path("home/tenants.json"), tenants.to_string()).unwrap();
+    let model = Model::new(|asked: &Asked| match asked.turns {
+        turn @ 0..9 => call("exec", json!({"command": format!("sleep 1; echo {turn} >> log")})),
+        _ => say("done"),
+    });
+    let told = place.run(&model, &["--apply", "--max-errors", "20"]).exits(0);
+    let ran = place.read("log").lines().count();
+    assert!((1..=5).contains(&ran), "{ran} seconds of a processor: {told:?}");
+    assert!(told.stdout.contains("cpu_seconds"), "the refusal names the budget: {told:?}");
+}
+
+#[test]
 fn commands_write_where_the_grant_says_and_nowhere_else() {
     let place = Place::new();
     place.write("docs/a", "old\n");
