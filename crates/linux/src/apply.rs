@@ -126,8 +126,8 @@ impl Machine {
             }
             Step::Seccomp => seccomp::install_job_filter(),
             Step::SeccompWatched => seccomp::install_watched_filter(),
-            Step::Exec { program, arguments, descriptors, open_files } => {
-                self.exec((program, arguments), descriptors, *open_files)
+            Step::Exec { program, arguments, environment, descriptors, open_files } => {
+                self.exec((program, arguments, environment), descriptors, *open_files)
             }
             mount_step => self.apply_mount(mount_step),
         }
@@ -291,7 +291,7 @@ impl Machine {
 
     fn exec(
         &mut self,
-        (program, arguments): (&RawPath, &[String]),
+        (program, arguments, environment): (&RawPath, &[String], &[String]),
         descriptors: &[Slot],
         open_files: Option<u64>,
     ) -> io::Result<()> {
@@ -305,7 +305,8 @@ impl Machine {
             process::die_with(parent.as_fd())?;
         }
         rustix::process::umask(Mode::from_raw_mode(0o022));
-        Err(exec::exec_with((program.as_path(), arguments), &passed, open_files))
+        let what = (program.as_path(), arguments, environment);
+        Err(exec::exec_with(what, &passed, open_files))
     }
 
     fn get(&self, slot: Slot) -> io::Result<BorrowedFd<'_>> {

@@ -16,20 +16,23 @@ pub const FIRST_SAFE: RawFd = 64;
 /// Replaces this process by `program`, which finds `descriptors` as 3, 4, ... and nothing else but
 /// the caller's standard three. Returns only on failure.
 pub fn exec_with(
-    (program, arguments): (&Path, &[String]),
+    (program, arguments, environment): (&Path, &[String], &[String]),
     descriptors: &[BorrowedFd<'_>],
     open_files: Option<u64>,
 ) -> io::Error {
-    match prepare(descriptors, open_files).and_then(|()| words(program, arguments)) {
-        Ok(words) => execve(&words),
+    // The program is its own name.
+    let own = std::iter::once(program.as_os_str().as_bytes());
+    let prepared = prepare(descriptors, open_files).and_then(|()| {
+        let arguments = words(own.chain(arguments.iter().map(String::as_bytes)))?;
+        Ok((arguments, words(environment.iter().map(String::as_bytes))?))
+    });
+    match prepared {
+        Ok((arguments, environment)) => execve(&arguments, &environment),
         Err(error) => error,
     }
 }
 
-/// The program, which is its own name, and its arguments.
-fn words(program: &Path, arguments: &[String]) -> io::Result<Vec<CString>> {
-    let all = std::iter::once(program.as_os_str().as_bytes())
-        .chain(arguments.iter().map(|argument| argument.as_bytes()));
+fn words<'a>(all: impl Iterator<Item = &'a [u8]>) -> io::Result<Vec<CString>> {
     all.map(|word| CString::new(word).map_err(io::Error::other)).collect()
 }
 
@@ -72,14 +75,15 @@ fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Runs the program, which is the first word, with no environment.
-fn execve(words: &[CString]) -> io::Error {
+/// Runs the program, which is the first word.
+fn execve(words: &[CString], environment: &[CString]) -> io::Error {
     let Some(path) = words.first() else {
         return io::ErrorKind::InvalidInput.into();
     };
-    let arguments: Vec<_> =
-        words.iter().map(|word| word.as_ptr()).chain(std::iter::once(std::ptr::null())).collect();
-    let environment = [std::ptr::null::<libc::c_char>()];
+    let list = |all: &[CString]| -> Vec<*const libc::c_char> {
+        all.iter().map(|word| word.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
+    };
+    let (arguments, environment) = (list(words), list(environment));
     process::done_allocating(true);
     // SAFETY: all words are valid C strings that outlive the call, and both lists end with a null
     // pointer.

@@ -345,12 +345,14 @@ pub enum Step {
     Seccomp,
     /// One more filter, for a ring whose memory a watchdog adds up.
     SeccompWatched,
-    /// Replace this process. The program gets no environment. The slots become descriptors 3, 4, ... of the program; everything
-    /// else is closed.
+    /// Replace this process. The slots become descriptors 3, 4, ... of the program; everything else is
+    /// closed.
     Exec {
         program: RawPath,
         /// After its own name.
         arguments: Vec<String>,
+        /// All of it, each `NAME=value`.
+        environment: Vec<String>,
         descriptors: Vec<Slot>,
         /// Set last: the steps before may need more.
         open_files: Option<u64>,

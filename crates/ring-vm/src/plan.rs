@@ -23,6 +23,9 @@ pub const MONITOR_BYTES: u64 = 224 << 20;
 /// Descriptors that a monitor has open.
 pub const MONITOR_FILES: u32 = 256;
 
+/// All threads of a monitor take memory from what it freed when it started, in place of a heap each.
+const ONE_HEAP: &str = "MALLOC_ARENA_MAX=1";
+
 const FIRST_SHOWN: u16 = slot::FIRST_VISIBLE;
 /// Behind all that is shown.
 const KVM: Slot = Slot(slot::FIRST_LAYER);
@@ -227,6 +230,7 @@ impl VmRing {
         steps.push(Step::Exec {
             program: RawPath::from(&self.monitor.program),
             arguments: self.monitor.driver.arguments(&self.machine),
+            environment: vec![ONE_HEAP.to_owned()],
             descriptors,
             open_files: Some(MONITOR_FILES.into()),
         });

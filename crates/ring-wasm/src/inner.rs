@@ -26,6 +26,7 @@ pub fn inner_wasm_plan(grants: &[(String, DirAccess)]) -> Vec<Step> {
         Step::Exec {
             program: WASM_WARDEN_PATH.into(),
             arguments: grants.iter().map(|(path, _)| path.clone()).collect(),
+            environment: Vec::new(),
             descriptors: vec![Slot::passed(0)],
             open_files: None,
         },

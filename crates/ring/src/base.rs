@@ -428,6 +428,7 @@ impl Base {
         self.push(Step::Exec {
             program: WARDEN_PATH.into(),
             arguments: Vec::new(),
+            environment: Vec::new(),
             descriptors: [&[slot::STREAM, slot::CANARY], more].concat(),
             open_files: Some(input.admitted.spec().limits.open_files.into()),
         });

@@ -57,6 +57,7 @@ pub fn inner_process_plan(writable: &[PathBuf]) -> Vec<Step> {
         Step::Exec {
             program: WARDEN_PATH.into(),
             arguments: Vec::new(),
+            environment: Vec::new(),
             descriptors: vec![Slot::passed(0)],
             open_files: None,
         },

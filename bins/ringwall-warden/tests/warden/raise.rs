@@ -14,6 +14,7 @@ fn steps(program: &str) -> Vec<u8> {
     let exec = Step::Exec {
         program: program.into(),
         arguments: Vec::new(),
+        environment: Vec::new(),
         descriptors: vec![Slot::passed(0)],
         open_files: None,
     };
