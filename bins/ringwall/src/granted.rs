@@ -173,11 +173,8 @@ impl Granted {
         let wall_ms = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
         let reserved = self.grant.reserve(Cost {
             calls: 1,
-            wall_ms,
-            cpu_ms: wall_ms.saturating_mul(limits.cpu_milli.into()) / 1000,
-            memory_mib_ms: wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB)),
             egress_bytes: admitted.spec().egress.as_ref().and_then(|it| it.sent_bytes).unwrap_or(0),
-            ..Cost::default()
+            ..Cost::running(wall_ms, limits.cpu_milli.into(), limits.memory_bytes.div_ceil(MIB))
         })?;
         Ok(Holding { reserved, once })
     }

@@ -201,11 +201,7 @@ impl<'a> Gate<'a> {
     /// Takes one call from the budgets that it counts against, if there are any.
     pub(crate) fn count_call(&self, holder: &Holder) -> Result<Result<(), String>, GateError> {
         let one = Cost { calls: 1, ..Cost::default() };
-        match self.spending.reserve(&holder.accounts, one) {
-            Ok(()) => Ok(Ok(())),
-            Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.reserve_of(holder, |_| one)?.map(drop))
     }
 
     /// What is left under the grant.
@@ -226,20 +222,21 @@ impl<'a> Gate<'a> {
             money_micros: left.money_micros.map_or(0, |left| left.max(1).min(money)),
             ..Cost::default()
         };
-        match self.reserve_of(holder, cost) {
-            Ok(cost) => Ok(Ok(cost)),
-            Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
-            Err(error) => Err(error.into()),
-        }
+        self.reserve_of(holder, cost)
     }
 
-    /// Takes what `cost` makes of what is left, from all budgets or from none.
+    /// Takes what `cost` makes of what is left, from all budgets or from none. The inner error names the
+    /// budget of which too little is left.
     pub(crate) fn reserve_of(
         &self,
         holder: &Holder,
         cost: impl FnOnce(Left) -> Cost,
-    ) -> Result<Cost, SpendError> {
-        self.spending.reserve_of(&holder.accounts, cost)
+    ) -> Result<Result<Cost, String>, GateError> {
+        match self.spending.reserve_of(&holder.accounts, cost) {
+            Ok(cost) => Ok(Ok(cost)),
+            Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Gives back what was reserved, and takes what was used.

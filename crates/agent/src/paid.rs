@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ringwall_grant::{Cost, Left, SpendError};
+use ringwall_grant::{Cost, Left};
 use ringwall_spec::{ToolLimits, ToolMeter};
 
 use crate::gate::{Gate, GateError, Holder};
@@ -44,15 +44,11 @@ impl Share {
         Share { time: time.max(SHORTEST), fuel, ..self }
     }
 
+    /// A part of a millisecond counts as one: short calls are not free.
     fn cost(self) -> Cost {
-        let wall_ms = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
-        Cost {
-            wall_ms,
-            cpu_ms: wall_ms.saturating_mul(self.cpu_milli) / 1000,
-            memory_mib_ms: wall_ms.saturating_mul(self.memory_bytes.div_ceil(MIB)),
-            fuel: self.fuel,
-            ..Cost::default()
-        }
+        let wall_ms = u64::try_from(self.time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        let memory_mib = self.memory_bytes.div_ceil(MIB);
+        Cost { fuel: self.fuel, ..Cost::running(wall_ms, self.cpu_milli, memory_mib) }
     }
 }
 
@@ -81,10 +77,7 @@ impl Gate<'_> {
             given = work.within(left);
             given.cost()
         };
-        match self.reserve_of(holder, cost) {
-            Ok(cost) => Ok(Ok(Paid { work: given, cost })),
-            Err(error @ SpendError::Spent { .. }) => Ok(Err(error.to_string())),
-            Err(error) => Err(error.into()),
-        }
+        let reserved = self.reserve_of(holder, cost)?;
+        Ok(reserved.map(|cost| Paid { work: given, cost }))
     }
 }

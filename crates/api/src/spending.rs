@@ -60,15 +60,8 @@ impl Asked {
     }
 
     fn cost(self, time: Duration, fuel: u64) -> Cost {
-        let wall_ms = millis(time);
-        Cost {
-            calls: 1,
-            wall_ms,
-            cpu_ms: wall_ms.saturating_mul(self.cpu_milli) / 1000,
-            memory_mib_ms: wall_ms.saturating_mul(self.memory_mib),
-            fuel,
-            ..Cost::default()
-        }
+        let running = Cost::running(millis(time), self.cpu_milli, self.memory_mib);
+        Cost { calls: 1, fuel, ..running }
     }
 
     /// As the store counts: in seconds.

@@ -56,9 +56,8 @@ pub(crate) fn hold_call(
     }
     within(grant.left()?, limits);
     let wall_ms = u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX);
-    let memory_mib_ms = wall_ms.saturating_mul(limits.memory_bytes.div_ceil(MIB));
-    let fuel = limits.fuel;
-    let cost = Cost { calls: 1, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
+    let running = Cost::running(wall_ms, ONE_CPU, limits.memory_bytes.div_ceil(MIB));
+    let cost = Cost { calls: 1, fuel: limits.fuel, ..running };
     Ok(CallHolding { reserved: grant.reserve(cost)?, grant, once: None })
 }
 
@@ -121,13 +120,11 @@ impl CallHolding {
         use_is_over(&Approvals::open(&EngineConfig::from_environment()?.home)?, id)
     }
 
-    /// The call has ended. A tool runs on one CPU at most.
+    /// The call has ended.
     pub(crate) fn end(&self, meter: &ToolMeter) -> anyhow::Result<()> {
         self.give_back_rights()?;
-        let wall_ms = meter.wall_us.div_ceil(1000);
-        let memory_mib_ms = wall_ms.saturating_mul(meter.peak_memory_bytes.div_ceil(MIB));
-        let (calls, fuel) = (1, meter.fuel);
-        let used = Cost { calls, wall_ms, cpu_ms: wall_ms, memory_mib_ms, fuel, ..Cost::default() };
-        settle(&self.reserved, used)
+        let memory_mib = meter.peak_memory_bytes.div_ceil(MIB);
+        let running = Cost::running(meter.wall_us.div_ceil(1000), ONE_CPU, memory_mib);
+        settle(&self.reserved, Cost { calls: 1, fuel: meter.fuel, ..running })
     }
 }

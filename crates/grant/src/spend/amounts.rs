@@ -76,6 +76,16 @@ impl<T> Parts<T> {
 }
 
 impl Cost {
+    /// Of something that has this share of processors and memory for so long.
+    pub fn running(wall_ms: u64, cpu_milli: u64, memory_mib: u64) -> Cost {
+        Cost {
+            wall_ms,
+            cpu_ms: wall_ms.saturating_mul(cpu_milli) / MILLIS,
+            memory_mib_ms: wall_ms.saturating_mul(memory_mib),
+            ..Cost::default()
+        }
+    }
+
     pub(super) fn and(self, other: Cost) -> Cost {
         self.with(other, u64::saturating_add)
     }
