@@ -27,7 +27,7 @@ fn memory_of(site: &Site, snapshot: &str) -> PathBuf {
 }
 
 /// By a program that is made for it: this is much to read.
-fn holds(file: &Path, text: &str) -> bool {
+pub(crate) fn holds(file: &Path, text: &str) -> bool {
     let found = Command::new("grep").args(["-qaF", text]).arg(file).status();
     match found.expect("grep can be started").code() {
         Some(0) => true,
