@@ -75,7 +75,7 @@ fn threads_are_made_and_processes_are_not() {
 fn one_ioctl_is_left() {
     assert_eq!(answer("ioctl", &[9, 0xc060_6610]), ALLOW);
     for other in [libc::TIOCSTI, libc::FIONBIO, libc::TCGETS] {
-        assert_eq!(answer("ioctl", &[9, other]), EPERM);
+        assert_eq!(answer("ioctl", &[9, other as u64]), EPERM);
     }
 }
 
