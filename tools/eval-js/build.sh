@@ -12,8 +12,9 @@ cd "$here"
 cargo build --locked --release --target wasm32-wasip2 --package tool-eval-js
 
 if [ -z "${RINGWALL_BAKE:-}" ]; then
-    cargo build --locked --release --manifest-path bake/Cargo.toml --target-dir "$target/bake"
-    RINGWALL_BAKE=$target/bake/release/ringwall-bake
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    cargo build --locked --release --target "$host" --manifest-path bake/Cargo.toml --target-dir "$target/bake"
+    RINGWALL_BAKE=$target/bake/$host/release/ringwall-bake
 fi
 runtime=$target/wasm32-wasip2/release/tool_eval_js.wasm
 made=$target/eval-js.wasm

@@ -1,0 +1,75 @@
+//! Which test programs run at the same time.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Mutex;
+
+use anyhow::Result;
+
+use crate::build::TestProgram;
+use crate::program::{self, Report};
+
+/// Test programs at a time. Most tests wait for a kernel, a server or a timer.
+const LANES: usize = 3;
+
+/// Guests are emulated: each takes a processor, so no more of them than processors.
+const GUEST_THREADS: usize = 2;
+const OTHER_THREADS: usize = 4;
+
+/// The longest begin first, so that none of them runs alone in the end.
+const LONGEST: [&str; 6] =
+    ["tests/vm", "tests/api", "tests/net", "tests/agent", "tests/escape", "tests/e2e"];
+
+pub(crate) fn run_all(programs: Vec<TestProgram>, filters: &[String]) -> Result<Vec<Report>> {
+    let queue = Mutex::new(VecDeque::from(in_order(programs)));
+    let reports = Mutex::new(Vec::new());
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(program) = next(&queue) {
+                    let threads = threads_of(&program.package);
+                    match program::run(&program, threads, filters) {
+                        Ok(report) => {
+                            tell(&report);
+                            push(&reports, report);
+                        }
+                        Err(error) => push(&failures, error),
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = failures.into_inner().unwrap_or_default().pop() {
+        return Err(error);
+    }
+    Ok(reports.into_inner().unwrap_or_default())
+}
+
+pub(crate) fn in_order(mut programs: Vec<TestProgram>) -> Vec<TestProgram> {
+    let rank = |program: &TestProgram| {
+        LONGEST.iter().position(|name| *name == program.package).unwrap_or(LONGEST.len())
+    };
+    programs.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
+    programs
+}
+
+fn threads_of(package: &str) -> usize {
+    if package == "tests/vm" { GUEST_THREADS } else { OTHER_THREADS }
+}
+
+fn next(queue: &Mutex<VecDeque<TestProgram>>) -> Option<TestProgram> {
+    queue.lock().ok()?.pop_front()
+}
+
+fn push<T>(list: &Mutex<Vec<T>>, item: T) {
+    if let Ok(mut list) = list.lock() {
+        list.push(item);
+    }
+}
+
+fn tell(report: &Report) {
+    let word = if report.succeeded() { "ok    " } else { "FAILED" };
+    let Report { name, passed, seconds, .. } = report;
+    let _ = writeln!(io::stdout().lock(), "{word} {name}: {passed} passed, {seconds} s");
+}
