@@ -106,11 +106,14 @@ e2e-test: quick-tools
 test-agents: quick-tools ## agents, with fifty of them at once
 	RINGWALL_MANY_AGENTS=50 $(SUITE) --only tests/agent
 
-# The tools' own logic, natively; what they do behind the wall is e2e's.
+# The tools' own logic, for the host as it is; what they do behind the wall is e2e's.
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+IN_TOOLS := cd tools && CARGO_TARGET_DIR="$(TARGET_DIR)/tools" CARGO_BUILD_TARGET=$(HOST) CARGO_PROFILE_DEV_DEBUG=false
+
 tools-test: ## format, lints and tests of the built-in tools
 	cd tools && $(CARGO) fmt --all --check
-	cd tools && CARGO_TARGET_DIR="$(TARGET_DIR)/tools" $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd tools && CARGO_TARGET_DIR="$(TARGET_DIR)/tools" $(CARGO) test --locked --workspace --no-fail-fast
+	$(IN_TOOLS) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(IN_TOOLS) $(CARGO) test --locked --workspace --no-fail-fast
 
 tidy: ## the repository's own rules: layering, sizes, headers, licences, what may be named
 	$(SUITE) --only tests/tidy
