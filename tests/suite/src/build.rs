@@ -82,5 +82,10 @@ pub(crate) fn read_message(line: &str) -> Result<Option<TestProgram>> {
     let mut parts: Vec<_> = package.iter().rev().take(2).map(|p| p.to_string_lossy()).collect();
     parts.reverse();
     let package = parts.join("/");
-    Ok(Some(TestProgram { name: format!("{package} {}", target.name), package, executable, directory }))
+    Ok(Some(TestProgram {
+        name: format!("{package} {}", target.name),
+        package,
+        executable,
+        directory,
+    }))
 }

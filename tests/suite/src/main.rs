@@ -102,7 +102,11 @@ fn conclude(out: &mut impl Write, reports: &[Report], allowed: &Allowed) -> Resu
             writeln!(out, "skipped: {}: {} (allowed: {reason})", skip.test, skip.text)?;
         } else {
             refused += 1;
-            writeln!(out, "SKIPPED: {}: {} (tests/skips.toml does not allow it)", skip.test, skip.text)?;
+            writeln!(
+                out,
+                "SKIPPED: {}: {} (tests/skips.toml does not allow it)",
+                skip.test, skip.text
+            )?;
         }
     }
     let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();

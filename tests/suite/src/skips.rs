@@ -30,7 +30,10 @@ impl Allowed {
     pub(crate) fn parse(text: &str) -> Result<Allowed> {
         let allowed: Allowed = toml::from_str(text)?;
         for entry in &allowed.skip {
-            anyhow::ensure!(!entry.says.trim().is_empty(), "an entry without text allows every skip");
+            anyhow::ensure!(
+                !entry.says.trim().is_empty(),
+                "an entry without text allows every skip"
+            );
             anyhow::ensure!(!entry.because.trim().is_empty(), "{:?} has no reason", entry.says);
         }
         Ok(allowed)

@@ -62,8 +62,11 @@ fn a_list_of_skips_needs_reasons_and_known_keys() {
 #[test]
 fn words_choose_packages() {
     let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let choice = Choice::parse(words(&["--only", "tests/", "--without", "vm"]).into_iter()).unwrap();
-    assert!(choice.takes("tests/net") && !choice.takes("tests/vm") && !choice.takes("crates/linux"));
+    let choice =
+        Choice::parse(words(&["--only", "tests/", "--without", "vm"]).into_iter()).unwrap();
+    assert!(
+        choice.takes("tests/net") && !choice.takes("tests/vm") && !choice.takes("crates/linux")
+    );
     assert!(Choice::parse(words(&["--only"]).into_iter()).is_err());
     assert!(Choice::parse(words(&["guests"]).into_iter()).is_err());
 }
@@ -76,7 +79,10 @@ fn only_test_programs_are_taken_from_cargos_messages() {
         )
     };
     let program = read_message(&line(true)).unwrap().unwrap();
-    assert_eq!((program.package.as_str(), program.name.as_str()), ("crates/spec", "crates/spec spec"));
+    assert_eq!(
+        (program.package.as_str(), program.name.as_str()),
+        ("crates/spec", "crates/spec spec")
+    );
     assert!(read_message(&line(false)).unwrap().is_none());
     assert!(read_message(r#"{"reason":"build-finished","success":true}"#).unwrap().is_none());
 }
