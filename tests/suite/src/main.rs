@@ -1,4 +1,4 @@
-//! `ringwall-suite`: runs the tests of the workspace, several test programs at a time.
+//! `ringwall-suite`: runs the tests of the workspace, two test programs at a time.
 //!
 //!     ringwall-suite [--build-only] [--only WORD]... [--without WORD]... [-- FILTER...]
 //!
@@ -124,7 +124,7 @@ fn conclude(out: &mut impl Write, reports: &[Report], allowed: &Allowed) -> Resu
 fn workspace_root() -> Result<PathBuf> {
     let here = std::env::current_dir()?;
     let found = here.ancestors().find(|dir| dir.join("tests/skips.toml").is_file());
-    Ok(found.map(Path::to_owned).context("call this inside the repository of Ringwall")?)
+    found.map(Path::to_owned).context("call this inside the repository of Ringwall")
 }
 
 #[cfg(test)]
