@@ -168,8 +168,11 @@ impl Machine {
                 self.put(*into, mount::devpts()?);
                 Ok(())
             }
-            Step::Overlay { lower, upper, work, into } => {
-                let tree = self.overlay(lower, upper, work)?;
+            Step::Overlay { lower, upper, work, proc, into } => {
+                let lower = lower.iter().map(|at| self.open(at)).collect::<io::Result<Vec<_>>>()?;
+                let layers =
+                    mount::Layers { lower, upper: self.open(upper)?, work: self.open(work)? };
+                let tree = layers.overlay(|| self.open(proc))?;
                 self.put(*into, tree);
                 Ok(())
             }
@@ -246,13 +249,6 @@ impl Machine {
             // `apply` and `apply_mount` name every other step.
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
-    }
-
-    fn overlay(&self, lower: &[Place], upper: &Place, work: &Place) -> io::Result<OwnedFd> {
-        let layers = lower.iter().map(|at| self.open(at)).collect::<io::Result<Vec<_>>>()?;
-        let layers: Vec<_> = layers.iter().map(AsFd::as_fd).collect();
-        let (upper, work) = (self.open(upper)?, self.open(work)?);
-        mount::overlay(&layers, upper.as_fd(), work.as_fd())
     }
 
     fn mask(&self, file_cover: &Place, dir_cover: &Place, at: &Place) -> io::Result<()> {

@@ -1,5 +1,7 @@
 //! The new mount API: trees as descriptors, attached only when they are ready.
 
+mod overlay;
+
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,6 +14,8 @@ use rustix::mount::{
 
 use crate::detach::Detaching;
 use crate::step::MountFlags;
+
+pub use overlay::Layers;
 
 /// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
 /// leave `dir`, but it may cross mounts: they are our own.
@@ -95,32 +99,6 @@ pub fn devpts() -> io::Result<OwnedFd> {
     // Each holds input that nobody has read, and the kernel counts that for nobody.
     rustix::mount::fsconfig_set_string(&context, "max", MAX_TERMINALS)?;
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
-}
-
-/// An overlay whose layers are given as descriptors, bottom to top.
-pub fn overlay(
-    lower: &[BorrowedFd<'_>],
-    upper: BorrowedFd<'_>,
-    work: BorrowedFd<'_>,
-) -> io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_set_flag(&context, "userxattr")?;
-    // Overlay wants the topmost layer first.
-    for layer in lower.iter().rev() {
-        set_layer(context.as_fd(), "lowerdir+", *layer)?;
-    }
-    set_layer(context.as_fd(), "upperdir", upper)?;
-    set_layer(context.as_fd(), "workdir", work)?;
-    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
-}
-
-/// Overlay takes descriptors since Linux 6.13; before, their names in /proc do the same.
-fn set_layer(context: BorrowedFd<'_>, key: &str, layer: BorrowedFd<'_>) -> io::Result<()> {
-    if rustix::mount::fsconfig_set_fd(context, key, layer).is_ok() {
-        return Ok(());
-    }
-    let path = format!("/proc/self/fd/{}", layer.as_raw_fd());
-    Ok(rustix::mount::fsconfig_set_string(context, key, path)?)
 }
 
 fn finish(context: &OwnedFd, flags: MountAttrFlags) -> io::Result<OwnedFd> {

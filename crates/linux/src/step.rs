@@ -201,6 +201,8 @@ pub enum Step {
         lower: Vec<Place>,
         upper: Place,
         work: Place,
+        /// A proc file system, for kernels that take layers only by name.
+        proc: Place,
         into: Slot,
     },
     /// Attach a detached tree.

@@ -93,6 +93,7 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
             lower: layers,
             upper: scratch("root"),
             work: scratch("root-work"),
+            proc: Place::new(slot::ROOT, "proc"),
             into: slot::NEW_ROOT,
         },
     });

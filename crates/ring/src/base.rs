@@ -388,8 +388,8 @@ impl Base {
         for path in &workspace.hidden {
             self.push(Step::Whiteout { at: inside_upper(path) });
         }
-        let into = slot::RUN_WORKSPACE;
-        self.push(Step::Overlay { lower: vec![source], upper, work, into });
+        let (proc, into) = (Place::new(slot::ROOT, "proc"), slot::RUN_WORKSPACE);
+        self.push(Step::Overlay { lower: vec![source], upper, work, proc, into });
     }
 
     /// Makes the ring's own proc, while the base's can be seen: the kernel asks for that.

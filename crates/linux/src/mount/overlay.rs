@@ -1,0 +1,105 @@
+//! Overlays, on every kernel since 5.11: by descriptors where the kernel takes them, else by names
+//! that no job can change.
+
+use std::ffi::CString;
+use std::fmt::Write;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::mount::{FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
+
+use super::{clone_tree, finish};
+
+/// Where an overlay is attached for a moment, in its own work directory. Overlayfs uses other
+/// names there: `work` and `index`.
+const PLACE: &str = "made-here";
+
+/// mount(2) takes one page of options, with the zero byte at its end.
+const MAX_OPTIONS: usize = 4095;
+
+/// What an overlay is made of. Before Linux 6.15 all of it must be attached in the own mount
+/// namespace.
+#[derive(Debug)]
+pub struct Layers {
+    /// From bottom to top.
+    pub lower: Vec<OwnedFd>,
+    pub upper: OwnedFd,
+    pub work: OwnedFd,
+}
+
+impl Layers {
+    /// The overlay, detached. `proc` opens a proc file system in which this process is; it is asked
+    /// only where the kernel takes no descriptors.
+    pub fn overlay(&self, proc: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+        match self.by_descriptor()? {
+            Some(tree) => Ok(tree),
+            None => self.by_name(proc()?.as_fd()),
+        }
+    }
+
+    /// `None` where the kernel takes no descriptors: before Linux 6.13.
+    fn by_descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        rustix::mount::fsconfig_set_flag(&context, "userxattr")?;
+        // Overlay wants the topmost layer first.
+        let lower = self.lower.iter().rev().map(|layer| ("lowerdir+", layer));
+        let others = [("upperdir", &self.upper), ("workdir", &self.work)];
+        for (key, layer) in lower.chain(others) {
+            if rustix::mount::fsconfig_set_fd(&context, key, layer).is_err() {
+                return Ok(None);
+            }
+        }
+        let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        finish(&context, flags).map(Some)
+    }
+
+    /// In `/proc/self/fd` the number of a descriptor is its name. With that directory as the
+    /// working directory the names need no path, which a ring on its way up does not have, and 127
+    /// layers fit in one page. fsconfig(2) would take 255 bytes of names, and layers one by one only
+    /// since Linux 6.7.
+    fn by_name(&self, proc: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let names = rustix::fs::openat(proc, "self/fd", flags, Mode::empty())?;
+        let before = rustix::fs::openat(CWD, ".", flags, Mode::empty())?;
+        rustix::process::fchdir(names)?;
+        let made = self.mount_from_here();
+        rustix::process::fchdir(before)?;
+        made
+    }
+
+    /// mount(2) makes no detached mount: it is attached in the work directory, copied and taken
+    /// away.
+    fn mount_from_here(&self) -> io::Result<OwnedFd> {
+        let options = self.options()?;
+        rustix::fs::mkdirat(&self.work, PLACE, Mode::RWXU)?;
+        let place = format!("{}/{PLACE}", self.work.as_raw_fd());
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let tree = rustix::mount::mount("none", &place, "overlay", flags, options.as_c_str())
+            .map_err(io::Error::from)
+            .and_then(|()| {
+                let tree = clone_tree(self.work.as_fd(), Path::new(PLACE), false);
+                rustix::mount::unmount(&place, UnmountFlags::DETACH)?;
+                tree
+            });
+        rustix::fs::unlinkat(&self.work, PLACE, AtFlags::REMOVEDIR)?;
+        tree
+    }
+
+    fn options(&self) -> io::Result<CString> {
+        let mut text = String::from("userxattr,lowerdir=");
+        for (number, layer) in self.lower.iter().rev().enumerate() {
+            let colon = if number == 0 { "" } else { ":" };
+            let _ = write!(text, "{colon}{}", layer.as_raw_fd());
+        }
+        let (upper, work) = (self.upper.as_raw_fd(), self.work.as_raw_fd());
+        let _ = write!(text, ",upperdir={upper},workdir={work}");
+        if text.len() > MAX_OPTIONS {
+            let layers = self.lower.len();
+            let reason = format!("{layers} layers are too many before Linux 6.13");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        CString::new(text).map_err(io::Error::other)
+    }
+}
