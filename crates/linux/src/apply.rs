@@ -168,10 +168,10 @@ impl Machine {
                 self.put(*into, mount::devpts()?);
                 Ok(())
             }
-            Step::Overlay { lower, upper, work, proc, into } => {
-                let lower = lower.iter().map(|at| self.open(at)).collect::<io::Result<Vec<_>>>()?;
-                let layers =
-                    mount::Layers { lower, upper: self.open(upper)?, work: self.open(work)? };
+            Step::Overlay { lower, upper, work, proc, without_marks, into } => {
+                let lower = lower.iter().map(|at| self.open(at)).collect::<io::Result<_>>()?;
+                let (upper, work) = (self.open(upper)?, self.open(work)?);
+                let layers = mount::Layers { lower, upper, work, without_marks: *without_marks };
                 let tree = layers.overlay(|| self.open(proc))?;
                 self.put(*into, tree);
                 Ok(())

@@ -1,5 +1,6 @@
 //! The new mount API: trees as descriptors, attached only when they are ready.
 
+mod copy;
 mod overlay;
 
 use std::ffi::CString;
@@ -15,7 +16,8 @@ use rustix::mount::{
 use crate::detach::Detaching;
 use crate::step::MountFlags;
 
-pub use overlay::Layers;
+pub use copy::{Copied, copied};
+pub use overlay::{Layers, WithoutMarks};
 
 /// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
 /// leave `dir`, but it may cross mounts: they are our own.

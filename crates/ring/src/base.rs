@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ringwall_linux::mount::WithoutMarks;
 use ringwall_linux::step::{
     IdMaps, IdRange, MountFlags, PathAccess, Place, RawPath, ResourceLimit, Slot, Step,
 };
@@ -389,7 +390,8 @@ impl Base {
             self.push(Step::Whiteout { at: inside_upper(path) });
         }
         let (proc, into) = (Place::new(slot::ROOT, "proc"), slot::RUN_WORKSPACE);
-        self.push(Step::Overlay { lower: vec![source], upper, work, proc, into });
+        let (lower, without_marks) = (vec![source], WithoutMarks::Copy);
+        self.push(Step::Overlay { lower, upper, work, proc, without_marks, into });
     }
 
     /// Makes the ring's own proc, while the base's can be seen: the kernel asks for that.

@@ -276,7 +276,12 @@ fn overlay_on(scratch: &OwnedFd) -> io::Result<()> {
         mount::open_place(scratch.as_fd(), Path::new(name))
     };
     let lower = vec![directory("bottom")?, directory("top")?];
-    let layers = mount::Layers { lower, upper: directory("upper")?, work: directory("work")? };
+    let layers = mount::Layers {
+        lower,
+        upper: directory("upper")?,
+        work: directory("work")?,
+        without_marks: mount::WithoutMarks::Overlay,
+    };
     let tree = layers.overlay(|| mount::open_place(scratch.as_fd(), Path::new(PROC)))?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     rustix::fs::openat(&tree, "file", flags, Mode::RUSR)?;

@@ -2,15 +2,15 @@
 //! that no job can change.
 
 use std::ffi::CString;
-use std::fmt::Write;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 
-use super::{clone_tree, finish};
+use super::{clone_tree, copy, finish};
 
 /// Where an overlay is attached for a moment, in its own work directory. Overlayfs uses other
 /// names there: `work` and `index`.
@@ -18,6 +18,15 @@ const PLACE: &str = "made-here";
 
 /// mount(2) takes one page of options, with the zero byte at its end.
 const MAX_OPTIONS: usize = 4095;
+
+/// What stands in for an overlay that could not mark directories as replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum WithoutMarks {
+    /// The overlay all the same: nobody can remove or replace directories of its lower layers.
+    Overlay,
+    /// A copy of the only lower layer, in the upper directory.
+    Copy,
+}
 
 /// What an overlay is made of. Before Linux 6.15 all of it must be attached in the own mount
 /// namespace.
@@ -27,16 +36,37 @@ pub struct Layers {
     pub lower: Vec<OwnedFd>,
     pub upper: OwnedFd,
     pub work: OwnedFd,
+    pub without_marks: WithoutMarks,
 }
 
 impl Layers {
     /// The overlay, detached. `proc` opens a proc file system in which this process is; it is asked
     /// only where the kernel takes no descriptors.
     pub fn overlay(&self, proc: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
-        match self.by_descriptor()? {
-            Some(tree) => Ok(tree),
-            None => self.by_name(proc()?.as_fd()),
+        if let Some(tree) = self.by_descriptor()? {
+            return Ok(tree);
         }
+        match self.without_marks {
+            WithoutMarks::Copy if !self.keeps_marks()? => self.copy(),
+            _ => self.by_name(proc()?.as_fd()),
+        }
+    }
+
+    /// Whether the upper directory has the attributes in which overlayfs keeps its marks. tmpfs has
+    /// them since Linux 6.6.
+    fn keeps_marks(&self) -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let upper = rustix::fs::openat(&self.upper, ".", flags, Mode::empty())?;
+        let mut value = [0_u8; 8];
+        let mark = rustix::fs::fgetxattr(upper, "user.overlay.opaque", &mut value[..]);
+        Ok(mark != Err(Errno::NOTSUP))
+    }
+
+    fn copy(&self) -> io::Result<OwnedFd> {
+        for lower in &self.lower {
+            copy::copy(lower.as_fd(), self.upper.as_fd(), self.work.as_fd())?;
+        }
+        clone_tree(self.upper.as_fd(), Path::new(""), false)
     }
 
     /// `None` where the kernel takes no descriptors: before Linux 6.13.
@@ -87,19 +117,20 @@ impl Layers {
         tree
     }
 
+    /// Overlay wants the topmost layer first.
     fn options(&self) -> io::Result<CString> {
-        let mut text = String::from("userxattr,lowerdir=");
-        for (number, layer) in self.lower.iter().rev().enumerate() {
-            let colon = if number == 0 { "" } else { ":" };
-            let _ = write!(text, "{colon}{}", layer.as_raw_fd());
-        }
+        let numbers: Vec<String> =
+            self.lower.iter().rev().map(|layer| layer.as_raw_fd().to_string()).collect();
         let (upper, work) = (self.upper.as_raw_fd(), self.work.as_raw_fd());
-        let _ = write!(text, ",upperdir={upper},workdir={work}");
+        let text =
+            format!("userxattr,lowerdir={},upperdir={upper},workdir={work}", numbers.join(":"));
         if text.len() > MAX_OPTIONS {
-            let layers = self.lower.len();
-            let reason = format!("{layers} layers are too many before Linux 6.13");
+            let reason = format!("{} layers are too many before Linux 6.13", numbers.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         CString::new(text).map_err(io::Error::other)
     }
 }
+
+#[cfg(test)]
+mod tests;
