@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -117,19 +117,23 @@ impl Layers {
         tree
     }
 
-    /// Overlay wants the topmost layer first.
     fn options(&self) -> io::Result<CString> {
-        let numbers: Vec<String> =
-            self.lower.iter().rev().map(|layer| layer.as_raw_fd().to_string()).collect();
-        let (upper, work) = (self.upper.as_raw_fd(), self.work.as_raw_fd());
-        let text =
-            format!("userxattr,lowerdir={},upperdir={upper},workdir={work}", numbers.join(":"));
-        if text.len() > MAX_OPTIONS {
-            let reason = format!("{} layers are too many before Linux 6.13", numbers.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
-        CString::new(text).map_err(io::Error::other)
+        let lower: Vec<RawFd> = self.lower.iter().map(AsRawFd::as_raw_fd).collect();
+        options(&lower, self.upper.as_raw_fd(), self.work.as_raw_fd())
     }
+}
+
+/// `lower` is from bottom to top; overlay wants the topmost first.
+fn options(lower: &[RawFd], upper: RawFd, work: RawFd) -> io::Result<CString> {
+    let names: Vec<String> = lower.iter().rev().map(RawFd::to_string).collect();
+    let names = names.join(":");
+    let text = format!("userxattr,lowerdir={names},upperdir={upper},workdir={work}");
+    if text.len() > MAX_OPTIONS {
+        // What is too long the kernel would cut without a word.
+        let reason = format!("{} layers are too many before Linux 6.13", lower.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    CString::new(text).map_err(io::Error::other)
 }
 
 #[cfg(test)]

@@ -117,17 +117,12 @@ fn as_many_layers_as_an_image_may_have_fit_in_the_names() {
 
 #[test]
 fn names_that_do_not_fit_are_refused_with_the_kernel_that_takes_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let one = OwnedFd::from(std::fs::File::open(dir.path()).unwrap());
-    let lower = |count| (0..count).map(|_| one.try_clone().unwrap()).collect();
-    let layers = |count| Layers {
-        lower: lower(count),
-        upper: one.try_clone().unwrap(),
-        work: one.try_clone().unwrap(),
-        without_marks: WithoutMarks::Overlay,
-    };
-    assert!(layers(500).options().is_ok());
-    let refused = layers(1000).options().unwrap_err().to_string();
+    let lower: Vec<RawFd> = (1000..1500).collect();
+    let text = options(&lower, 7, 8).unwrap().into_string().unwrap();
+    assert!(text.starts_with("userxattr,lowerdir=1499:1498:"), "{text}");
+    assert!(text.ends_with(":1000,upperdir=7,workdir=8"), "{text}");
+    let lower: Vec<RawFd> = (1000..2000).collect();
+    let refused = options(&lower, 7, 8).unwrap_err().to_string();
     assert!(refused.contains("1000 layers") && refused.contains("Linux 6.13"), "{refused}");
 }
 
