@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::detach::Detaching;
+use crate::host::support;
 use crate::step::{Place, RawPath, Slot, Step};
 use crate::{apparmor, confine, exec, fdpass, mount, network, process, seccomp};
 
@@ -64,7 +65,7 @@ impl Machine {
         for step in steps {
             self.apply(step).map_err(|error| StepFailure {
                 step: describe(step),
-                reason: error.to_string(),
+                reason: reason(&error),
                 errno: error.raw_os_error(),
             })?;
         }
@@ -314,6 +315,15 @@ impl Machine {
     fn open(&self, place: &Place) -> io::Result<OwnedFd> {
         mount::open_place(self.get(place.dir)?, place.path.as_path())
     }
+}
+
+/// Why a step failed, with the kernel that would do where this one is too old.
+fn reason(error: &io::Error) -> String {
+    if error.raw_os_error() != Some(libc::ENOSYS) {
+        return error.to_string();
+    }
+    let newer = support::OLDEST_TESTED;
+    format!("{error}; boot Linux {newer} or later (`ringwall doctor` names what is missing)")
 }
 
 /// There is no such path, or none without a symbolic link.

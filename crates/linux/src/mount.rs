@@ -140,9 +140,21 @@ pub fn keep_read_only(place: BorrowedFd<'_>) -> io::Result<()> {
     attach(copy.as_fd(), place)
 }
 
+/// Shows the files of a tree with other owners.
 pub fn id_map(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
-    mount_setattr(tree, false, (libc::MOUNT_ATTR_IDMAP, 0), Some(user_namespace))
+    mount_setattr(tree, false, (libc::MOUNT_ATTR_IDMAP, 0), Some(user_namespace)).map_err(|error| {
+        // Of all that can be wrong only the file system is not of our own making.
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => io::Error::new(io::ErrorKind::Unsupported, NOT_MAPPABLE),
+            _ => error,
+        }
+    })
 }
+
+/// `mount_setattr(2)` lists the file systems and their kernels.
+const NOT_MAPPABLE: &str = "this file system cannot show its files with other owners on this \
+                            kernel; use a directory on ext4, xfs or btrfs (tmpfs: Linux 6.3 or \
+                            later), or run Ringwall as an ordinary user";
 
 fn mount_setattr(
     tree: BorrowedFd<'_>,

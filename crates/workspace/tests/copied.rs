@@ -1,5 +1,7 @@
 //! Where there is no overlay but a copy of the workspace: the same changes come of the same work.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 mod support;
 
 use std::fs::{self, File};
