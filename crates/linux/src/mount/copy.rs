@@ -20,7 +20,7 @@ use rustix::io::Errno;
 const LIST: &str = "copied";
 
 /// The list of the largest workspace that anybody has; each entry is a path and a few numbers.
-const MAX_LIST: u64 = 1 << 30;
+const MAX_LIST: u64 = 256 << 20;
 
 /// The kernel's clock for files ticks at least 100 times a second. What a job changes has a later
 /// time than what was copied.
@@ -67,9 +67,12 @@ pub fn copied(work: BorrowedFd<'_>) -> io::Result<Option<Vec<Copied>>> {
         Err(error) => return Err(error.into()),
     };
     let mut bytes = Vec::new();
-    list.take(MAX_LIST).read_to_end(&mut bytes)?;
-    let entries = bytes.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    list.take(MAX_LIST + 1).read_to_end(&mut bytes)?;
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the list of copied files is broken");
+    if bytes.len() as u64 > MAX_LIST {
+        return Err(wrong());
+    }
+    let entries = bytes.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
     entries.map(|entry| parse(entry).ok_or_else(wrong)).collect::<io::Result<_>>().map(Some)
 }
 
