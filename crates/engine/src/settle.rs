@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_spec::{ChangeSummary, Ending, Limits, Outcome, Usage, WorkspaceMode};
 use ringwall_wire::ClientError;
-use ringwall_workspace::{Bounds, Changes};
+use ringwall_workspace::{Bounds, Changes, Copied, Upper};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
@@ -56,11 +56,13 @@ impl Sandbox {
         let changes = match copied {
             Some(mut copied) => {
                 let upper = copied.finish().map_err(SettleError::Copied)?;
-                self.collect_changes(&upper)?
+                self.collect_changes(upper.as_fd().into())?
             }
             None => match &self.scratch {
                 Some(scratch) if self.keeps_changes() && self.guest.is_none() => {
-                    self.collect_changes(&open_upper(scratch).map_err(SettleError::Scratch)?)?
+                    let upper = open_dir(scratch, "workspace").map_err(SettleError::Scratch)?;
+                    let copied = copied_into(scratch).map_err(SettleError::Scratch)?;
+                    self.collect_changes(Upper { dir: upper.as_fd(), copied })?
                 }
                 _ => None,
             },
@@ -152,7 +154,7 @@ impl Sandbox {
     }
 
     /// Reads the upper directory of the workspace, now that nothing can change it any more.
-    fn collect_changes(&self, upper: &OwnedFd) -> Result<Option<ChangeSummary>, SettleError> {
+    fn collect_changes(&self, upper: Upper<'_>) -> Result<Option<ChangeSummary>, SettleError> {
         let (Some(workspace), Some(record)) = (&self.spec.workspace, &self.record) else {
             return Ok(None);
         };
@@ -165,7 +167,7 @@ impl Sandbox {
         };
         let rights = crate::rights::History::load(&record.record).map_err(SettleError::Rights)?;
         let changes = ringwall_workspace::collect(
-            upper.as_fd(),
+            upper,
             &workspace.path,
             &self.placement.hidden,
             &rights.ever,
@@ -184,9 +186,22 @@ fn patience(ending: Ending) -> Duration {
     }
 }
 
-fn open_upper(scratch: &OwnedFd) -> std::io::Result<OwnedFd> {
+fn open_dir(scratch: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(scratch, "workspace", flags, Mode::empty())?)
+    Ok(rustix::fs::openat(scratch, name, flags, Mode::empty())?)
+}
+
+/// What the workspace's upper directory began with, where the kernel's overlays would not do.
+fn copied_into(scratch: &OwnedFd) -> std::io::Result<Option<Copied>> {
+    let work = open_dir(scratch, "workspace-work")?;
+    let Some(entries) = ringwall_linux::mount::copied(work.as_fd())? else {
+        return Ok(None);
+    };
+    let mut copied = Copied::default();
+    for entry in entries {
+        copied.note(&entry.path, entry.inode, entry.changed);
+    }
+    Ok(Some(copied))
 }
 
 fn millis_since(instant: Instant) -> u64 {

@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::detach::Detaching;
+use crate::host::support;
 use crate::step::{Place, RawPath, Slot, Step};
 use crate::{apparmor, confine, exec, fdpass, mount, network, process, seccomp};
 
@@ -64,7 +65,7 @@ impl Machine {
         for step in steps {
             self.apply(step).map_err(|error| StepFailure {
                 step: describe(step),
-                reason: error.to_string(),
+                reason: reason(&error),
                 errno: error.raw_os_error(),
             })?;
         }
@@ -168,8 +169,11 @@ impl Machine {
                 self.put(*into, mount::devpts()?);
                 Ok(())
             }
-            Step::Overlay { lower, upper, work, into } => {
-                let tree = self.overlay(lower, upper, work)?;
+            Step::Overlay { lower, upper, work, proc, without_marks, into } => {
+                let lower = lower.iter().map(|at| self.open(at)).collect::<io::Result<_>>()?;
+                let (upper, work) = (self.open(upper)?, self.open(work)?);
+                let layers = mount::Layers { lower, upper, work, without_marks: *without_marks };
+                let tree = layers.overlay(|| self.open(proc))?;
                 self.put(*into, tree);
                 Ok(())
             }
@@ -248,13 +252,6 @@ impl Machine {
         }
     }
 
-    fn overlay(&self, lower: &[Place], upper: &Place, work: &Place) -> io::Result<OwnedFd> {
-        let layers = lower.iter().map(|at| self.open(at)).collect::<io::Result<Vec<_>>>()?;
-        let layers: Vec<_> = layers.iter().map(AsFd::as_fd).collect();
-        let (upper, work) = (self.open(upper)?, self.open(work)?);
-        mount::overlay(&layers, upper.as_fd(), work.as_fd())
-    }
-
     fn mask(&self, file_cover: &Place, dir_cover: &Place, at: &Place) -> io::Result<()> {
         let place = match self.open(at) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -318,6 +315,15 @@ impl Machine {
     fn open(&self, place: &Place) -> io::Result<OwnedFd> {
         mount::open_place(self.get(place.dir)?, place.path.as_path())
     }
+}
+
+/// Why a step failed, with the kernel that would do where this one is too old.
+fn reason(error: &io::Error) -> String {
+    if error.raw_os_error() != Some(libc::ENOSYS) {
+        return error.to_string();
+    }
+    let newer = support::OLDEST_TESTED;
+    format!("{error}; boot Linux {newer} or later (`ringwall doctor` names what is missing)")
 }
 
 /// There is no such path, or none without a symbolic link.

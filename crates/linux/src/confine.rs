@@ -37,6 +37,9 @@ pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
+const NO_LANDLOCK: &str = "this kernel does not enforce Landlock; boot Linux 5.13 or later with \
+                           landlock in lsm= on its command line";
+
 /// Applies a Landlock domain: file access only below `rules`, no signals and no abstract sockets
 /// across its border. `held` are directories that no path leads to. Rights that this kernel's Landlock does not know yet are left out; a kernel
 /// without Landlock is an error.
@@ -71,7 +74,7 @@ pub fn landlock(
     }
     let status = ruleset.restrict_self().map_err(|e| wrong(&e))?;
     if status.ruleset == landlock::RulesetStatus::NotEnforced {
-        return Err(io::Error::other("Landlock: not enforced by this kernel"));
+        return Err(io::Error::other(NO_LANDLOCK));
     }
     Ok(())
 }

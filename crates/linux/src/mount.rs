@@ -1,5 +1,8 @@
 //! The new mount API: trees as descriptors, attached only when they are ready.
 
+mod copy;
+mod overlay;
+
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,6 +15,9 @@ use rustix::mount::{
 
 use crate::detach::Detaching;
 use crate::step::MountFlags;
+
+pub use copy::{Copied, copied};
+pub use overlay::{Layers, WithoutMarks};
 
 /// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
 /// leave `dir`, but it may cross mounts: they are our own.
@@ -97,32 +103,6 @@ pub fn devpts() -> io::Result<OwnedFd> {
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
-/// An overlay whose layers are given as descriptors, bottom to top.
-pub fn overlay(
-    lower: &[BorrowedFd<'_>],
-    upper: BorrowedFd<'_>,
-    work: BorrowedFd<'_>,
-) -> io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_set_flag(&context, "userxattr")?;
-    // Overlay wants the topmost layer first.
-    for layer in lower.iter().rev() {
-        set_layer(context.as_fd(), "lowerdir+", *layer)?;
-    }
-    set_layer(context.as_fd(), "upperdir", upper)?;
-    set_layer(context.as_fd(), "workdir", work)?;
-    finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
-}
-
-/// Overlay takes descriptors since Linux 6.13; before, their names in /proc do the same.
-fn set_layer(context: BorrowedFd<'_>, key: &str, layer: BorrowedFd<'_>) -> io::Result<()> {
-    if rustix::mount::fsconfig_set_fd(context, key, layer).is_ok() {
-        return Ok(());
-    }
-    let path = format!("/proc/self/fd/{}", layer.as_raw_fd());
-    Ok(rustix::mount::fsconfig_set_string(context, key, path)?)
-}
-
 fn finish(context: &OwnedFd, flags: MountAttrFlags) -> io::Result<OwnedFd> {
     rustix::mount::fsconfig_create(context)?;
     Ok(rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
@@ -160,9 +140,21 @@ pub fn keep_read_only(place: BorrowedFd<'_>) -> io::Result<()> {
     attach(copy.as_fd(), place)
 }
 
+/// Shows the files of a tree with other owners.
 pub fn id_map(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
-    mount_setattr(tree, false, (libc::MOUNT_ATTR_IDMAP, 0), Some(user_namespace))
+    mount_setattr(tree, false, (libc::MOUNT_ATTR_IDMAP, 0), Some(user_namespace)).map_err(|error| {
+        // Of all that can be wrong only the file system is not of our own making.
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => io::Error::new(io::ErrorKind::Unsupported, NOT_MAPPABLE),
+            _ => error,
+        }
+    })
 }
+
+/// `mount_setattr(2)` lists the file systems and their kernels.
+const NOT_MAPPABLE: &str = "this file system cannot show its files with other owners on this \
+                            kernel; use a directory on ext4, xfs or btrfs (tmpfs: Linux 6.3 or \
+                            later), or run Ringwall as an ordinary user";
 
 fn mount_setattr(
     tree: BorrowedFd<'_>,

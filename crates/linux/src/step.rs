@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::mount::WithoutMarks;
 use serde::{Deserialize, Serialize};
 
 /// A register that holds one descriptor.
@@ -201,6 +202,9 @@ pub enum Step {
         lower: Vec<Place>,
         upper: Place,
         work: Place,
+        /// A proc file system, for kernels that take layers only by name.
+        proc: Place,
+        without_marks: WithoutMarks,
         into: Slot,
     },
     /// Attach a detached tree.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ringwall_linux::mount::WithoutMarks;
 use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{
     BASE_PATH, Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, layer_places,
@@ -93,6 +94,9 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
             lower: layers,
             upper: scratch("root"),
             work: scratch("root-work"),
+            proc: Place::new(slot::ROOT, "proc"),
+            // An image may be larger than all that a sandbox may write.
+            without_marks: WithoutMarks::Overlay,
             into: slot::NEW_ROOT,
         },
     });

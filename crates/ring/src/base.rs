@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ringwall_linux::mount::WithoutMarks;
 use ringwall_linux::step::{
     IdMaps, IdRange, MountFlags, PathAccess, Place, RawPath, ResourceLimit, Slot, Step,
 };
@@ -388,8 +389,9 @@ impl Base {
         for path in &workspace.hidden {
             self.push(Step::Whiteout { at: inside_upper(path) });
         }
-        let into = slot::RUN_WORKSPACE;
-        self.push(Step::Overlay { lower: vec![source], upper, work, into });
+        let (proc, into) = (Place::new(slot::ROOT, "proc"), slot::RUN_WORKSPACE);
+        let (lower, without_marks) = (vec![source], WithoutMarks::Copy);
+        self.push(Step::Overlay { lower, upper, work, proc, without_marks, into });
     }
 
     /// Makes the ring's own proc, while the base's can be seen: the kernel asks for that.

@@ -28,7 +28,7 @@ pub use apply::{
     Applied, ApplyError, ApplyOptions, RecoverError, Recovered, apply, is_protected, recover,
 };
 pub use check::{CheckedWorkspace, WorkspaceError, check_workspace};
-pub use collect::{Bounds, CollectError, collect};
+pub use collect::{Bounds, CollectError, Copied, Upper, collect};
 pub use content::Digest;
 pub use diff::{Contents, DiffError, DiffOptions};
 pub use hide::{HideError, HideRules, find_hidden};

@@ -6,6 +6,7 @@
 
 mod probe;
 mod subid;
+pub mod support;
 mod syscalls;
 
 use std::fs;
@@ -112,12 +113,6 @@ impl HostFacts {
 
     pub fn is_root(&self) -> bool {
         self.uid == 0
-    }
-
-    /// Whether tmpfs keeps `user.` attributes, in which overlayfs marks replaced directories.
-    /// Kernel 6.6 and later.
-    pub fn tmpfs_user_xattrs(&self) -> bool {
-        self.kernel.at_least(6, 6)
     }
 
     /// What the settings alone say against user namespaces for this user. `None` does not promise

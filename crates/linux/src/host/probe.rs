@@ -25,6 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// As root, rings live in a range of ids that no account uses.
 const FIRST_PRIVATE_ID: u32 = 1 << 30;
 
+/// Where a ring has its base before it becomes a root, and /proc below that.
+const BASE: &str = "/proc";
+const PROC: &str = "proc";
+
 /// What is tried, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
@@ -250,28 +254,38 @@ impl Report {
     }
 }
 
-/// A tmpfs attached over a directory that every host has, in our own mount namespace.
+/// A tmpfs in our own mount namespace, where a ring has its base: over /proc, which stays in view
+/// only below it. So what a launcher does not find at its old path is not there for a trial either.
 fn mounted_scratch() -> io::Result<OwnedFd> {
+    let proc = mount::clone_tree(CWD, Path::new(BASE), true)?;
     let scratch = mount::tmpfs(1 << 20, 64, 0o700)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let place = rustix::fs::openat(CWD, "/tmp", flags, Mode::empty())
-        .or_else(|_| rustix::fs::openat(CWD, "/proc", flags, Mode::empty()))?;
+    let place = rustix::fs::open(BASE, flags, Mode::empty())?;
     mount::attach(scratch.as_fd(), place.as_fd())?;
-    Ok(rustix::fs::openat(
-        &scratch,
-        ".",
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?)
+    rustix::fs::mkdirat(&scratch, PROC, Mode::RWXU)?;
+    let place = mount::open_place(scratch.as_fd(), Path::new(PROC))?;
+    mount::attach(proc.as_fd(), place.as_fd())?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&scratch, ".", flags, Mode::empty())?)
 }
 
+/// An overlay of two layers, as the launcher makes it, and a file in it.
 fn overlay_on(scratch: &OwnedFd) -> io::Result<()> {
     let directory = |name: &str| -> io::Result<OwnedFd> {
-        rustix::fs::mkdirat(scratch, name, Mode::from_raw_mode(0o700))?;
+        rustix::fs::mkdirat(scratch, name, Mode::RWXU)?;
         mount::open_place(scratch.as_fd(), Path::new(name))
     };
-    let (lower, upper, work) = (directory("lower")?, directory("upper")?, directory("work")?);
-    mount::overlay(&[lower.as_fd()], upper.as_fd(), work.as_fd()).map(drop)
+    let lower = vec![directory("bottom")?, directory("top")?];
+    let layers = mount::Layers {
+        lower,
+        upper: directory("upper")?,
+        work: directory("work")?,
+        without_marks: mount::WithoutMarks::Overlay,
+    };
+    let tree = layers.overlay(|| mount::open_place(scratch.as_fd(), Path::new(PROC)))?;
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(&tree, "file", flags, Mode::RUSR)?;
+    Ok(())
 }
 
 /// Runs `action` in a child in new namespaces; the exit code carries the error number.

@@ -20,7 +20,7 @@ mod verify;
 mod tests;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
@@ -108,7 +108,7 @@ pub fn apply(
     recover(&changes.dir)?;
     let root = open_workspace(workspace)
         .map_err(|error| ApplyError::Workspace { path: quoted(workspace), source: error.into() })?;
-    lock(&root, workspace)?;
+    let _held = lock(&root, workspace)?;
     let selected = select::select(changes, workspace, only, &options.except)?;
     refuse(&selected, &root, workspace, options)?;
     let verified = verify::verify(&root, &selected, options.force)?;
@@ -162,11 +162,28 @@ fn open_workspace(path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
-/// Held until the descriptor is closed.
-fn lock(root: impl AsFd, workspace: &Path) -> Result<(), ApplyError> {
-    match rustix::fs::flock(root, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(ApplyError::Busy { path: quoted(workspace) }),
-        Err(error) => Err(ApplyError::Workspace { path: quoted(workspace), source: error.into() }),
+/// A workspace that nobody else applies to.
+///
+/// Given back by name. Closing the descriptor is not enough: a process that another thread starts at
+/// this moment has a copy of it until it executes its program.
+struct Lock<'r>(BorrowedFd<'r>);
+
+impl<'r> Lock<'r> {
+    fn take(root: &'r OwnedFd) -> rustix::io::Result<Self> {
+        rustix::fs::flock(root, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Lock(root.as_fd()))
     }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock<'r>(root: &'r OwnedFd, workspace: &Path) -> Result<Lock<'r>, ApplyError> {
+    Lock::take(root).map_err(|error| match error {
+        Errno::WOULDBLOCK => ApplyError::Busy { path: quoted(workspace) },
+        error => ApplyError::Workspace { path: quoted(workspace), source: error.into() },
+    })
 }

@@ -11,8 +11,8 @@ use rustix::fs::{self, AtFlags, Gid, Mode, RenameFlags, Uid};
 use rustix::io::Errno;
 
 use super::journal::{self, Step};
-use super::open_workspace;
 use super::stage::{Stage, parent_of};
+use super::{Lock, open_workspace};
 use crate::beneath;
 use crate::path::RelPath;
 use crate::show::{PathList, quoted};
@@ -58,8 +58,7 @@ pub fn recover(dir: &Path) -> Result<Recovered, RecoverError> {
     if fs::fstat(&root).map_err(|_| gone())?.st_ino != record.inode {
         return Err(gone());
     }
-    fs::flock(&root, fs::FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| RecoverError::Busy { path: quoted(&workspace) })?;
+    let _held = Lock::take(&root).map_err(|_| RecoverError::Busy { path: quoted(&workspace) })?;
     // Between the look and the lock the apply may have ended on its own.
     if !matches!(journal::read(dir), Ok(Some(now)) if now == record) {
         return Ok(Recovered::Nothing);

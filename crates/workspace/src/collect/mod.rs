@@ -4,6 +4,7 @@
 //! mode, attribute, size and count in it is checked, and nothing in it is followed. What cannot
 //! be taken over safely is listed as refused, never dropped in silence.
 
+mod copied;
 mod lower;
 mod store;
 mod upper;
@@ -21,6 +22,7 @@ use crate::manifest::{
 };
 use crate::path::RelPath;
 use crate::show::quoted;
+pub use copied::Copied;
 use store::Store;
 
 /// How much is taken over at most. A sandbox's own disk and inode limits are usually lower.
@@ -73,12 +75,26 @@ pub enum CollectError {
     Store { dir: String, source: io::Error },
 }
 
+/// What a sandbox wrote to in place of its workspace.
+#[derive(Debug)]
+pub struct Upper<'u> {
+    pub dir: BorrowedFd<'u>,
+    /// For a copy of the workspace, what was copied. `None` is the upper directory of an overlay.
+    pub copied: Option<Copied>,
+}
+
+impl<'u> From<BorrowedFd<'u>> for Upper<'u> {
+    fn from(dir: BorrowedFd<'u>) -> Self {
+        Upper { dir, copied: None }
+    }
+}
+
 /// Reads the changes in `upper` against the host directory `workspace` and keeps them in the new
 /// directory `into`. `hidden` are the paths whose whiteouts we planted ourselves, `rights` what the
 /// sandbox was ever allowed to write: changes elsewhere are refused. On an error nothing is left in
 /// `into`.
-pub fn collect(
-    upper: BorrowedFd<'_>,
+pub fn collect<'u>(
+    upper: impl Into<Upper<'u>>,
     workspace: &Path,
     hidden: &[PathBuf],
     rights: &[WriteRights],
@@ -90,8 +106,10 @@ pub fn collect(
         CollectError::Workspace { path: quoted(workspace), source: error.into() }
     })?;
     let store = Store::create(into, bounds)?;
+    let Upper { dir: upper, copied } = upper.into();
     let mut collector = Collector {
         upper,
+        copied,
         lower,
         hidden: hidden.iter().cloned().collect(),
         bounds,
@@ -119,6 +137,7 @@ pub fn collect(
 
 struct Collector<'a> {
     upper: BorrowedFd<'a>,
+    copied: Option<Copied>,
     lower: OwnedFd,
     hidden: BTreeSet<PathBuf>,
     bounds: &'a Bounds,

@@ -1,5 +1,6 @@
 //! The sandbox's side: walks the upper directory and tells what each entry in it means.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -27,6 +28,8 @@ struct Pending {
     opaque: bool,
     /// Empty files with a whiteout attribute are whiteouts here.
     attribute_whiteouts: bool,
+    /// It is part of a copy, and the very directory that was copied.
+    copied: bool,
 }
 
 /// What the overlay attributes of a directory say.
@@ -62,6 +65,7 @@ impl Collector<'_> {
                 on_host: true,
                 opaque: matches!(meaning, DirMeaning::Opaque),
                 attribute_whiteouts: matches!(meaning, DirMeaning::AttributeWhiteouts),
+                copied: self.copied.is_some(),
             },
         }];
         // A list of its own instead of recursion: depth is the sandbox's choice.
@@ -98,10 +102,29 @@ impl Collector<'_> {
                 }
             }
         }
-        if at.opaque && at.on_host {
+        if at.copied {
+            self.delete_removed(at.path.as_ref(), &entries)?;
+        } else if at.opaque && at.on_host {
             self.delete_unlisted(at.path.as_ref(), &entries)?;
         }
         Ok(())
+    }
+
+    /// Deletes what was copied into a directory and is not there any more.
+    fn delete_removed(
+        &mut self,
+        directory: Option<&RelPath>,
+        listed: &[beneath::Entry],
+    ) -> Result<(), CollectError> {
+        let is_listed = |name: &OsStr| {
+            listed.binary_search_by(|known| known.name.as_os_str().cmp(name)).is_ok()
+        };
+        let names = self.copied.iter().flat_map(|copied| copied.names(directory));
+        let removed: Vec<_> = names
+            .filter(|name| !is_listed(name))
+            .filter_map(|name| RelPath::in_dir(directory, name).ok())
+            .collect();
+        removed.into_iter().try_for_each(|path| self.delete(path))
     }
 
     fn entry(
@@ -131,6 +154,10 @@ impl Collector<'_> {
         if pattern::fold(path.file_name().as_encoded_bytes()).starts_with(STAGING_PREFIX.as_bytes())
         {
             self.refuse(path, RefusedWhy::ReservedName);
+            return Ok(());
+        }
+        let copied = self.copied.as_ref().filter(|_| at.copied && kind != FileType::Directory);
+        if copied.is_some_and(|copied| copied.is_untouched(&path, &stat)) {
             return Ok(());
         }
         match kind {
@@ -173,11 +200,15 @@ impl Collector<'_> {
             self.note_special_bits(&path, stat);
             self.record_against(path.clone(), host, After::Directory { mode });
         }
+        let was = self.copied.as_ref().filter(|_| at.copied);
+        let copied = was.is_some_and(|was| was.is_same(&path, stat));
+        let replaced = was.is_some_and(|was| was.had(&path)) && !copied;
         pending.push(Pending {
             path: Some(path),
             on_host: host_mode.is_some(),
-            opaque: at.opaque || matches!(meaning, DirMeaning::Opaque),
+            opaque: at.opaque || replaced || matches!(meaning, DirMeaning::Opaque),
             attribute_whiteouts: matches!(meaning, DirMeaning::AttributeWhiteouts),
+            copied,
         });
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Namespaces, mounts and system calls: without them no ring is raised. Most were tried for real.
 
 use ringwall_engine::Programs;
-use ringwall_linux::host::{HostFacts, Probe, Trial, Tried};
+use ringwall_linux::host::{HostFacts, Probe, Trial, Tried, support};
 
 use super::layers;
 use super::report::{Feature, NeededBy, State};
@@ -155,16 +155,17 @@ fn user_namespace(facts: &HostFacts, probe: &Probe) -> Feature {
 
 fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
     let layers = NeededBy::ContainerAndWorkspace;
-    let kernel = |version: &str| format!("boot Linux {version} or later");
+    let kernel = |feature: &str| support::boot(feature).unwrap_or_default();
     let mut marks = tried(
         "tmpfs-user-xattr",
         probe.result(Trial::TmpfsXattr),
         "overlay marks for replaced directories",
         NeededBy::Nothing,
-        || kernel("6.6"),
+        || kernel("tmpfs-user-xattr"),
     );
     if marks.state == State::Missing && probe.works(Trial::Tmpfs) {
         marks.state = State::Weaker;
+        marks.seen = support::without("tmpfs-user-xattr").unwrap_or(marks.seen);
     }
     let id_mapped = match probe.result(Trial::IdMappedMount) {
         Tried::NotTried if !facts.is_root() => Feature {
@@ -181,8 +182,8 @@ fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
             "files of the host shown with the ring's owners",
             layers,
             || {
-                "boot Linux 5.12 or later, and keep RINGWALL_HOME on ext4, xfs, btrfs or tmpfs"
-                    .to_owned()
+                let newer = kernel("idmapped-mount");
+                format!("{newer}, and keep RINGWALL_HOME on ext4, xfs or btrfs")
             },
         ),
     };
@@ -192,14 +193,14 @@ fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
             probe.result(Trial::Tmpfs),
             "capped space to write",
             NeededBy::EveryWall,
-            || kernel("5.12"),
+            || kernel("mount-setattr"),
         ),
         marks,
         tried("overlayfs", probe.result(Trial::Overlay), "copy-on-write layers", layers, || {
             if facts.overlay_listed {
-                kernel("5.11")
+                kernel("overlayfs")
             } else {
-                "as root: modprobe overlay (Linux 5.11 or later)".to_owned()
+                "as root: modprobe overlay".to_owned()
             }
         }),
         id_mapped,
@@ -208,24 +209,40 @@ fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
 
 fn calls(facts: &HostFacts) -> Vec<Feature> {
     let calls = facts.syscalls;
-    let call = |name, present: bool, purpose, version: &str| Feature {
+    let call = |name, present: bool, purpose| Feature {
         name,
         state: if present { State::Ok } else { State::Missing },
         seen: if present { "answers".to_owned() } else { "no such system call".to_owned() },
         purpose,
         needed_by: NeededBy::EveryWall,
         fix: (!present).then(|| {
-            format!(
-                "boot Linux {version} or later; in a container, let its seccomp profile pass it"
-            )
+            let newer = support::boot(name).unwrap_or_default();
+            format!("{newer}; in a container, let its seccomp profile pass it")
         }),
     };
     vec![
-        call("clone3", calls.clone3, "all namespaces in one call", "5.5"),
-        call("pidfd", calls.pidfd_open, "processes that cannot be mixed up", "5.3"),
-        call("openat2", calls.openat2, "paths that cannot lead outside", "5.6"),
-        call("close-range", calls.close_range, "no inherited descriptor", "5.11"),
-        call("new-mount-api", calls.new_mount_api, "mounts made before they are seen", "5.2"),
-        call("mount-setattr", calls.mount_setattr, "whole trees read-only", "5.12"),
+        call("clone3", calls.clone3, "all namespaces in one call"),
+        call("pidfd", calls.pidfd_open, "processes that cannot be mixed up"),
+        call("openat2", calls.openat2, "paths that cannot lead outside"),
+        call("close-range", calls.close_range, "no inherited descriptor"),
+        call("new-mount-api", calls.new_mount_api, "mounts made before they are seen"),
+        call("mount-setattr", calls.mount_setattr, "whole trees read-only"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_system_call_names_the_kernel_that_has_it() {
+        let mut facts = HostFacts::read();
+        let all = &mut facts.syscalls;
+        (all.clone3, all.pidfd_open, all.openat2) = (false, false, false);
+        (all.close_range, all.new_mount_api, all.mount_setattr) = (false, false, false);
+        for feature in calls(&facts) {
+            let fix = feature.fix.unwrap_or_default();
+            assert!(fix.starts_with("boot Linux 5."), "{}: {fix}", feature.name);
+        }
+    }
 }

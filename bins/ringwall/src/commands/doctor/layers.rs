@@ -2,7 +2,7 @@
 
 use ringwall_linux::apparmor;
 use ringwall_linux::cgroup::{Controller, Hierarchy};
-use ringwall_linux::host::HostFacts;
+use ringwall_linux::host::{HostFacts, support};
 
 use super::report::{Feature, NeededBy, State};
 
@@ -39,7 +39,7 @@ pub(super) fn landlock(facts: &HostFacts) -> Feature {
         1..LANDLOCK_WITH_SCOPES => (
             State::Weaker,
             format!("ABI {abi}: signals and abstract sockets are held in by namespaces alone"),
-            Some("boot Linux 6.12 or later".to_owned()),
+            support::boot("landlock-scope"),
         ),
         _ => (State::Ok, format!("ABI {abi}"), None),
     };
