@@ -4,6 +4,8 @@
 //! nothing; it may run at every start. [`probe`](probe()) makes namespaces and mounts in a child of its
 //! own, with the very functions that the launcher uses; only `doctor` and error reports need it.
 
+mod ids;
+mod own;
 mod probe;
 mod subid;
 mod syscalls;
@@ -15,6 +17,8 @@ use rustix::fs::{Access, access};
 
 use crate::cgroup::Hierarchy;
 
+pub use ids::{FULL_RANGE, HeldIds, NoIds, PrivateIds, may_copy_mounts};
+pub use own::seccomp_filters;
 pub use probe::{Probe, ProbeError, Trial, Tried, probe};
 pub use subid::IdRangeGiven;
 pub use syscalls::Syscalls;

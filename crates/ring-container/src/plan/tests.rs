@@ -7,7 +7,7 @@ use ringwall_spec::LimitName;
 
 use super::ContainerRing;
 
-const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const ROOT: Identity = Identity::root(1 << 30);
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 #[test]

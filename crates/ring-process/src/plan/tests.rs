@@ -9,7 +9,7 @@ use ringwall_spec::{LimitName, WorkspaceMode};
 
 use super::ProcessRing;
 
-const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const ROOT: Identity = Identity::root(1 << 30);
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 fn workspace(path: &str) -> WorkspaceInput {

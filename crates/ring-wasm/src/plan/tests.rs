@@ -6,7 +6,7 @@ use ringwall_ring::testing::{admitted, faults, input};
 
 use super::*;
 
-const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const ROOT: Identity = Identity::root(1 << 30);
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 fn ring() -> WasmRing {
