@@ -6,6 +6,7 @@
 
 mod ids;
 mod own;
+mod place;
 mod probe;
 mod subid;
 mod syscalls;
@@ -19,6 +20,7 @@ use crate::cgroup::Hierarchy;
 
 pub use ids::{FULL_RANGE, HeldIds, NoIds, PrivateIds, may_copy_mounts};
 pub use own::seccomp_filters;
+pub use place::Place;
 pub use probe::{Probe, ProbeError, Trial, Tried, probe};
 pub use subid::IdRangeGiven;
 pub use syscalls::Syscalls;
