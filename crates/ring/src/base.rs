@@ -160,7 +160,7 @@ impl Base {
 
     /// A user namespace with a range of users, if root can give one.
     pub fn enter_with_many_users(&mut self, input: &RingInput<'_>, setup: (u32, u32)) {
-        let maps = input.identity.many_users(setup);
+        let maps = input.identity.many_users(input.image_user);
         if input.identity.is_root() {
             self.push(Step::MakeUserNamespace { maps, into: slot::USER_NAMESPACE });
             self.open_sources(input, input.image_user);

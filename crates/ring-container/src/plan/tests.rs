@@ -20,6 +20,26 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
 }
 
 #[test]
+fn a_small_range_of_ids_is_enough_and_a_root_that_may_not_mount_is_not() {
+    let ids = ringwall_linux::host::PrivateIds { first: 2048, count: 512 };
+    let admitted = admitted("container").unwrap();
+    for user in [(0, 0), (999, 999), (65_534, 65_534)] {
+        let mut input = input(&admitted, Identity::Root { ids });
+        input.image_user = user;
+        let plan = ContainerRing.plan(&input).unwrap();
+        assert_eq!(faults(&plan), Vec::<String>::new());
+        let made = plan.template.iter().find_map(|step| match step {
+            Step::MakeUserNamespace { maps, .. } => Some(maps),
+            _ => None,
+        });
+        assert_eq!(made, Some(&plan.expected.maps), "the user is in the namespace");
+    }
+    let confined = input(&admitted, Identity::ConfinedRoot { ids });
+    let refused = ContainerRing.plan(&confined).unwrap_err();
+    assert!(matches!(refused, PlanError::ConfinedRoot(_)), "{refused}");
+}
+
+#[test]
 fn a_way_to_the_network_is_sockets_for_the_engine_and_nothing_else() {
     let admitted = admitted("container").unwrap();
     for identity in [ROOT, USER] {
