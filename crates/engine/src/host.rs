@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use ringwall_linux::apparmor;
-use ringwall_linux::host::{HeldIds, NoIds, may_copy_mounts};
+use ringwall_linux::host::{HeldIds, NoIds, may_mount};
 use ringwall_ring::{HostNamespaces, Identity};
 use ringwall_spec::{Namespace, NamespaceKind, SandboxId};
 
@@ -36,7 +36,7 @@ impl Caller {
         match HeldIds::take(u32::from_le_bytes(random_bytes())) {
             Ok(held) => {
                 let ids = held.ids;
-                let identity = match may_copy_mounts() {
+                let identity = match may_mount() {
                     true => Identity::Root { ids },
                     false => Identity::ConfinedRoot { ids },
                 };

@@ -9,10 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use rustix::fs::CWD;
-
 use super::read_text;
-use crate::mount;
 
 /// As many ids as an image can ask for.
 pub const FULL_RANGE: u32 = 65_536;
@@ -70,12 +67,6 @@ pub enum NoIds {
     AllHeld(usize),
     #[error("the ids of this user namespace could not be read: {0}")]
     Unreadable(String),
-}
-
-/// Whether this root may copy mounts of the host, as it must to show files of root's to a ring. In a
-/// container without CAP_SYS_ADMIN it may not.
-pub fn may_copy_mounts() -> bool {
-    mount::clone_tree(CWD, "/".as_ref(), false).is_ok()
 }
 
 impl HeldIds {

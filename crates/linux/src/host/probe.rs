@@ -15,7 +15,8 @@ use rustix::fs::{CWD, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::ids::{HeldIds, NoIds, may_copy_mounts};
+use super::ids::{HeldIds, NoIds};
+use super::syscalls::may_mount;
 use crate::mount;
 use crate::process::{self, Cloned, clone_into};
 use crate::step::{IdMaps, IdRange};
@@ -210,7 +211,7 @@ impl Report {
             Err(why) => return self.tell(Trial::UserNamespace, Err(without_ids(&why))),
         };
         let (first, count) = (held.ids.first, held.ids.count);
-        if !may_copy_mounts() {
+        if !may_mount() {
             let left = process::leave_root(first, first);
             return match left {
                 Ok(()) => self.enter_as_one_user(first, first),
