@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex};
 use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
 use ringwall_linux::launch::{Parking, Spawner};
-use ringwall_ring::Identity;
 use ringwall_spec::CodeFor;
 
-use crate::host;
+use crate::host::{self, Caller};
 use crate::ledger::Ledger;
 use crate::raise::Parked;
 use crate::tools::{ToolHost, ToolHostError};
@@ -51,7 +50,7 @@ pub enum OpenError {
 pub struct Engine {
     pub(crate) home: PathBuf,
     pub(crate) programs: Programs,
-    pub(crate) identity: Identity,
+    pub(crate) caller: Caller,
     pub(crate) cgroups: Hierarchy,
     pub(crate) parking: Parking,
     pub(crate) apparmor: Option<String>,
@@ -132,7 +131,7 @@ impl Engine {
             ledger: Arc::new(Ledger::new(&home)),
             home,
             programs: config.programs,
-            identity: host::identity(),
+            caller: Caller::read(),
             cgroups: Hierarchy::detect(),
             parking: Parking::ForMore,
             apparmor: host::sandbox_profile(),

@@ -6,25 +6,49 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use ringwall_linux::apparmor;
+use ringwall_linux::host::{HeldIds, NoIds, may_mount};
 use ringwall_ring::{HostNamespaces, Identity};
 use ringwall_spec::{Namespace, NamespaceKind, SandboxId};
-
-/// Ids of rings start here: above what hosts give to people and to their subordinate ranges.
-const FIRST_RING_ID: u32 = 1 << 30;
-/// How many ranges there are to choose from.
-const ID_RANGES: u32 = 8192;
 
 /// The AppArmor profile that jobs get where it is loaded.
 const SANDBOX_PROFILE: &str = "ringwall-sandbox";
 
-pub(crate) fn identity() -> Identity {
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    if uid.is_root() {
+/// Who runs this engine, and the ids that are its own as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    identity: Result<Identity, NoIds>,
+    _held: Option<HeldIds>,
+    /// Filters that are on this process already.
+    pub(crate) seccomp_filters: u32,
+}
+
+impl Caller {
+    pub(crate) fn read() -> Caller {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        // A kernel that does not tell has no such container round us that could be told apart; the
+        // evidence then stops every run.
+        let seccomp_filters = ringwall_linux::host::seccomp_filters().unwrap_or(0);
+        if !uid.is_root() {
+            let identity = Ok(Identity::User { uid: uid.as_raw(), gid: gid.as_raw() });
+            return Caller { identity, _held: None, seccomp_filters };
+        }
         // A range of its own per engine: what escapes one ring is still not the user of another.
-        let slot = u32::from_le_bytes(random_bytes()) % ID_RANGES;
-        Identity::Root { first_id: FIRST_RING_ID + slot * Identity::RANGE }
-    } else {
-        Identity::User { uid: uid.as_raw(), gid: gid.as_raw() }
+        match HeldIds::take(u32::from_le_bytes(random_bytes())) {
+            Ok(held) => {
+                let ids = held.ids;
+                let identity = match may_mount() {
+                    true => Identity::Root { ids },
+                    false => Identity::ConfinedRoot { ids },
+                };
+                Caller { identity: Ok(identity), _held: Some(held), seccomp_filters }
+            }
+            Err(none) => Caller { identity: Err(none), _held: None, seccomp_filters },
+        }
+    }
+
+    /// Without ids nothing can be raised, and all else can be done.
+    pub(crate) fn identity(&self) -> Result<Identity, NoIds> {
+        self.identity.clone()
     }
 }
 

@@ -51,6 +51,8 @@ const END_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
+    #[error(transparent)]
+    Ids(#[from] ringwall_linux::host::NoIds),
     #[error(
         "the program {0:?} is missing next to ringwall; install all of Ringwall's programs in one directory, or use --net none"
     )]
@@ -129,7 +131,7 @@ impl Engine {
         let secrets = self.known_secrets(&egress.secrets)?;
         let mut task = TaskOfGateway {
             program: self.gateway_program()?,
-            user: self.identity.gateway_user(),
+            user: self.caller.identity()?.gateway_user(),
             settings: read_settings(&self.home)?,
             spec: TaskSpec {
                 id: id.to_string(),
@@ -168,7 +170,7 @@ impl Engine {
 
     /// What a gateway would decide about a request, without doing anything.
     pub fn explain_network(&self, question: Question) -> Result<Answer, NetworkError> {
-        let user = self.identity.gateway_user();
+        let user = self.caller.identity()?.gateway_user();
         let process = Process::spawn(&self.gateway_program()?, user)?;
         Ok(process.control.explain(question)?)
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ringwall_image::{Image, ImageHold};
+use ringwall_linux::host::NoIds;
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
@@ -26,6 +27,8 @@ pub enum PlaceError {
     CpuShare { asked: String, reason: String, fix: String },
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Ids(#[from] NoIds),
     #[error(transparent)]
     Vm(#[from] VmError),
     #[error(transparent)]
@@ -120,6 +123,7 @@ impl Engine {
         from: Option<&Restored>,
     ) -> Result<Placement, PlaceError> {
         let spec = admitted.spec();
+        let identity = self.caller.identity()?;
         let kept = limits::kept(spec, &self.cgroups)?;
         let image = match &spec.image {
             Some(reference) => Some(self.images()?.resolve(reference)?),
@@ -147,7 +151,7 @@ impl Engine {
         };
         let input = RingInput {
             admitted,
-            identity: self.identity,
+            identity,
             warden: self.programs.warden.clone(),
             wasm_warden: self.wasm_warden(&spec.wall)?.filter(|_| !in_vm),
             shown,
@@ -166,6 +170,7 @@ impl Engine {
             image_user,
             cgroup_files: self.cgroups.join_file_count(),
             without_cgroup: limits::without_cgroup(&kept),
+            inherited_filters: self.caller.seccomp_filters,
             apparmor: self.apparmor.clone(),
             hostname: host::name_of(id),
             network: network.as_ref().filter(|_| !in_vm).map(Network::input),

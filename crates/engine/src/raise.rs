@@ -220,8 +220,9 @@ impl Engine {
             .and_then(|mut files: Vec<OwnedFd>| {
                 match &placement.vm {
                     Some(vm) if vm.has_door() => {
-                        let (ours, theirs) = Door::open(&self.home, self.identity)
-                            .map_err(RaiseRingError::Channel)?;
+                        let identity = self.caller.identity().map_err(PlaceError::from)?;
+                        let (ours, theirs) =
+                            Door::open(&self.home, identity).map_err(RaiseRingError::Channel)?;
                         files.push(theirs);
                         door = Some(ours);
                     }

@@ -203,7 +203,7 @@ impl Engine {
         let kept = limits::kept(admitted.spec(), &self.cgroups)?;
         let input = RingInput {
             admitted,
-            identity: self.identity,
+            identity: self.caller.identity()?,
             warden: program.to_owned(),
             wasm_warden: None,
             shown: Vec::new(),
@@ -215,6 +215,7 @@ impl Engine {
             image_user: (0, 0),
             cgroup_files: self.cgroups.join_file_count(),
             without_cgroup: limits::without_cgroup(&kept),
+            inherited_filters: self.caller.seccomp_filters,
             apparmor: self.apparmor.clone(),
             hostname: "ring-wasm".to_owned(),
             network: None,

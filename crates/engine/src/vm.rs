@@ -324,7 +324,7 @@ impl Engine {
 pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInput<'_> {
     RingInput {
         admitted,
-        identity: Identity::Root { first_id: guest_paths::RING_FIRST_ID },
+        identity: Identity::root(guest_paths::RING_FIRST_ID),
         warden: guest_paths::WARDEN.into(),
         wasm_warden: None,
         shown: Vec::new(),
@@ -336,6 +336,7 @@ pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInpu
         image_user: (0, 0),
         cgroup_files: 1,
         without_cgroup: Vec::new(),
+        inherited_filters: 0,
         apparmor: None,
         hostname,
         network: None,
@@ -460,10 +461,7 @@ impl Sandbox {
         let inside = match self.wall().rings().get(1) {
             None => (0, 0),
             Some(RingKind::Container) => shifted(vm.image_user),
-            Some(_) => {
-                let first_id = guest_paths::RING_FIRST_ID;
-                shifted(Identity::Root { first_id }.user_inside())
-            }
+            Some(_) => shifted(Identity::root(guest_paths::RING_FIRST_ID).user_inside()),
         };
         let mut source = workspace_copy::source(&workspace.path, vm.hidden.clone())
             .map_err(|error| VmError::Workspace(ClientError::Local(error)))?;

@@ -17,8 +17,14 @@ pub struct SignalWatch {
 }
 
 impl SignalWatch {
+    /// A hang-up that was ignored already, as by `nohup`, stays ignored: a blocked signal would be
+    /// read all the same.
     pub fn new(signals: &[Signal]) -> io::Result<SignalWatch> {
-        let set = signal_set(signals)?;
+        let mut watched = signals.to_vec();
+        if is_ignored(Signal::HUP)? {
+            watched.retain(|signal| *signal != Signal::HUP);
+        }
+        let set = signal_set(&watched)?;
         change_mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: `set` is a live, initialised signal set; -1 asks for a new descriptor.
         let raw = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
@@ -81,6 +87,15 @@ fn signal_set(signals: &[Signal]) -> io::Result<libc::sigset_t> {
     Ok(set)
 }
 
+fn is_ignored(signal: Signal) -> io::Result<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is changed; the present action is written to the structure, which is ours.
+    check(unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), action.as_mut_ptr()) })?;
+    // SAFETY: the call has just filled it.
+    let action = unsafe { action.assume_init() };
+    Ok(action.sa_sigaction == libc::SIG_IGN)
+}
+
 fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
     let set = std::ptr::from_ref(set);
     // SAFETY: `set` points to an initialised set; the old mask is not asked for.
@@ -112,12 +127,12 @@ mod tests {
     #[test]
     fn a_signal_that_came_before_the_read_is_not_lost() {
         on_own_thread(|| {
-            let watch = SignalWatch::new(&[Signal::HUP, Signal::WINCH]).unwrap();
+            let watch = SignalWatch::new(&[Signal::USR1, Signal::WINCH]).unwrap();
             let thread = rustix::thread::gettid().as_raw_nonzero().get();
             // SAFETY: a thread signals itself with a signal that it has blocked.
-            let sent = unsafe { libc::syscall(libc::SYS_tkill, thread, Signal::HUP.as_raw()) };
+            let sent = unsafe { libc::syscall(libc::SYS_tkill, thread, Signal::USR1.as_raw()) };
             assert_eq!(sent, 0);
-            assert_eq!(watch.wait().unwrap(), Signal::HUP.as_raw());
+            assert_eq!(watch.wait().unwrap(), Signal::USR1.as_raw());
         });
     }
 

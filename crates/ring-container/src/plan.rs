@@ -26,6 +26,9 @@ impl Ring for ContainerRing {
         if user.0 >= Identity::RANGE || user.1 >= Identity::RANGE {
             return Err(PlanError::User(user.0.max(user.1)));
         }
+        if matches!(input.identity, Identity::ConfinedRoot { .. }) {
+            return Err(PlanError::ConfinedRoot("a container ring"));
+        }
         let expected = Expected {
             maps: input.identity.many_users(user),
             user,

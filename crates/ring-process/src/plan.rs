@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{
-    Base, Expected, PlanError, Ring, RingInput, RingPlan, run_slots as slot, shown_slot,
+    Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot, shown_slot,
 };
 use ringwall_spec::RingKind;
 
@@ -29,6 +29,9 @@ impl Ring for ProcessRing {
         let places = input.workspace.iter().map(|workspace| &workspace.path);
         for place in places.chain(input.shown.iter().map(|shown| &shown.path)) {
             refuse_covering(place)?;
+        }
+        if matches!(input.identity, Identity::ConfinedRoot { .. }) && input.workspace.is_some() {
+            return Err(PlanError::ConfinedRoot("a workspace"));
         }
         let workspace = input.workspace.as_ref().map(|w| w.path.clone());
         Ok(RingPlan {

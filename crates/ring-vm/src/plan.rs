@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::{MountFlags, PathAccess, Place, RawPath, Slot, Step};
-use ringwall_ring::{Base, Expected, PlanError, Ring, RingInput, RingPlan, run_slots as slot};
+use ringwall_ring::{
+    Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot,
+};
 use ringwall_spec::RingKind;
 use ringwall_wire::guest_paths;
 
@@ -244,6 +246,9 @@ impl Ring for VmRing {
     }
 
     fn plan(&self, input: &RingInput<'_>) -> Result<RingPlan, PlanError> {
+        if matches!(input.identity, Identity::ConfinedRoot { .. }) {
+            return Err(PlanError::ConfinedRoot("a vm ring"));
+        }
         let in_workspace = input.admitted.spec().workspace.is_some();
         let working_directory = if in_workspace { guest_paths::WORKSPACE } else { "/" };
         Ok(RingPlan {

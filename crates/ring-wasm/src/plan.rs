@@ -49,6 +49,9 @@ impl Ring for WasmRing {
         if let Some(one_more) = self.grants.get(MAX_GRANTS) {
             return Err(PlanError::Path(one_more.path.clone(), "too many directories are granted"));
         }
+        if self.is_confined(input) && !self.grants.is_empty() {
+            return Err(PlanError::ConfinedRoot("a directory for tools"));
+        }
         Ok(RingPlan {
             ring: RingKind::Wasm,
             template: self.template(input, input.identity.user_inside()),
@@ -70,8 +73,13 @@ impl WasmRing {
         if input.identity.is_root() {
             self.open(&mut steps, input, inside);
         }
+        if let Some(cache) = self.cache.as_ref().filter(|_| self.is_confined(input)) {
+            // Only to be named in a rule, so it need not be a mount of the ring's. The ring's user
+            // could not reach it later.
+            steps.push(Step::OpenHere { path: cache.into(), into: CACHE });
+        }
         steps.enter_as_one_user(input, inside);
-        if !input.identity.is_root() {
+        if matches!(input.identity, Identity::User { .. }) {
             self.open(&mut steps, input, inside);
         }
         steps.open_common();
@@ -93,15 +101,19 @@ impl WasmRing {
         steps.into_steps()
     }
 
+    fn is_confined(&self, input: &RingInput<'_>) -> bool {
+        matches!(input.identity, Identity::ConfinedRoot { .. })
+    }
+
     /// Everything of the host that the ring gets, besides its warden.
     fn open(&self, steps: &mut Base, input: &RingInput<'_>, inside: (u32, u32)) {
         for ((tree, namespace), grant) in self.slots().zip(&self.grants) {
             let path = RawPath::from(&grant.path);
             steps.push(Step::OpenHostTree { path, recursive: false, into: tree });
-            if let Identity::Root { first_id } = input.identity
+            if let Identity::Root { ids } = input.identity
                 && !input.prepared
             {
-                steps.map_owner(tree, namespace, grant.owner, first_id, inside);
+                steps.map_owner(tree, namespace, grant.owner, ids, inside);
             }
             let read_only = grant.access == DirAccess::Read;
             let flags = MountFlags { read_only, no_exec: true, devices: false, recursive: false };

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ringwall_linux::host::PrivateIds;
 use ringwall_linux::mount::WithoutMarks;
 use ringwall_linux::step::{
     IdMaps, IdRange, MountFlags, PathAccess, Place, RawPath, ResourceLimit, Slot, Step,
@@ -110,18 +111,18 @@ impl Base {
         }
         if let Some(workspace) = &input.workspace {
             self.open_host(&workspace.path, slot::WORKSPACE);
-            if let Identity::Root { first_id } = input.identity
+            if let Identity::Root { ids } = input.identity
                 && root
             {
-                self.map_workspace(workspace, first_id, inside);
+                self.map_workspace(workspace, ids, inside);
             }
         }
     }
 
     /// The owner of the workspace is the ring's user inside; other owners are nobody.
-    fn map_workspace(&mut self, workspace: &WorkspaceInput, first_id: u32, inside: (u32, u32)) {
+    fn map_workspace(&mut self, workspace: &WorkspaceInput, ids: PrivateIds, inside: (u32, u32)) {
         let owner = (workspace.owner_uid, workspace.owner_gid);
-        self.map_owner(slot::WORKSPACE, slot::WORKSPACE_NAMESPACE, owner, first_id, inside);
+        self.map_owner(slot::WORKSPACE, slot::WORKSPACE_NAMESPACE, owner, ids, inside);
     }
 
     /// Shows what `owner` has in a tree as the ring's user's; other owners are nobody. `namespace`
@@ -131,11 +132,11 @@ impl Base {
         tree: Slot,
         namespace: Slot,
         owner: (u32, u32),
-        first_id: u32,
+        ids: PrivateIds,
         inside: (u32, u32),
     ) {
         let one = |disk, inside| {
-            vec![IdRange { inside: disk, outside: first_id.saturating_add(inside), count: 1 }]
+            vec![IdRange { inside: disk, outside: Identity::outside(ids, inside), count: 1 }]
         };
         let maps = IdMaps { uids: one(owner.0, inside.0), gids: one(owner.1, inside.1) };
         self.push(Step::MakeUserNamespace { maps, into: namespace });
@@ -148,9 +149,11 @@ impl Base {
         let maps = input.identity.one_user(inside);
         if input.identity.is_root() {
             self.open_sources(input, inside);
-            if let (Some(uid), Some(gid)) = (maps.uids.first(), maps.gids.first()) {
-                self.push(Step::LeaveRoot { uid: uid.outside, gid: gid.outside });
-            }
+        }
+        if !matches!(input.identity, Identity::User { .. })
+            && let (Some(uid), Some(gid)) = (maps.uids.first(), maps.gids.first())
+        {
+            self.push(Step::LeaveRoot { uid: uid.outside, gid: gid.outside });
         }
         self.push(Step::UnshareUserNamespace { maps });
         self.finish_entering(input, inside);
@@ -158,7 +161,7 @@ impl Base {
 
     /// A user namespace with a range of users, if root can give one.
     pub fn enter_with_many_users(&mut self, input: &RingInput<'_>, setup: (u32, u32)) {
-        let maps = input.identity.many_users(setup);
+        let maps = input.identity.many_users(input.image_user);
         if input.identity.is_root() {
             self.push(Step::MakeUserNamespace { maps, into: slot::USER_NAMESPACE });
             self.open_sources(input, input.image_user);

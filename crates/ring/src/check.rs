@@ -18,7 +18,8 @@ pub struct Expected {
     pub apparmor: Option<String>,
     /// False for a ring inside a ring: it shares the namespaces of the outer one.
     pub own_namespaces: bool,
-    /// Filters stack: one per ring, and one more for the outermost where its memory is watched.
+    /// Filters stack: what is on the engine, one per ring, and one more for the outermost where its
+    /// memory is watched.
     pub seccomp_filters: u32,
 }
 

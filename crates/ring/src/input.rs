@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ringwall_linux::host::{FULL_RANGE, PrivateIds};
 use ringwall_linux::step::{IdMaps, IdRange};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{LimitName, WorkspaceMode};
@@ -9,22 +10,35 @@ use ringwall_spec::{LimitName, WorkspaceMode};
 /// Who runs Ringwall, and so which ids a ring can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// Root: each ring gets a private range of host ids, starting here.
-    Root { first_id: u32 },
+    /// Root: each ring gets ids of a private range of the host's.
+    Root { ids: PrivateIds },
+    /// Root that may not copy mounts, as in a container without CAP_SYS_ADMIN: a ring has one user of
+    /// a private range, and sees only files that this user may see.
+    ConfinedRoot { ids: PrivateIds },
     /// An ordinary user: a ring has one user, which is the caller outside.
     User { uid: u32, gid: u32 },
 }
 
 impl Identity {
-    pub const RANGE: u32 = 65_536;
+    pub const RANGE: u32 = FULL_RANGE;
 
     /// The user inside when root runs Ringwall; programs behave better when they are not root.
     const USER_FOR_ROOT: u32 = 1000;
 
+    /// The last ids of a small range: one for a user whose number is beyond it, one for the gateway.
+    const RESERVED: u32 = 2;
+
+    /// Root with a range of the usual size.
+    pub const fn root(first_id: u32) -> Identity {
+        Identity::Root { ids: PrivateIds::full(first_id) }
+    }
+
     /// The user of a ring that has one only.
     pub fn user_inside(self) -> (u32, u32) {
         match self {
-            Identity::Root { .. } => (Self::USER_FOR_ROOT, Self::USER_FOR_ROOT),
+            Identity::Root { .. } | Identity::ConfinedRoot { .. } => {
+                (Self::USER_FOR_ROOT, Self::USER_FOR_ROOT)
+            }
             Identity::User { uid, gid } => (uid, gid),
         }
     }
@@ -32,8 +46,8 @@ impl Identity {
     /// Maps for a ring with this one user.
     pub fn one_user(self, inside: (u32, u32)) -> IdMaps {
         let (uid, gid) = match self {
-            Identity::Root { first_id } => {
-                (first_id.saturating_add(inside.0), first_id.saturating_add(inside.1))
+            Identity::Root { ids } | Identity::ConfinedRoot { ids } => {
+                (Self::outside(ids, inside.0), Self::outside(ids, inside.1))
             }
             Identity::User { uid, gid } => (uid, gid),
         };
@@ -41,25 +55,58 @@ impl Identity {
         IdMaps { uids: one(inside.0, uid), gids: one(inside.1, gid) }
     }
 
-    /// Maps for a ring whose files have many owners: all of the range where root can give it.
+    /// Maps for a ring whose files have many owners: all of the range where root can give it, and
+    /// always this user.
     pub fn many_users(self, inside: (u32, u32)) -> IdMaps {
         match self {
-            Identity::Root { first_id } => {
-                let all = vec![IdRange { inside: 0, outside: first_id, count: Self::RANGE }];
-                IdMaps { uids: all.clone(), gids: all }
+            Identity::Root { ids } => {
+                let all = |user| Self::all_with(ids, user);
+                IdMaps { uids: all(inside.0), gids: all(inside.1) }
             }
-            Identity::User { .. } => self.one_user(inside),
+            Identity::ConfinedRoot { .. } | Identity::User { .. } => self.one_user(inside),
         }
+    }
+
+    /// What an id inside is outside. One beyond a small range is the first of its last ids.
+    pub fn outside(ids: PrivateIds, inside: u32) -> u32 {
+        let offset = match Self::is_small(ids) {
+            true => inside.min(Self::plain(ids)),
+            false => inside,
+        };
+        ids.first.saturating_add(offset)
+    }
+
+    fn all_with(ids: PrivateIds, user: u32) -> Vec<IdRange> {
+        if !Self::is_small(ids) {
+            return vec![IdRange { inside: 0, outside: ids.first, count: ids.count }];
+        }
+        let count = Self::plain(ids);
+        let mut all = vec![IdRange { inside: 0, outside: ids.first, count }];
+        if user >= count {
+            all.push(IdRange { inside: user, outside: Self::outside(ids, user), count: 1 });
+        }
+        all
+    }
+
+    fn is_small(ids: PrivateIds) -> bool {
+        ids.count < Self::RANGE
+    }
+
+    fn plain(ids: PrivateIds) -> u32 {
+        ids.count.saturating_sub(Self::RESERVED)
     }
 
     /// The user of root's gateways: of the engine's range, and in no ring.
     pub fn gateway_user(self) -> Option<u32> {
         match self {
-            Identity::Root { first_id } => Some(first_id.saturating_add(Self::RANGE - 1)),
+            Identity::Root { ids } | Identity::ConfinedRoot { ids } => {
+                Some(ids.first.saturating_add(ids.count.saturating_sub(1)))
+            }
             Identity::User { .. } => None,
         }
     }
 
+    /// Whether what a ring is made from is opened as root, and shown with other owners.
     pub fn is_root(self) -> bool {
         matches!(self, Identity::Root { .. })
     }
@@ -91,6 +138,8 @@ pub struct RingInput<'a> {
     pub cgroup_files: u16,
     /// Limits that no control group keeps here.
     pub without_cgroup: Vec<LimitName>,
+    /// Seccomp filters that are on the engine itself: every ring inherits them.
+    pub inherited_filters: u32,
     /// An AppArmor profile to change to, where the host has one loaded.
     pub apparmor: Option<String>,
     pub hostname: String,
@@ -107,9 +156,9 @@ impl RingInput<'_> {
         self.without_cgroup.contains(&LimitName::Memory)
     }
 
-    /// How many filters the launcher puts on the ring.
+    /// How many filters the ring has: those that the launcher puts on it, and what was there before.
     pub fn seccomp_filters(&self) -> u32 {
-        if self.is_watched() { 2 } else { 1 }
+        self.inherited_filters + if self.is_watched() { 2 } else { 1 }
     }
 }
 
@@ -141,4 +190,42 @@ pub struct WorkspaceInput {
     pub hidden: Vec<PathBuf>,
     /// The directories above them, parents first, with their modes: the overlay shows ours.
     pub hidden_parents: Vec<(PathBuf, u32)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: PrivateIds = PrivateIds { first: 1024, count: 512 };
+
+    fn highest(maps: &[IdRange]) -> u32 {
+        maps.iter().map(|range| range.outside + range.count - 1).max().unwrap()
+    }
+
+    #[test]
+    fn a_small_range_has_every_user_that_an_image_may_want() {
+        let root = Identity::Root { ids: SMALL };
+        for user in [0, 33, 509, 510, 999, 1000, 65_534, 65_535] {
+            let maps = root.many_users((user, 0));
+            let has = |range: &IdRange| (range.inside..range.inside + range.count).contains(&user);
+            assert_eq!(maps.uids.iter().filter(|range| has(range)).count(), 1, "{user}: {maps:?}");
+            assert!(maps.uids.iter().all(|range| range.outside >= SMALL.first));
+            assert!(highest(&maps.uids) < root.gateway_user().unwrap(), "{user}: {maps:?}");
+        }
+    }
+
+    #[test]
+    fn the_user_of_a_ring_is_in_the_range_however_small_it_is() {
+        for identity in [Identity::Root { ids: SMALL }, Identity::ConfinedRoot { ids: SMALL }] {
+            let maps = identity.one_user(identity.user_inside());
+            assert_eq!((maps.uids[0].inside, maps.uids[0].count), (1000, 1));
+            assert_eq!(maps.uids[0].outside, 1024 + 510);
+        }
+    }
+
+    #[test]
+    fn a_range_of_the_usual_size_is_given_as_a_whole() {
+        let maps = Identity::root(1 << 30).many_users((1000, 1000));
+        assert_eq!(maps.uids, [IdRange { inside: 0, outside: 1 << 30, count: 65_536 }]);
+    }
 }

@@ -32,6 +32,11 @@ pub enum PlanError {
     Path(PathBuf, &'static str),
     #[error("the image wants user {0}, which is outside the ring's 65536 users")]
     User(u32),
+    #[error(
+        "{0} needs a root that may mount (CAP_SYS_ADMIN), and this one may not; run Ringwall as an \
+         ordinary user (`docker run --user 1000`, `runAsUser: 1000` in a Pod)"
+    )]
+    ConfinedRoot(&'static str),
 }
 
 /// What every kind of ring offers. Implementations make plans; the engine decides.

@@ -34,6 +34,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
         image_user: (0, 0),
         cgroup_files: 3,
         without_cgroup: Vec::new(),
+        inherited_filters: 0,
         apparmor: None,
         hostname: "ring-test".to_owned(),
         network: None,

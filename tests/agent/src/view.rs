@@ -1,7 +1,7 @@
 //! The live view on a real terminal: what a person sees, answers by one key, and gets back afterwards.
 
 use std::ffi::OsString;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -12,11 +12,15 @@ use crate::support::{Asked, Model, Place, Terminal, call, say};
 
 /// `ringwall agent run` as a person types it.
 fn watched(place: &Place, model: &Model) -> Terminal {
+    Terminal::start(to_watch(place, model))
+}
+
+fn to_watch(place: &Place, model: &Model) -> Command {
     let words = place.run_words(model, &[]);
     let format = words.iter().position(|word| word == "-o").expect("a format");
     let mut words: Vec<OsString> = words;
     words.drain(format..format + 2);
-    Terminal::start(place.command(words))
+    place.command(words)
 }
 
 fn decision(place: &Place) -> Value {
@@ -111,6 +115,20 @@ fn every_signal_gives_the_terminal_back() {
         terminal.is_restored();
         terminal.shows("agent resume agt-");
     }
+}
+
+#[test]
+fn a_signal_that_is_ignored_ends_nothing() {
+    let place = Place::new();
+    let model = Model::scripted(vec![call("exec", json!({"command": "sleep 60"}))]);
+    let mut terminal = Terminal::start_ignoring(to_watch(&place, &model), "HUP");
+    terminal.shows("[1] exec");
+    terminal.signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.eventually("the picture", |_| terminal.has_picture());
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.ends(), 143);
+    terminal.is_restored();
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod bad_input;
 #[cfg(test)]
 mod container;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
 mod granted;
@@ -22,6 +24,8 @@ mod limits;
 mod living;
 #[cfg(test)]
 mod ordinary_user;
+#[cfg(test)]
+mod places;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]

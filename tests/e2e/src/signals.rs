@@ -1,7 +1,7 @@
 //! Signals to the command line reach the job, and a killed command line leaves nothing for long.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -72,4 +72,21 @@ fn a_killed_command_line_takes_its_job_along_and_gc_removes_the_rest() {
     eventually("the end of the job", || (!running()).then_some(()));
     world.ringwall(["gc"]).exits(0);
     assert!(world.sandboxes().is_empty());
+}
+
+#[test]
+fn a_hang_up_that_nohup_set_aside_ends_no_job() {
+    let world = World::new();
+    let plain = world.command(["run", "--", "sh", "-c", "echo ready; sleep 1; echo done"]);
+    let mut command = Command::new("/usr/bin/env");
+    command.arg("--ignore-signal=HUP").arg(plain.get_program()).args(plain.get_args()).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(world.project()).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    send(&child, Signal::HUP);
+    assert_eq!(wait_for_end(&mut child), 0);
+    assert_eq!(std::io::read_to_string(lines).unwrap(), "done\n");
 }

@@ -1,10 +1,12 @@
 //! `ringwall doctor`: what this host can do, what it cannot, and the fix.
 
+mod advice;
 mod features;
 mod layers;
 mod render;
 mod report;
 mod tools;
+mod trial;
 mod vm;
 mod vm_start;
 mod walls;
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ringwall_engine::EngineConfig;
-use ringwall_linux::host::{self, HostFacts};
+use ringwall_linux::host::{self, HostFacts, Place};
 
 use crate::args::DoctorArgs;
 use crate::{report as output, terminal};
@@ -39,23 +41,34 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 /// Reads the facts, tries what can only be tried, and makes a report of both.
 fn examine(image: Option<&str>) -> anyhow::Result<Report> {
     let config = EngineConfig::from_environment()?;
-    let facts = HostFacts::read();
+    let (facts, place) = (HostFacts::read(), Place::detect());
     let probe =
         host::probe(&nearest_existing(&config.home)).context("this host could not be examined")?;
-    let mut features = features::of_kernel(&facts, &probe);
+    let mut features = features::of_kernel(&facts, &probe, place);
+    // Other programs take their time to say their versions.
+    let (trial, tools) = std::thread::scope(|scope| {
+        let tools = scope.spawn(tools::find);
+        (trial::run(&config), tools.join().unwrap_or_default())
+    });
     let mut vm = vm::look(&config.home);
     features.extend(vm::features(&vm));
     features.push(features::of_programs(&config.programs));
+    features.push(features::of_wasm_programs(&config.programs));
     features.push(features::of_gateway(&config.programs));
     vm.start = image.map(vm_start::measure);
     Ok(Report {
         version: report::VERSION,
-        host: report::Host::from(&facts),
-        walls: walls::walls(&features),
+        host: report::Host::new(&facts, place),
+        walls: walls::walls(&walls::Seen {
+            features: &features,
+            trial: &trial,
+            guest: vm.start.as_ref(),
+            place,
+        }),
         limits: walls::limits(&facts.cgroup),
         features,
         vm,
-        tools: tools::find(),
+        tools,
     })
 }
 

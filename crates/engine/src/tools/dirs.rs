@@ -93,7 +93,7 @@ pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<Found, ToolError
         return Err(refused("it is no directory".to_owned()));
     }
     engine.refuse_own_state(&path).map_err(|error| refused(error.to_string()))?;
-    if grant.access == DirAccess::Write && stat.uid() == 0 && engine.identity.is_root() {
+    if grant.access == DirAccess::Write && stat.uid() == 0 && rustix::process::geteuid().is_root() {
         let reason = "it belongs to root, and what breaks out of a tool could leave a setuid \
                       program of root's there; grant it read-only, or give a directory of an \
                       ordinary user";

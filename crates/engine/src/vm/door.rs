@@ -149,7 +149,7 @@ mod tests {
             return;
         }
         let home = tempfile::tempdir().unwrap();
-        let identity = Identity::Root { first_id: 1 << 30 };
+        let identity = Identity::root(1 << 30);
         let (_door, handed) = Door::open(home.path(), identity).unwrap();
         let seen = File::from(handed).metadata().unwrap();
         let (uid, gid) = identity.user_inside();

@@ -4,6 +4,9 @@
 //! nothing; it may run at every start. [`probe`](probe()) makes namespaces and mounts in a child of its
 //! own, with the very functions that the launcher uses; only `doctor` and error reports need it.
 
+mod ids;
+mod own;
+mod place;
 mod probe;
 mod subid;
 pub mod support;
@@ -16,9 +19,12 @@ use rustix::fs::{Access, access};
 
 use crate::cgroup::Hierarchy;
 
+pub use ids::{FULL_RANGE, HeldIds, NoIds, PrivateIds};
+pub use own::seccomp_filters;
+pub use place::Place;
 pub use probe::{Probe, ProbeError, Trial, Tried, probe};
 pub use subid::IdRangeGiven;
-pub use syscalls::Syscalls;
+pub use syscalls::{Syscalls, may_mount};
 
 /// No file of /proc or /sys that is read here is longer; what is longer is cut.
 const LONGEST_FILE: u64 = 256 * 1024;

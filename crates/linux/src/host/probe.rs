@@ -15,15 +15,14 @@ use rustix::fs::{CWD, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use super::ids::{HeldIds, NoIds};
+use super::syscalls::may_mount;
 use crate::mount;
 use crate::process::{self, Cloned, clone_into};
 use crate::step::{IdMaps, IdRange};
 
 /// All trials together take milliseconds; a host on which they hang has failed them.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// As root, rings live in a range of ids that no account uses.
-const FIRST_PRIVATE_ID: u32 = 1 << 30;
 
 /// Where a ring has its base before it becomes a root, and /proc below that.
 const BASE: &str = "/proc";
@@ -207,24 +206,38 @@ impl Report {
 
     fn enter_user_namespace(&mut self, layers: &Path) -> Option<()> {
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        if uid == 0 {
-            let maps = maps(FIRST_PRIVATE_ID, FIRST_PRIVATE_ID, 1 << 16);
-            let made = process::make_user_namespace(&maps);
-            let namespace = match made {
-                Ok(namespace) => namespace,
-                Err(why) => return self.tell(Trial::UserNamespace, Err(why)),
-            };
-            let mapped = mount::clone_tree(CWD, layers, false)
-                .and_then(|tree| mount::id_map(tree.as_fd(), namespace.as_fd()));
-            self.tell(Trial::IdMappedMount, mapped);
-            let entered = process::enter_user_namespace(namespace.as_fd());
-            let entered = entered.and_then(|()| process::become_user(0, 0));
-            self.tell(Trial::UserNamespace, entered)
-        } else {
-            let entered = process::unshare_user_namespace(&maps(uid, gid, 1));
-            let entered = entered.and_then(|()| process::become_user(0, 0));
-            self.tell(Trial::UserNamespace, entered)
+        if uid != 0 {
+            return self.enter_as_one_user(uid, gid);
         }
+        // The engine of a moment: any range will do.
+        let held = match HeldIds::take(std::process::id()) {
+            Ok(held) => held,
+            Err(why) => return self.tell(Trial::UserNamespace, Err(without_ids(&why))),
+        };
+        let (first, count) = (held.ids.first, held.ids.count);
+        if !may_mount() {
+            let left = process::leave_root(first, first);
+            return match left {
+                Ok(()) => self.enter_as_one_user(first, first),
+                Err(why) => self.tell(Trial::UserNamespace, Err(why)),
+            };
+        }
+        let namespace = match process::make_user_namespace(&maps(first, first, count)) {
+            Ok(namespace) => namespace,
+            Err(why) => return self.tell(Trial::UserNamespace, Err(why)),
+        };
+        let mapped = mount::clone_tree(CWD, layers, false)
+            .and_then(|tree| mount::id_map(tree.as_fd(), namespace.as_fd()));
+        self.tell(Trial::IdMappedMount, mapped);
+        let entered = process::enter_user_namespace(namespace.as_fd());
+        let entered = entered.and_then(|()| process::become_user(0, 0));
+        self.tell(Trial::UserNamespace, entered)
+    }
+
+    fn enter_as_one_user(&mut self, uid: u32, gid: u32) -> Option<()> {
+        let entered = process::unshare_user_namespace(&maps(uid, gid, 1));
+        let entered = entered.and_then(|()| process::become_user(0, 0));
+        self.tell(Trial::UserNamespace, entered)
     }
 
     fn try_namespaces(&mut self) {
@@ -309,6 +322,15 @@ fn in_a_child(flags: libc::c_int, action: impl FnOnce() -> io::Result<()>) -> io
 fn maps(first_uid: u32, first_gid: u32, count: u32) -> IdMaps {
     let from = |outside| vec![IdRange { inside: 0, outside, count }];
     IdMaps { uids: from(first_uid), gids: from(first_gid) }
+}
+
+/// As the kernel says it of maps with ids that are not there.
+fn without_ids(why: &NoIds) -> io::Error {
+    match why {
+        NoIds::None => Errno::PERM.into(),
+        NoIds::AllHeld(_) => Errno::USERS.into(),
+        NoIds::Unreadable(_) => Errno::IO.into(),
+    }
 }
 
 /// Linux's error numbers fit in a byte; an error without one counts as "invalid".

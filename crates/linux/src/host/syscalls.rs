@@ -42,6 +42,16 @@ fn exists(number: libc::c_long, arguments: [libc::c_long; 4]) -> bool {
     result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
 }
 
+/// Whether this process may mount where it is. A container's root without CAP_SYS_ADMIN may not; it
+/// cannot even copy a mount for a ring.
+pub fn may_mount() -> bool {
+    // The kernel asks for that right first, and refuses the null name next.
+    // SAFETY: the pointer is null, which the kernel only reads through a checked copy.
+    let result = unsafe { libc::syscall(libc::SYS_fsopen, ptr::null::<libc::c_char>(), 0) };
+    let refused = [libc::EPERM, libc::ENOSYS].map(Some);
+    result >= 0 || !refused.contains(&io::Error::last_os_error().raw_os_error())
+}
+
 fn has_mount_setattr() -> bool {
     // SAFETY: with a size of 0 the kernel refuses before it reads through the null pointers.
     let result = unsafe {
@@ -74,6 +84,12 @@ mod tests {
     #[test]
     fn a_call_that_no_kernel_has_is_missing() {
         assert!(!exists(4000, [0; 4]));
+    }
+
+    #[test]
+    fn whether_one_may_mount_is_told_without_mounting() {
+        let copied = crate::mount::clone_tree(rustix::fs::CWD, "/".as_ref(), false);
+        assert_eq!(may_mount(), copied.is_ok());
     }
 
     #[test]

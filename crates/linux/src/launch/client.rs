@@ -115,12 +115,26 @@ impl Spawner {
     fn order(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) -> Result<(), LaunchError> {
         let bytes = postcard::to_stdvec(order)
             .map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
-        fdpass::send(self.socket.as_fd(), &bytes, descriptors).map_err(LaunchError::Talk)
+        match fdpass::send(self.socket.as_fd(), &bytes, descriptors) {
+            Ok(()) => Ok(()),
+            // A launcher that is gone said why before it went.
+            Err(error) if is_gone(&error) => match self.answer() {
+                Ok((Answer::Failed(failure), _)) => Err(failure.into()),
+                Ok(_) => Err(LaunchError::OutOfTurn),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(LaunchError::Talk(error)),
+        }
     }
 
     fn answer(&self) -> Result<(Answer, Vec<OwnedFd>), LaunchError> {
         let mut buffer = [0; MAX_ANSWER];
-        let received = fdpass::receive(self.socket.as_fd(), &mut buffer);
+        let received = match fdpass::receive(self.socket.as_fd(), &mut buffer) {
+            // It went without reading all of our orders. The kernel says so once, before it hands
+            // out what the launcher had said.
+            Err(error) if is_gone(&error) => fdpass::receive(self.socket.as_fd(), &mut buffer),
+            received => received,
+        };
         let (length, fds) = received.map_err(LaunchError::Talk)?.ok_or(LaunchError::Gone)?;
         let bytes = buffer.get(..length).unwrap_or_default();
         let answer = postcard::from_bytes(bytes)
@@ -155,6 +169,11 @@ impl Launched {
             _ => Err(LaunchError::OutOfTurn),
         }
     }
+}
+
+/// The other end of a socket was closed.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// The launcher finds its socket as standard input: nothing else has to be passed through exec.

@@ -35,15 +35,26 @@ pub fn serve_stdin() -> io::Result<()> {
     serve(socket)
 }
 
-/// Serves orders until the engine closes its end.
+/// Serves orders until the engine closes its end. What keeps it from serving is told there too: nobody
+/// reads a launcher's standard error.
 fn serve(socket: OwnedFd) -> io::Result<()> {
+    let served = serve_orders(socket.as_fd());
+    if let Err(error) = &served {
+        let failure = Answer::Failed(failed("serve the engine", error));
+        // If the engine is gone there is nobody to tell.
+        let _ = answer_with(socket.as_fd(), &failure, &[]);
+    }
+    served
+}
+
+fn serve_orders(socket: BorrowedFd<'_>) -> io::Result<()> {
     let (parent, engine) = (process::own_pidfd()?, process::parent_pidfd()?);
     // Nobody waits for children here: the engine watches the pidfds of wardens.
     process::ignore_child_exits();
     let mut launcher = Launcher { socket, parent, machine: Machine::default(), ready: None };
     let mut parking = Parking::OneRing;
     let mut buffer = vec![0; MAX_MESSAGE];
-    while let Some((order, descriptors)) = receive::<Order>(launcher.socket.as_fd(), &mut buffer)? {
+    while let Some((order, descriptors)) = receive::<Order>(launcher.socket, &mut buffer)? {
         match order {
             Order::Template { steps, parking: wanted } => {
                 parking = wanted;
@@ -78,8 +89,8 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-struct Launcher {
-    socket: OwnedFd,
+struct Launcher<'a> {
+    socket: BorrowedFd<'a>,
     /// The parent of rings: what they watch.
     parent: OwnedFd,
     machine: Machine,
@@ -94,7 +105,7 @@ struct Zygote {
     socket: OwnedFd,
 }
 
-impl Launcher {
+impl Launcher<'_> {
     /// The only ring of this launcher: it can have our memory, as we have nothing else to do.
     fn spawn_only(
         &mut self,
@@ -165,7 +176,7 @@ impl Launcher {
     }
 
     fn answer(&self, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        answer_with(self.socket.as_fd(), answer, descriptors)
+        answer_with(self.socket, answer, descriptors)
     }
 }
 

@@ -7,7 +7,7 @@ use ringwall_spec::LimitName;
 
 use super::ContainerRing;
 
-const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const ROOT: Identity = Identity::root(1 << 30);
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 #[test]
@@ -17,6 +17,26 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
         let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_small_range_of_ids_is_enough_and_a_root_that_may_not_mount_is_not() {
+    let ids = ringwall_linux::host::PrivateIds { first: 2048, count: 512 };
+    let admitted = admitted("container").unwrap();
+    for user in [(0, 0), (999, 999), (65_534, 65_534)] {
+        let mut input = input(&admitted, Identity::Root { ids });
+        input.image_user = user;
+        let plan = ContainerRing.plan(&input).unwrap();
+        assert_eq!(faults(&plan), Vec::<String>::new());
+        let made = plan.template.iter().find_map(|step| match step {
+            Step::MakeUserNamespace { maps, .. } => Some(maps),
+            _ => None,
+        });
+        assert_eq!(made, Some(&plan.expected.maps), "the user is in the namespace");
+    }
+    let confined = input(&admitted, Identity::ConfinedRoot { ids });
+    let refused = ContainerRing.plan(&confined).unwrap_err();
+    assert!(matches!(refused, PlanError::ConfinedRoot(_)), "{refused}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ringwall_linux::host::PrivateIds;
 use ringwall_linux::step::Step;
 use ringwall_ring::testing::{admitted, faults, input, network_faults, watching_faults};
 use ringwall_ring::{Identity, NetworkInput, PlanError, Ring, RingPlan, ShownPath, WorkspaceInput};
@@ -9,8 +10,9 @@ use ringwall_spec::{LimitName, WorkspaceMode};
 
 use super::ProcessRing;
 
-const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const ROOT: Identity = Identity::root(1 << 30);
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
+const CONFINED: Identity = Identity::ConfinedRoot { ids: PrivateIds { first: 2048, count: 512 } };
 
 fn workspace(path: &str) -> WorkspaceInput {
     WorkspaceInput {
@@ -41,6 +43,29 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
         let plan = ProcessRing.plan(&input).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_root_that_may_not_mount_leaves_root_before_it_opens_anything() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, CONFINED);
+    input.layers.clear();
+    let plan = ProcessRing.plan(&input).unwrap();
+    assert_eq!(faults(&plan), Vec::<String>::new());
+    let names: Vec<_> = plan.template.iter().map(Step::name).collect();
+    assert_eq!(names[0], "stop being root", "{names:?}");
+    input.workspace = Some(workspace("/home/someone/project"));
+    let refused = ProcessRing.plan(&input).unwrap_err();
+    assert!(matches!(refused, PlanError::ConfinedRoot(_)), "{refused}");
+}
+
+#[test]
+fn filters_that_are_on_the_engine_are_looked_for_in_the_ring_too() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, USER);
+    let before = ProcessRing.plan(&input).unwrap().expected.seccomp_filters;
+    input.inherited_filters = 2;
+    assert_eq!(ProcessRing.plan(&input).unwrap().expected.seccomp_filters, before + 2);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn ring_by(driver: &'static dyn Driver, acceleration: Acceleration, memory: Memo
 
 fn with_input(test: impl Fn(&RingInput<'_>)) {
     let admitted = testing::admitted("vm").unwrap();
-    for identity in [Identity::Root { first_id: 1 << 30 }, Identity::User { uid: 7, gid: 8 }] {
+    for identity in [Identity::root(1 << 30), Identity::User { uid: 7, gid: 8 }] {
         let input = RingInput { layers: Vec::new(), ..testing::input(&admitted, identity) };
         test(&input);
     }
@@ -114,7 +114,7 @@ fn golden(plan: &RingPlan) -> Vec<String> {
 #[test]
 fn root_gives_the_monitor_a_kvm_device_of_its_own() {
     let admitted = testing::admitted("vm").unwrap();
-    let identity = Identity::Root { first_id: 1 << 30 };
+    let identity = Identity::root(1 << 30);
     let input = RingInput { layers: Vec::new(), ..testing::input(&admitted, identity) };
     let plan = ring_by(&Qemu, Acceleration::Kvm, Memory::Fresh).plan(&input).unwrap();
     let (uid, gid) = identity.user_inside();

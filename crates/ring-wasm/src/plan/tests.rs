@@ -6,7 +6,7 @@ use ringwall_ring::testing::{admitted, faults, input};
 
 use super::*;
 
-const ROOT: Identity = Identity::Root { first_id: 1 << 30 };
+const ROOT: Identity = Identity::root(1 << 30);
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 
 fn ring() -> WasmRing {
@@ -34,6 +34,21 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
     for identity in [ROOT, USER] {
         assert_eq!(faults(&plan(&ring(), identity)), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_root_that_may_not_mount_runs_tools_without_directories_only() {
+    let ids = ringwall_linux::host::PrivateIds { first: 2048, count: 512 };
+    let confined = Identity::ConfinedRoot { ids };
+    let bare = WasmRing { grants: Vec::new(), ..ring() };
+    let plan = plan(&bare, confined);
+    assert_eq!(faults(&plan), Vec::<String>::new());
+    let names: Vec<_> = plan.template.iter().map(Step::name).collect();
+    // The directory of compiled code is root's.
+    assert_eq!(names[..2], ["open directory", "stop being root"], "{names:?}");
+    let admitted = admitted("wasm").unwrap();
+    let refused = ring().plan(&input(&admitted, confined)).unwrap_err();
+    assert!(matches!(refused, PlanError::ConfinedRoot(_)), "{refused}");
 }
 
 #[test]

@@ -31,7 +31,17 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn start(mut command: Command) -> Terminal {
+    /// The program does with signals what programs do, whoever ignores them above these tests.
+    pub(crate) fn start(command: Command) -> Terminal {
+        Terminal::start_by(by_env(&command, "--default-signal"))
+    }
+
+    /// The program was told to ignore a signal, as by `nohup`.
+    pub(crate) fn start_ignoring(command: Command, signal: &str) -> Terminal {
+        Terminal::start_by(by_env(&command, &format!("--ignore-signal={signal}")))
+    }
+
+    fn start_by(mut command: Command) -> Terminal {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).expect("a terminal");
         unlockpt(&person).expect("a terminal");
@@ -119,6 +129,17 @@ impl Terminal {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The same program, started by `env`, which becomes it.
+fn by_env(command: &Command, option: &str) -> Command {
+    let mut started = Command::new("/usr/bin/env");
+    started.arg(option).arg(command.get_program()).args(command.get_args()).env_clear();
+    started.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(directory) = command.get_current_dir() {
+        started.current_dir(directory);
+    }
+    started
 }
 
 impl Drop for Terminal {

@@ -87,6 +87,11 @@ impl World {
         self.path("project")
     }
 
+    /// Where the programs are.
+    pub(crate) fn programs(&self) -> &Path {
+        &self.programs
+    }
+
     /// Where Ringwall keeps its state.
     pub(crate) fn home(&self) -> PathBuf {
         self.path("home")

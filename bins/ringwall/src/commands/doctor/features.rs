@@ -1,16 +1,17 @@
 //! Namespaces, mounts and system calls: without them no ring is raised. Most were tried for real.
 
 use ringwall_engine::Programs;
-use ringwall_linux::host::{HostFacts, Probe, Trial, Tried, support};
+use ringwall_linux::host::{HostFacts, Place, Probe, Trial, Tried, support};
 
+use super::advice::{Need, setting};
 use super::layers;
 use super::report::{Feature, NeededBy, State};
 
-pub(super) fn of_kernel(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
+pub(super) fn of_kernel(facts: &HostFacts, probe: &Probe, place: Place) -> Vec<Feature> {
     let mut features = Vec::new();
-    features.extend(namespaces(facts, probe));
-    features.extend(mounts(facts, probe));
-    features.extend(calls(facts));
+    features.extend(namespaces(facts, probe, place));
+    features.extend(mounts(facts, probe, place));
+    features.extend(calls(facts, place));
     features.extend([layers::seccomp(facts), layers::landlock(facts)]);
     features.extend([layers::cgroups(&facts.cgroup), layers::app_armor(facts)]);
     features.extend([layers::terminal_injection(facts), layers::subordinate_ids(facts)]);
@@ -48,6 +49,29 @@ pub(super) fn of_programs(programs: &Programs) -> Feature {
     }
 }
 
+/// The programs of the wasm ring.
+pub(super) fn of_wasm_programs(programs: &Programs) -> Feature {
+    let names = ["ringwall-wasm-warden", "ringwall-wasm-compiler"];
+    let paths = names.map(|name| programs.warden.with_file_name(name));
+    let missing: Vec<String> = paths
+        .iter()
+        .filter(|path| !path.is_file())
+        .map(|path| path.display().to_string())
+        .collect();
+    Feature {
+        name: "wasm-programs",
+        state: if missing.is_empty() { State::Ok } else { State::Missing },
+        seen: match missing.is_empty() {
+            true => "warden and compiler found".to_owned(),
+            false => format!("not found: {}", missing.join(", ")),
+        },
+        purpose: "compile and run tools",
+        needed_by: NeededBy::Wasm,
+        fix: (!missing.is_empty())
+            .then(|| format!("install {} beside ringwall (make install)", names.join(" and "))),
+    }
+}
+
 pub(super) fn of_gateway(programs: &Programs) -> Feature {
     let program = programs.warden.with_file_name("ringwall-gateway");
     let there = program.is_file();
@@ -75,12 +99,12 @@ fn tried(
     Feature { name, state, seen: result.to_string(), purpose, needed_by, fix }
 }
 
-fn namespaces(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
+fn namespaces(facts: &HostFacts, probe: &Probe, place: Place) -> Vec<Feature> {
     let every = NeededBy::EveryWall;
     let raise = |kind: &str| format!("as root: sysctl -w user.max_{kind}_namespaces=65536");
     let result = |trial| probe.result(trial);
     vec![
-        user_namespace(facts, probe),
+        user_namespace(facts, probe, place),
         tried(
             "mount-namespace",
             result(Trial::MountNamespace),
@@ -97,9 +121,11 @@ fn namespaces(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
             "/proc without the host's processes",
             every,
             || {
-                "in a container /proc is masked: start that container with --security-opt \
-             systempaths=unconfined, or run Ringwall outside it"
-                    .to_owned()
+                setting(place, Need::WholeProc).unwrap_or_else(|| {
+                    "something is mounted over parts of /proc: as root, umount what \
+                     `grep ' /proc/' /proc/self/mountinfo` shows"
+                        .to_owned()
+                })
             },
         ),
         tried(
@@ -125,7 +151,7 @@ fn namespaces(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
     ]
 }
 
-fn user_namespace(facts: &HostFacts, probe: &Probe) -> Feature {
+fn user_namespace(facts: &HostFacts, probe: &Probe, place: Place) -> Feature {
     let result = probe.result(Trial::UserNamespace);
     // Where user namespaces are restricted by AppArmor they can be made, but nothing can be done in
     // them: the first mount fails.
@@ -139,12 +165,11 @@ fn user_namespace(facts: &HostFacts, probe: &Probe) -> Feature {
         NeededBy::EveryWall,
         || match &obstacle {
             Some(obstacle) => obstacle.fix.clone(),
-            None => {
-                "something round this process refuses it: in a container, start that container \
-                     with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or \
-                     run Ringwall outside it"
+            None => setting(place, Need::Namespaces).unwrap_or_else(|| {
+                "a security module or a seccomp filter round this process refuses it: start \
+                 Ringwall from a shell of its own, or allow user namespaces there"
                     .to_owned()
-            }
+            }),
         },
     );
     if let (State::Missing, Some(obstacle)) = (feature.state, obstacle) {
@@ -153,7 +178,7 @@ fn user_namespace(facts: &HostFacts, probe: &Probe) -> Feature {
     feature
 }
 
-fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
+fn mounts(facts: &HostFacts, probe: &Probe, place: Place) -> Vec<Feature> {
     let layers = NeededBy::ContainerAndWorkspace;
     let kernel = |feature: &str| support::boot(feature).unwrap_or_default();
     let mut marks = tried(
@@ -176,14 +201,26 @@ fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
             needed_by: layers,
             fix: None,
         },
+        // A root that may not copy mounts does not get as far.
+        Tried::NotTried if probe.works(Trial::UserNamespace) => Feature {
+            name: "idmapped-mount",
+            state: State::Missing,
+            seen: "this root may not mount (no CAP_SYS_ADMIN)".to_owned(),
+            purpose: "files of the host shown with the ring's owners",
+            needed_by: layers,
+            fix: setting(place, Need::OrdinaryUser)
+                .or_else(|| Some("run Ringwall as an ordinary user".to_owned())),
+        },
         result => tried(
             "idmapped-mount",
             result,
             "files of the host shown with the ring's owners",
             layers,
             || {
-                let newer = kernel("idmapped-mount");
-                format!("{newer}, and keep RINGWALL_HOME on ext4, xfs or btrfs")
+                setting(place, Need::OwnVolume).unwrap_or_else(|| {
+                    let newer = kernel("idmapped-mount");
+                    format!("{newer}, and keep RINGWALL_HOME on ext4, xfs or btrfs")
+                })
             },
         ),
     };
@@ -207,7 +244,7 @@ fn mounts(facts: &HostFacts, probe: &Probe) -> Vec<Feature> {
     ]
 }
 
-fn calls(facts: &HostFacts) -> Vec<Feature> {
+fn calls(facts: &HostFacts, place: Place) -> Vec<Feature> {
     let calls = facts.syscalls;
     let call = |name, present: bool, purpose| Feature {
         name,
@@ -216,8 +253,10 @@ fn calls(facts: &HostFacts) -> Vec<Feature> {
         purpose,
         needed_by: NeededBy::EveryWall,
         fix: (!present).then(|| {
-            let newer = support::boot(name).unwrap_or_default();
-            format!("{newer}; in a container, let its seccomp profile pass it")
+            // A kernel that is new enough has it, so a filter refuses it.
+            let filtered =
+                setting(place, Need::SystemCalls).filter(|_| facts.kernel.at_least(5, 12));
+            filtered.or_else(|| support::boot(name)).unwrap_or_default()
         }),
     };
     vec![

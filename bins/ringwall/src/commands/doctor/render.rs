@@ -4,7 +4,7 @@ use ringwall_guest::Flavour;
 use ringwall_ring_vm::{KvmVerdict, WANTED};
 use ringwall_spec::{LimitMeans, show_bytes};
 
-use super::report::{MonitorState, Report, RunBy, State, Vm, VmStart, WallFinding};
+use super::report::{Answer, MonitorState, Report, RunBy, State, Vm, VmStart, WallFinding};
 use crate::report::{Table, printable};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,11 +17,12 @@ pub(super) fn text(report: &Report, colour: Colour) -> String {
     let host = &report.host;
     let sections = [
         format!(
-            "Linux {}, uid {}, {} CPUs, {} memory\n",
+            "Linux {}, uid {}, {} CPUs, {} memory{}\n",
             printable(&host.kernel),
             host.uid,
             host.cpus,
-            show_bytes(host.memory_bytes)
+            show_bytes(host.memory_bytes),
+            round_us(host.place),
         ),
         features(report, colour),
         walls(&report.walls, colour),
@@ -31,6 +32,17 @@ pub(super) fn text(report: &Report, colour: Colour) -> String {
         fixes(report),
     ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn round_us(place: &str) -> &'static str {
+    match place {
+        "docker" => ", in a Docker container",
+        "podman" => ", in a Podman container",
+        "pod" => ", in a Kubernetes Pod",
+        "github-actions" => ", in a container of GitHub Actions",
+        "container" => ", in a container",
+        _ => "",
+    }
 }
 
 fn features(report: &Report, colour: Colour) -> String {
@@ -43,15 +55,21 @@ fn features(report: &Report, colour: Colour) -> String {
 }
 
 fn walls(walls: &[WallFinding], colour: Colour) -> String {
-    let mut table = Table::new(["CAN", "WALL", ""]);
+    let mut table = Table::new(["CAN", "WALL", "SEEN"]);
     for wall in walls {
-        let because = wall.because.as_deref().unwrap_or("");
-        table.row([if wall.possible { "yes" } else { "no" }, wall.wall, because]);
+        let seen = match (wall.result, &wall.because) {
+            (Answer::Yes, Some(without)) => format!("{}, {without}", wall.seen),
+            (Answer::No, Some(because)) if *because != wall.seen => {
+                format!("{because} ({})", wall.seen)
+            }
+            _ => wall.seen.clone(),
+        };
+        table.row([wall.result.name(), wall.wall, &seen]);
     }
-    let states = walls.iter().map(|wall| match (wall.possible, &wall.because) {
-        (true, None) => Some(State::Ok),
-        (true, Some(_)) => Some(State::Weaker),
-        (false, _) => Some(State::Missing),
+    let states = walls.iter().map(|wall| match (wall.result, &wall.because) {
+        (Answer::Yes, None) => Some(State::Ok),
+        (Answer::Yes, Some(_)) | (Answer::Unknown, _) => Some(State::Weaker),
+        (Answer::No, _) => Some(State::Missing),
     });
     paint(&table.to_string(), std::iter::once(None).chain(states), colour)
 }
@@ -153,6 +171,13 @@ fn tools(report: &Report) -> String {
 /// What is missing comes before what is only weaker.
 fn fixes(report: &Report) -> String {
     let mut text = String::new();
+    let told =
+        |fix: &String| report.features.iter().any(|feature| feature.fix.as_ref() == Some(fix));
+    for wall in report.walls.iter().filter(|wall| wall.because.is_some()) {
+        if let Some(fix) = wall.fix.as_ref().filter(|fix| !told(fix)) {
+            text.push_str(&format!("  {}: {}\n", wall.wall, printable(fix)));
+        }
+    }
     for state in [State::Missing, State::Weaker] {
         for feature in report.features.iter().filter(|feature| feature.state == state) {
             if let Some(fix) = &feature.fix {
@@ -211,12 +236,25 @@ mod tests {
                 cpus: 2,
                 memory_bytes: 1 << 30,
                 swap_bytes: 0,
+                place: "host",
             },
-            walls: super::super::walls::walls(&features),
+            walls: vec![refused()],
             features,
             limits: Vec::new(),
             vm: vm_of_a_slow_host(),
             tools: vec![Tool { name: "bwrap", path: None, version: None }],
+        }
+    }
+
+    fn refused() -> WallFinding {
+        WallFinding {
+            wall: "process",
+            result: Answer::No,
+            possible: false,
+            seen: "could not apply".to_owned(),
+            because: Some("missing: seccomp".to_owned()),
+            fix: Some("build it in".to_owned()),
+            took_ms: None,
         }
     }
 
@@ -290,7 +328,7 @@ mod tests {
         let text = text(&report(), Colour::No);
         assert!(!text.contains('\x1b'));
         assert!(text.starts_with("Linux 6.1.0, uid 1000, 2 CPUs, 1G memory\n\nSTATE "));
-        assert!(text.contains("no   process    missing: seccomp\n"), "{text}");
+        assert!(text.contains("no   process  missing: seccomp (could not apply)\n"), "{text}");
         assert!(
             text.ends_with("TO FIX\n  seccomp: build it in\n  landlock: boot a newer kernel\n"),
             "{text}"
@@ -328,5 +366,10 @@ mod tests {
         assert_eq!(feature, sorted(&promised));
         assert_eq!(json["features"][1]["state"], "weaker");
         assert_eq!(json["walls"][0]["possible"], false);
+        assert_eq!(json["walls"][0]["result"], "no");
+        let mut wall = keys(&json["walls"][0]);
+        wall.sort();
+        let promised = ["wall", "result", "possible", "seen", "because", "fix", "took_ms"];
+        assert_eq!(wall, sorted(&promised));
     }
 }

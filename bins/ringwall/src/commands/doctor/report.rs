@@ -1,7 +1,7 @@
 //! The findings as data. The JSON keys are stable: programs read them.
 
 use ringwall_guest::Flavour;
-use ringwall_linux::host::HostFacts;
+use ringwall_linux::host::{HostFacts, Place};
 use ringwall_ring_vm::KvmVerdict;
 use ringwall_spec::{LimitMeans, LimitName};
 use serde::Serialize;
@@ -27,11 +27,14 @@ pub(super) struct Host {
     pub(super) cpus: u32,
     pub(super) memory_bytes: u64,
     pub(super) swap_bytes: u64,
+    /// What is round this process: `host`, `docker`, `podman`, `pod`, `github-actions`, `container`.
+    pub(super) place: &'static str,
 }
 
-impl From<&HostFacts> for Host {
-    fn from(facts: &HostFacts) -> Host {
+impl Host {
+    pub(super) fn new(facts: &HostFacts, place: Place) -> Host {
         Host {
+            place: place.name(),
             kernel: facts.kernel.release.clone(),
             uid: facts.uid,
             cpus: facts.cpus,
@@ -81,16 +84,46 @@ pub(super) enum NeededBy {
     EveryWall,
     /// A container wall, and a copy-on-write workspace in any wall.
     ContainerAndWorkspace,
+    Wasm,
     Vm,
     Nothing,
 }
 
+/// What came of raising a wall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct WallFinding {
     pub(super) wall: &'static str,
+    pub(super) result: Answer,
+    /// Whether the result is yes.
     pub(super) possible: bool,
-    /// The features in the way, or what the wall must do without.
+    /// What was done, and what was seen of it.
+    pub(super) seen: String,
+    /// What is in the way, or what the wall must do without.
     pub(super) because: Option<String>,
+    /// What a person can do, wherever something is in the way.
+    pub(super) fix: Option<String>,
+    /// How long it took to raise.
+    pub(super) took_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Answer {
+    /// It was raised, and its evidence was checked.
+    Yes,
+    No,
+    /// It was not tried.
+    Unknown,
+}
+
+impl Answer {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Answer::Yes => "yes",
+            Answer::No => "no",
+            Answer::Unknown => "unknown",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

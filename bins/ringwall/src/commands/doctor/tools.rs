@@ -12,7 +12,7 @@ use super::report::Tool;
 const NAMES: [&str; 6] = ["bwrap", "crun", "runc", "podman", "docker", "runsc"];
 
 /// A program that takes longer to say its version is listed without one.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Only the first line of what a program says is of interest.
 const LONGEST_ANSWER: u64 = 4096;
