@@ -9,6 +9,8 @@ mod container;
 #[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
+mod first_commands;
+#[cfg(test)]
 mod granted;
 #[cfg(test)]
 mod image;

@@ -10,12 +10,13 @@ use serde::Deserialize;
 use super::open_engine;
 use crate::args::{CreateArgs, SandboxArgs};
 use crate::spec::{admit, warn_of_flags, warn_of_network};
-use crate::{daemon, report};
+use crate::{daemon, here, report};
 
 /// How long a sandbox lives that nobody stops.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
+pub(super) fn run(mut args: CreateArgs) -> anyhow::Result<()> {
+    here::take(&mut args.sandbox)?;
     let command = (!args.command.is_empty()).then_some(Command {
         argv: args.command,
         env: args.env,
@@ -44,6 +45,12 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The daemon pulls nothing.
+pub(super) fn has_image(args: &SandboxArgs) -> bool {
+    let image = args.image.as_ref();
+    image.is_none_or(|image| open_engine().is_ok_and(|it| it.has_image(image).unwrap_or(false)))
+}
+
 /// What the daemon says of a sandbox that it has made.
 #[derive(Deserialize)]
 struct Made {
@@ -62,7 +69,7 @@ fn by_daemon(
         return Ok(false);
     };
     let asked = daemon::sandbox_asked(args, default.clone(), command)?;
-    let Some(ask) = asked else { return Ok(false) };
+    let Some(ask) = asked.filter(|_| has_image(args)) else { return Ok(false) };
     let lost =
         "the daemon has gone, and whether the sandbox was made is not known; see `ringwall ps`";
     let (status, body) = daemon::post(stream, "/v1/sandboxes", &ask).context(lost)?;

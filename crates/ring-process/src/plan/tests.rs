@@ -15,6 +15,7 @@ const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 fn workspace(path: &str) -> WorkspaceInput {
     WorkspaceInput {
         path: PathBuf::from(path),
+        inside: PathBuf::from(path),
         mode: WorkspaceMode::CopyOnWrite,
         owner_uid: 0,
         owner_gid: 0,
