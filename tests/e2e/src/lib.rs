@@ -7,6 +7,8 @@ mod bad_input;
 #[cfg(test)]
 mod container;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
 mod first_commands;
