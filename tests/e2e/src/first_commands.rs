@@ -243,3 +243,16 @@ fn a_command_on_a_terminal_has_no_time_limit_of_its_own() {
     assert_eq!(limit(&["-it", "--timeout", "20s"]), 20);
     assert_eq!(limit(&["-t", "-i", "--timeout", "1m"]), 60);
 }
+
+#[test]
+fn a_pull_shows_its_progress_on_a_terminal_only() {
+    let world = World::new();
+    let registry = Registry::start(&world.path(""), &["library/alpine:3"]);
+    let line = ["run", "alpine:3", "sh", "-c", "echo over; sleep 0.2"];
+    let mut command = world.command(line);
+    command.env("RINGWALL_MIRROR", &registry.address);
+    let mut terminal = Terminal::start(command, 24, 100);
+    terminal.shows("over");
+    assert_eq!(terminal.ends(), 0);
+    assert!(terminal.screen_text().contains("sha256:"), "{}", terminal.screen_text());
+}

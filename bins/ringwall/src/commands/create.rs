@@ -31,7 +31,9 @@ pub(super) fn run(mut args: CreateArgs) -> anyhow::Result<()> {
     let engine = open_engine()?;
     // What it may use is taken from the grant's budget for as long as it could live.
     let (admitted, holding) = admit(&engine, &args.sandbox, default, command.as_ref())?;
+    let busy = super::run::starting(&admitted);
     let record = engine.create(&admitted, command.as_ref())?;
+    drop(busy);
     if let Some(holding) = holding {
         holding.leave_to_keeper(&record.id)?;
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::Context;
 use ringwall_engine::{Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
-use ringwall_spec::{Command, Ending, Limits, Outcome};
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind};
 use serde::Serialize;
 
 use crate::args::RunArgs;
@@ -115,7 +116,9 @@ pub(super) fn run_within(
         command.argv = image_word::own_command(&engine, &admitted)?;
     }
     let limits = admitted.spec().limits.clone();
+    let busy = starting(&admitted);
     let raised = engine.raise_for(&admitted, &command.words())?;
+    drop(busy);
     warn_of_flags(&sandbox);
     warn_of_network(&admitted);
     let killer = raised.killer();
@@ -137,6 +140,16 @@ pub(super) fn run_within(
         here::explain_failure(&sandbox);
     }
     Ok((ExitCode::from(outcome.ending.exit_code()), outcome))
+}
+
+/// A machine takes a while: the first one boots, and the workspace is copied into each.
+pub(super) fn starting(admitted: &AdmittedSpec) -> Option<report::Busy> {
+    let spec = admitted.spec();
+    let what = match spec.workspace {
+        Some(_) => "starting a microVM and copying the workspace into it",
+        None => "starting a microVM",
+    };
+    (spec.wall.outermost() == RingKind::Vm).then(|| report::busy(what))
 }
 
 /// Starts the command, waits for it, and takes the wall down whatever happened.
