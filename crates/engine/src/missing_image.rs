@@ -16,7 +16,9 @@ pub enum MissingImageError {
         "the image {image} is not in the store, and {policy} forbids to pull it (images.pull = false); ask whoever keeps the policy, or use an image of `ringwall image ls`"
     )]
     Forbidden { image: String, policy: String },
-    #[error("the image {image} is not in the store and cannot be pulled")]
+    #[error(
+        "the image {image} is not in the store and cannot be pulled (`ringwall image import PATH` reads one from a file)"
+    )]
     Pull { image: String, source: PullError },
     #[error(transparent)]
     Store(#[from] StoreError),
