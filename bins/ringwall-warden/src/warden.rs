@@ -350,7 +350,8 @@ impl Warden {
                     .map(|accepting| Answer::Task(Task::Accept(accepting)))
             }
             Request::PutWorkspace { owner, at } => {
-                self.guest()?.put_workspace(owner, at).map(|tree| Answer::Task(Task::Unpack(tree)))
+                let tree = Box::new(self.guest()?.put_workspace(owner, at)?);
+                Ok(Answer::Task(Task::Unpack(tree)))
             }
             Request::TakeWorkspace => {
                 self.guest()?.take_workspace().map(|tree| Answer::Task(Task::Pack(tree)))

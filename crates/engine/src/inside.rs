@@ -96,7 +96,7 @@ mod tests {
         symlink("/", layers[0].join("home")).unwrap();
         fs::write(layers[1].join("file"), "").unwrap();
         fs::create_dir(layers[1].join("closed")).unwrap();
-        fs::set_permissions(layers[1].join("closed"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(layers[1].join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         let inside = |path: &str| of_workspace(Path::new(path), &layers, (0, 0));
         for same in ["/home/me/project", "/srv/app", "/new/place", "/tmp/link/x"] {
             assert_eq!(inside(same), Path::new(same));

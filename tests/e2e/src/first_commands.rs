@@ -251,7 +251,10 @@ fn what_takes_long_is_shown_on_a_terminal() {
     let kernels =
         std::env::var_os("RINGWALL_KERNELS").unwrap_or("/var/lib/ringwall/kernels".into());
     let mut command = world.command(["run", "--wall", "vm", "alpine:3", "echo", "over"]);
-    command.env("RINGWALL_MIRROR", &registry.address).env("RINGWALL_KERNELS", kernels);
+    command
+        .env("RINGWALL_MIRROR", &registry.address)
+        .env("RINGWALL_KERNELS", kernels)
+        .env("TERM", "xterm");
     let mut terminal = Terminal::start(command, 24, 100);
     terminal.shows("fetching");
     terminal.shows("starting a microVM");
