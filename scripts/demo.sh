@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-ringwall=${1:?usage: scripts/demo.sh DIRECTORY_OF_PROGRAMS}/ringwall
+ringwall=$(realpath "${1:?usage: scripts/demo.sh DIRECTORY_OF_PROGRAMS}")/ringwall
 state=$(mktemp -d "${TMPDIR:-/tmp}/ringwall-demo.XXXXXX")
 export RINGWALL_HOME=$state/home
 unset RINGWALL_PROGRAMS
@@ -52,6 +52,8 @@ process_wall() {
     say "What is checked before the job may start is printed with --evidence."
     local pid=$$ code=0 attacks refused=$state/refused
     attacks=$(cat scripts/demo/attacks.sh)
+    # No project: nothing of this machine becomes a workspace.
+    cd "$state"
     printf '\n%s$ ringwall run --evidence -- bash -c "$(cat scripts/demo/attacks.sh)" attacks "$HOME" %s%s\n' \
         "$bold" "$pid" "$plain"
     "$ringwall" run --evidence -- bash -c "$attacks" attacks "$HOME" "$pid" 2>&1 | tee "$refused" || code=$?

@@ -33,11 +33,17 @@ pub(crate) fn ours(ground: &Ground) -> Vec<Contender> {
     let ringwall = ground.ringwall().display().to_string();
     vec![
         here(BARE, words("true")),
-        here(PROCESS, [vec![ringwall.clone()], words("run --wall process -- true")].concat()),
+        here(
+            PROCESS,
+            [vec![ringwall.clone()], words("run --wall process --no-workspace -- true")].concat(),
+        ),
         here(
             CONTAINER,
-            [vec![ringwall], words(&format!("run --wall container --image {IMAGE} -- true"))]
-                .concat(),
+            [
+                vec![ringwall],
+                words(&format!("run --wall container --no-workspace --image {IMAGE} -- true")),
+            ]
+            .concat(),
         ),
     ]
 }

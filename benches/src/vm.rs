@@ -117,7 +117,7 @@ pub(crate) fn measure(options: &ToolsOptions, say: &mut dyn FnMut(&str)) -> Resu
 /// `ringwall run` that says a word, cold with these kernels or from a template with the best.
 fn run(ground: &Ground, kernels: Option<&Path>) -> Command {
     let mut command = Command::new(ground.ringwall());
-    command.args(["run", "--wall", "vm", "--image", IMAGE, "--memory", "256M"]);
+    command.args(["run", "--no-workspace", "--wall", "vm", "--image", IMAGE, "--memory", "256M"]);
     command.args(["--", "/bin/busybox", "echo", WORD]);
     command.env("RINGWALL_HOME", ground.home()).env("RINGWALL_PROGRAMS", &ground.programs);
     if let Some(kernels) = kernels {

@@ -122,8 +122,12 @@ impl Guest {
         self.jobs.limit(adoption.pids)
     }
 
-    pub(crate) fn put_workspace(&self, owner: (u32, u32)) -> Result<Unpacking, RemoteError> {
-        Unpacking::begin(&self.root, owner)
+    pub(crate) fn put_workspace(
+        &self,
+        owner: (u32, u32),
+        at: Vec<u8>,
+    ) -> Result<Unpacking, RemoteError> {
+        Unpacking::begin(&self.root, owner, at)
     }
 
     pub(crate) fn take_workspace(&self) -> Result<TakeWorkspace, RemoteError> {

@@ -21,7 +21,7 @@ pub(crate) enum Task {
     Write(Writer),
     List(Listing),
     Remove(Removal),
-    Unpack(Unpacking),
+    Unpack(Box<Unpacking>),
     Pack(TakeWorkspace),
 }
 

@@ -349,8 +349,9 @@ impl Warden {
                     .accept(door, first)
                     .map(|accepting| Answer::Task(Task::Accept(accepting)))
             }
-            Request::PutWorkspace { owner } => {
-                self.guest()?.put_workspace(owner).map(|tree| Answer::Task(Task::Unpack(tree)))
+            Request::PutWorkspace { owner, at } => {
+                let tree = Box::new(self.guest()?.put_workspace(owner, at)?);
+                Ok(Answer::Task(Task::Unpack(tree)))
             }
             Request::TakeWorkspace => {
                 self.guest()?.take_workspace().map(|tree| Answer::Task(Task::Pack(tree)))

@@ -3,12 +3,14 @@
 mod agent;
 mod approvals;
 mod audit;
+mod docker;
 mod error;
 mod grant;
 mod mcp;
 mod net;
 mod policy;
 mod reference;
+mod run;
 mod sandbox;
 mod secret;
 mod serve;
@@ -25,11 +27,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ringwall_spec::Wall;
 
-use crate::presets::Preset;
-
 pub(crate) use agent::{AgentFormat, AgentRunArgs, AgentVerb, BoundArgs, ProviderName};
 pub(crate) use approvals::{ApprovalsVerb, DecisionArgs, KeyArgs};
 pub(crate) use audit::{AuditVerb, AuditVerifyArgs, ExportArgs, ExportFormat, ShowArgs, TailArgs};
+pub(crate) use docker::DockerArgs;
 pub(crate) use error::UsageError;
 pub(crate) use grant::{FormArgs, GrantNarrowArgs, GrantNewArgs, GrantVerb};
 pub(crate) use mcp::{McpArgs, McpServeArgs, McpVerb, WrapArgs};
@@ -38,6 +39,7 @@ pub(crate) use net::{
 };
 pub(crate) use policy::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 pub(crate) use reference::reference;
+pub(crate) use run::{CreateArgs, ExecArgs, RunArgs};
 pub(crate) use sandbox::{JobArgs, LimitArgs, PolicyArgs, RightsArgs, SandboxArgs};
 pub(crate) use secret::{SecretAddArgs, SecretBindArgs, SecretVerb};
 pub(crate) use serve::{ServeDaemonArgs, usual_jobs};
@@ -51,11 +53,15 @@ pub(crate) use vm::{KernelVerb, VmVerb};
 /// Parses the whole command line, program name included.
 pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Verb, UsageError> {
     let arguments: Vec<OsString> = arguments.collect();
-    if let Some(verb) = parse_frequent(&arguments) {
+    if let Some(mut verb) = parse_frequent(&arguments) {
+        run::find_image(&mut verb, &arguments);
         return Ok(verb);
     }
     match Cli::try_parse_from(&arguments) {
-        Ok(cli) => Ok(cli.verb),
+        Ok(Cli { mut verb }) => {
+            run::find_image(&mut verb, &arguments);
+            Ok(verb)
+        }
         Err(error) => Err(UsageError::new(error, &verb_path(&arguments))),
     }
 }
@@ -203,29 +209,6 @@ pub(crate) enum Verb {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) sandbox: SandboxArgs,
-    #[command(flatten)]
-    pub(crate) job: JobArgs,
-    /// Print to standard error what was checked of every ring, and how each limit was kept
-    #[arg(long)]
-    pub(crate) evidence: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// The command is a coding agent: claude-code, codex, gemini or aider. It reaches its model, the
-    /// gateway keeps its key, and it works on a copy of the workspace [default: the current directory]
-    #[arg(long, value_name = "AGENT", value_parser = Preset::named)]
-    pub(crate) preset: Option<&'static Preset>,
-    /// Write what the agent changed to the workspace without asking
-    #[arg(long, requires = "preset")]
-    pub(crate) apply: bool,
-    /// The command and its arguments
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
-    pub(crate) command: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct PhaseArgs {
     /// Id, beginning of an id, or name
     #[arg(value_name = "SANDBOX")]
@@ -253,42 +236,6 @@ pub(crate) struct ChangeRightsArgs {
     pub(crate) rights: RightsArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CreateArgs {
-    #[command(flatten)]
-    pub(crate) sandbox: SandboxArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    /// Set an environment variable of the command
-    #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::environment_variable())]
-    pub(crate) env: Vec<(OsString, OsString)>,
-    /// Working directory of the command inside the sandbox
-    #[arg(short = 'w', long = "cwd", value_name = "DIR")]
-    pub(crate) cwd: Option<PathBuf>,
-    /// A command to start right away; `ringwall logs` shows its output
-    #[arg(value_name = "CMD", trailing_var_arg = true)]
-    pub(crate) command: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExecArgs {
-    #[command(flatten)]
-    pub(crate) job: JobArgs,
-    /// Kill the command after this time [default: the sandbox's own limit]
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
-    pub(crate) timeout: Option<Duration>,
-    /// The kind of work, if it is another than the sandbox was made for: refused where the policy
-    /// wants a stronger wall for it than the sandbox has
-    #[arg(long, value_name = "KIND")]
-    pub(crate) kind: Option<String>,
-    /// Id, unique beginning of an id, or name of the sandbox
-    #[arg(value_name = "ID")]
-    pub(crate) sandbox: String,
-    /// The command and its arguments
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
-    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

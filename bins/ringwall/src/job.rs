@@ -4,6 +4,7 @@
 //! standard input have a thread each, which end with the process. A job that is over at once never
 //! needs the first: signals wait.
 
+mod environment;
 mod streams;
 
 use std::ffi::OsString;
@@ -33,15 +34,20 @@ const BRIEF: Duration = Duration::from_millis(20);
 
 const INPUT_CHUNK: usize = 32 << 10;
 
-/// Describes the job for the engine.
-pub(crate) fn command(argv: Vec<OsString>, args: &JobArgs) -> Command {
-    Command {
+/// Describes the job for the engine. Variables of the command line count before those of files.
+pub(crate) fn command(argv: Vec<OsString>, args: &JobArgs) -> anyhow::Result<Command> {
+    let mut env = Vec::new();
+    for file in &args.env_file {
+        env.extend(environment::read(file)?);
+    }
+    env.extend(args.env.iter().cloned());
+    Ok(Command {
         argv,
-        env: args.env.clone(),
+        env,
         cwd: args.cwd.clone(),
         terminal: args.tty.then(terminal::size),
         stdin: args.interactive,
-    }
+    })
 }
 
 /// Makes signals wait until there is a job to pass them to. Comes before anything is raised, so

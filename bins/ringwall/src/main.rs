@@ -6,6 +6,7 @@ mod commands;
 mod daemon;
 mod exit;
 mod granted;
+mod here;
 mod job;
 mod ledger;
 mod presets;

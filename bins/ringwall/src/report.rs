@@ -1,6 +1,7 @@
 //! What people and programs get to read: notes on standard error, tables and JSON on standard
 //! output.
 
+mod busy;
 mod diff;
 mod evidence;
 mod outcome;
@@ -12,6 +13,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+pub(crate) use busy::{Busy, busy};
 pub(crate) use diff::{ColouredDiff, CountedDiff};
 pub(crate) use evidence::write_evidence;
 pub(crate) use outcome::{explain, hint_at_changes};

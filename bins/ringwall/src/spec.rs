@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use ringwall_engine::{Asked, Engine, PolicySearch, deciding};
+use ringwall_engine::{AdmitError, Asked, Engine, PolicySearch, deciding};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{
     Command, EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec,
@@ -13,6 +13,7 @@ use ringwall_workspace::check_workspace;
 
 use crate::args::{NetworkArgs, Reachable, SandboxArgs};
 use crate::granted::{self, Holding};
+use crate::here::{self, Here};
 use crate::report;
 
 /// Rules for the network are not longer than this.
@@ -51,7 +52,16 @@ pub(crate) fn admit(
         let (admitted, holding) = deciding(|| granted::admit(engine, file, asked, limits))?;
         return Ok((admitted, Some(holding)));
     }
-    Ok((engine.admit(asked, &limits, &search)?, None))
+    let admitted = match engine.admit(asked.clone(), &limits, &search) {
+        // Nobody asked for the current directory; where the policy does not show it, it is not shown.
+        Err(AdmitError::Unreadable { .. }) if args.here == Here::Taken => {
+            let spec = SandboxSpec { workspace: None, rights: None, ..asked.spec };
+            engine.admit(Asked { spec, ..asked }, &limits, &search)?
+        }
+        admitted => admitted?,
+    };
+    engine.get_image(&admitted, &search, &report::progress)?;
+    Ok((admitted, None))
 }
 
 /// Says what a network gives away, if it gives away everything.
@@ -109,6 +119,7 @@ pub(crate) fn network(args: &NetworkArgs) -> anyhow::Result<Option<EgressSpec>> 
 
 /// Says what a flag gives up; to be called once the sandbox is there.
 pub(crate) fn warn_of_flags(args: &SandboxArgs) {
+    here::warn(args);
     if args.workspace_rw.is_some() {
         report::note(
             "--workspace-rw: the job writes straight to the directory, so there is no diff, \

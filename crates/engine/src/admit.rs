@@ -49,7 +49,7 @@ pub enum AdmitError {
     #[error("{refusal}{}", hint(.refusal.elevations()))]
     Refused { refusal: Box<Refusal> },
     #[error(
-        "tier {tier} may not read all of {path:?}, by {rule}; leave it out, or name another tier"
+        "tier {tier} may not read all of {path:?}, by {rule}; leave it out (--no-workspace for the current directory), or name another tier"
     )]
     Unreadable { tier: String, path: PathBuf, rule: String },
     #[error(

@@ -10,23 +10,13 @@ use crate::policy_files::{SYSTEM_DIRECTORY, user_directories};
 impl Engine {
     /// Where they lie, with links resolved: what a ring that shows the host's tree must cover.
     pub(crate) fn places_to_cover(&self) -> Vec<PathBuf> {
-        self.named_places().filter_map(|place| place.canonicalize().ok()).collect()
-    }
-
-    /// The same with places that are not there yet.
-    fn own_places(&self) -> Vec<PathBuf> {
-        self.named_places().map(|place| resolved(&place)).collect()
-    }
-
-    fn named_places(&self) -> impl Iterator<Item = PathBuf> {
-        std::iter::once(self.home.clone()).chain(user_directories())
+        named_places(&self.home).filter_map(|place| place.canonicalize().ok()).collect()
     }
 
     /// A job that can write our records decides what `apply` writes and what `gc` removes; one that
     /// can write policy decides what it may.
     pub(crate) fn refuse_own_state(&self, workspace: &Path) -> Result<(), PlaceError> {
-        let system = Path::new(SYSTEM_DIRECTORY).to_owned();
-        match overlapping(workspace, self.own_places().into_iter().chain([system])) {
+        match own_state_in(&self.home, workspace) {
             Some(state) => Err(PlaceError::HoldsState { workspace: workspace.to_owned(), state }),
             None => Ok(()),
         }
@@ -34,11 +24,27 @@ impl Engine {
 
     /// A job that can read our keys can sign.
     pub(crate) fn refuse_to_show_own(&self, path: &Path) -> Result<(), PlaceError> {
-        match overlapping(path, self.own_places()) {
+        match overlapping(path, own_places(&self.home)) {
             Some(state) => Err(PlaceError::ShowsState { path: path.to_owned(), state }),
             None => Ok(()),
         }
     }
+}
+
+/// The part of Ringwall's own state that a workspace would contain or lie in, for an engine with this
+/// home.
+pub fn own_state_in(home: &Path, workspace: &Path) -> Option<PathBuf> {
+    let system = Path::new(SYSTEM_DIRECTORY).to_owned();
+    overlapping(workspace, own_places(home).chain([system]))
+}
+
+/// Also those that are not there yet.
+fn own_places(home: &Path) -> impl Iterator<Item = PathBuf> {
+    named_places(home).map(|place| resolved(&place))
+}
+
+fn named_places(home: &Path) -> impl Iterator<Item = PathBuf> {
+    std::iter::once(home.to_owned()).chain(user_directories())
 }
 
 fn overlapping(path: &Path, own: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {

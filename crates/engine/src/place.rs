@@ -17,7 +17,7 @@ use ringwall_workspace::HideRules;
 use crate::config::Engine;
 use crate::network::{Network, NetworkError};
 use crate::vm::{Restored, VmError, VmPlacement};
-use crate::{host, limits};
+use crate::{host, inside, limits};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
@@ -130,7 +130,7 @@ impl Engine {
             None => None,
         };
         let held = image.as_ref().map(Image::hold).transpose()?;
-        let workspace = spec.workspace.as_ref().map(read_workspace).transpose()?;
+        let mut workspace = spec.workspace.as_ref().map(read_workspace).transpose()?;
         if let Some(workspace) = &workspace {
             self.refuse_own_state(&workspace.path)?;
         }
@@ -144,6 +144,10 @@ impl Engine {
             RingKind::Container | RingKind::Wasm | RingKind::Vm => host::RootEntries::default(),
         };
         let image_user = image.as_ref().map_or(Ok((0, 0)), image_user)?;
+        if let (Some(image), Some(workspace)) = (&image, &mut workspace) {
+            workspace.inside = inside::of_workspace(&workspace.path, &image.layers, image_user);
+        }
+        let inside = workspace.as_ref().map(|workspace| workspace.inside.clone());
         let in_vm = outermost == RingKind::Vm;
         let network = match &spec.egress {
             Some(egress) if !egress.is_nothing() => Some(self.begin_network(id, egress)?),
@@ -186,7 +190,8 @@ impl Engine {
                 let program = self.wasm_warden(&spec.wall)?;
                 let with = (hidden.clone(), program.as_deref());
                 let (ring, placed) = self.place_vm(admitted, image, image_user, with)?;
-                let (plan, placed) = self.plan_vm(ring, placed, (&input, &kept), from)?;
+                let (mut plan, placed) = self.plan_vm(ring, placed, (&input, &kept), from)?;
+                plan.working_directory = inside.unwrap_or(plan.working_directory);
                 vm = Some(placed);
                 plan
             }
@@ -238,6 +243,7 @@ fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {
         owner_gid: owner.gid(),
         hidden,
         hidden_parents,
+        inside: path.clone(),
         path,
     })
 }

@@ -11,6 +11,7 @@ pub(crate) use template::{Start, sweep as sweep_templates};
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -284,8 +285,10 @@ impl Engine {
         input.network = sandbox.placement.network.as_ref().map(Network::input);
         let has_tools = sandbox.wall().has_tools_inside();
         input.wasm_warden = has_tools.then(|| guest_paths::WASM_WARDEN.into());
+        let inside = &sandbox.plan().working_directory;
         input.workspace = sandbox.spec.workspace.as_ref().map(|_| WorkspaceInput {
-            path: guest_paths::WORKSPACE.into(),
+            path: inside.clone(),
+            inside: inside.clone(),
             mode: WorkspaceMode::ReadWrite,
             owner_uid: 0,
             owner_gid: 0,
@@ -463,9 +466,10 @@ impl Sandbox {
             Some(RingKind::Container) => shifted(vm.image_user),
             Some(_) => shifted(Identity::root(guest_paths::RING_FIRST_ID).user_inside()),
         };
+        let at = self.plan().working_directory.as_os_str().as_bytes();
         let mut source = workspace_copy::source(&workspace.path, vm.hidden.clone())
             .map_err(|error| VmError::Workspace(ClientError::Local(error)))?;
-        client.put_workspace(inside, &mut source).map_err(VmError::Workspace)?;
+        client.put_workspace(inside, at, &mut source).map_err(VmError::Workspace)?;
         Ok(())
     }
 }

@@ -21,6 +21,8 @@ pub struct PullOptions {
     pub docker_config: Option<PathBuf>,
     /// Certificates to trust instead of the system's, as PEM.
     pub ca_certificates: Option<PathBuf>,
+    /// A registry that serves the images of docker.io, `HOST[:PORT]`.
+    pub mirror: Option<String>,
 }
 
 /// Why an image was not pulled.
@@ -41,7 +43,8 @@ pub enum PullError {
 }
 
 impl PullOptions {
-    /// What Docker and OpenSSL would use: `DOCKER_CONFIG` or `~/.docker`, and `SSL_CERT_FILE`.
+    /// What Docker and OpenSSL would use: `DOCKER_CONFIG` or `~/.docker`, and `SSL_CERT_FILE`; and the
+    /// mirror in `RINGWALL_MIRROR`.
     pub fn from_environment() -> PullOptions {
         let directory = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let docker =
@@ -49,6 +52,7 @@ impl PullOptions {
         PullOptions {
             docker_config: docker.map(|docker| docker.join("config.json")),
             ca_certificates: directory("SSL_CERT_FILE"),
+            mirror: std::env::var("RINGWALL_MIRROR").ok().filter(|mirror| !mirror.is_empty()),
         }
     }
 }

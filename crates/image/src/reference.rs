@@ -1,7 +1,7 @@
 //! Names of images: `name`, `name:tag`, `host/name:tag`, `host:port/name@sha256:...`.
 //!
-//! A name without a host is first of all the name of something in the local store. Only an explicit
-//! pull gives it the default registry, by the rules people know from Docker.
+//! A name without a host is first of all the name of something in the local store. A pull gives it the
+//! default registry, by the rules people know from Docker.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use crate::digest::{Digest, DigestError};
 
-/// Where an explicit pull looks for a name without a host.
+/// Where a pull looks for a name without a host.
 pub(crate) const DEFAULT_REGISTRY: &str = "docker.io";
 /// The default registry's API does not live at its own name.
 const DEFAULT_REGISTRY_API: &str = "registry-1.docker.io";
@@ -70,7 +70,7 @@ impl Reference {
         &self.version
     }
 
-    /// The name that an explicit pull uses: a missing host becomes the default registry.
+    /// The name that a pull uses: a missing host becomes the default registry.
     pub(crate) fn with_default_registry(&self) -> Reference {
         let mut full = self.clone();
         let host = full.host.get_or_insert_with(|| DEFAULT_REGISTRY.to_owned());
@@ -78,6 +78,10 @@ impl Reference {
             full.repository = format!("{DEFAULT_NAMESPACE}/{}", full.repository);
         }
         full
+    }
+
+    pub(crate) fn is_of_default_registry(&self) -> bool {
+        self.host.as_deref().is_none_or(|host| host == DEFAULT_REGISTRY)
     }
 
     /// The host and port that serve the registry's API for this name.

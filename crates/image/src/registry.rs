@@ -96,10 +96,12 @@ impl RegistryClient {
         reference: &Reference,
         options: &PullOptions,
     ) -> Result<RegistryClient, RegistryError> {
-        let host = reference.host().unwrap_or_default();
+        // A mirror is not docker.io: it gets its own credentials, not those.
+        let mirror = options.mirror.as_deref().filter(|_| reference.is_of_default_registry());
+        let host = mirror.or(reference.host()).unwrap_or_default();
         Ok(RegistryClient {
             http: HttpClient::new(options.ca_certificates.as_deref())?,
-            endpoint: Endpoint::of_registry(reference.api_host()),
+            endpoint: Endpoint::of_registry(mirror.unwrap_or(reference.api_host())),
             repository: reference.repository().to_owned(),
             basic: credentials::find(options.docker_config.as_deref(), host)?,
             authorization: Mutex::new(None),

@@ -2,4 +2,4 @@
 
 mod plan;
 
-pub use plan::{ContainerRing, WORKSPACE_PATH};
+pub use plan::ContainerRing;

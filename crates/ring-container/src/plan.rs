@@ -10,9 +10,6 @@ use ringwall_ring::{
 };
 use ringwall_spec::RingKind;
 
-/// Where the workspace is inside a container ring.
-pub const WORKSPACE_PATH: &str = "/workspace";
-
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ContainerRing;
 
@@ -38,14 +35,14 @@ impl Ring for ContainerRing {
             own_namespaces: true,
             seccomp_filters: input.seccomp_filters(),
         };
-        let working_directory = if input.workspace.is_some() { WORKSPACE_PATH } else { "/" };
+        let workspace = input.workspace.as_ref().map(|workspace| workspace.inside.clone());
         Ok(RingPlan {
             ring: RingKind::Container,
             template: template(input, setup_user(input)),
             ahead: ahead(input),
             last: last(input),
             expected,
-            working_directory: PathBuf::from(working_directory),
+            working_directory: workspace.unwrap_or_else(|| PathBuf::from("/")),
         })
     }
 }
@@ -117,12 +114,15 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
         steps.make_mount_point(mount_point(&shown.path), shown.is_dir);
         steps.push(Step::OpenTree { at, recursive: true, into });
     }
+    if let Some(workspace) = &input.workspace {
+        steps.make_mount_point(mount_point(&workspace.inside), true);
+        steps.link_workspace(workspace, slot::NEW_ROOT);
+    }
     if input.identity.is_root() && input.image_user != (0, 0) {
         let (uid, gid) = input.image_user;
         steps.push(Step::BecomeUser { uid, gid });
     }
     if let Some(workspace) = &input.workspace {
-        steps.push(Step::MakeDirs { at: workspace_root(), mode: 0o755 });
         steps.open_workspace(workspace);
     }
     steps.push(Step::PivotRoot { tree: slot::NEW_ROOT });
@@ -141,7 +141,7 @@ fn attach(steps: &mut Base, input: &RingInput<'_>) {
         steps.push(Step::Attach { tree: shown_slot(number), at: shown_root(&shown.path) });
     }
     if let Some(workspace) = &input.workspace {
-        steps.attach_workspace(workspace, &workspace_root(), slot::NEW_ROOT);
+        steps.attach_workspace(workspace, &shown_root(&workspace.inside), slot::NEW_ROOT);
     }
 }
 
@@ -156,17 +156,13 @@ fn shown_root(path: &Path) -> Place {
     new_root(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Where the place for a shown path is made. What is below `/tmp` comes with the scratch space, which
+/// Where the place for a shown path or the workspace is made. What is below `/tmp` comes with the scratch space, which
 /// covers what the image has there.
 fn mount_point(path: &Path) -> Place {
     match path.strip_prefix("/tmp") {
         Ok(below) => Place::new(slot::SCRATCH, Path::new("tmp").join(below)),
         Err(_) => shown_root(path),
     }
-}
-
-fn workspace_root() -> Place {
-    new_root(WORKSPACE_PATH.trim_start_matches('/'))
 }
 
 fn new_root(path: impl AsRef<Path>) -> Place {

@@ -26,14 +26,14 @@ impl Ring for ProcessRing {
     }
 
     fn plan(&self, input: &RingInput<'_>) -> Result<RingPlan, PlanError> {
-        let places = input.workspace.iter().map(|workspace| &workspace.path);
+        let places = input.workspace.iter().map(|workspace| &workspace.inside);
         for place in places.chain(input.shown.iter().map(|shown| &shown.path)) {
             refuse_covering(place)?;
         }
         if matches!(input.identity, Identity::ConfinedRoot { .. }) && input.workspace.is_some() {
             return Err(PlanError::ConfinedRoot("a workspace"));
         }
-        let workspace = input.workspace.as_ref().map(|w| w.path.clone());
+        let workspace = input.workspace.as_ref().map(|w| w.inside.clone());
         Ok(RingPlan {
             ring: RingKind::Process,
             template: template(input, input.identity.user_inside()),
@@ -103,11 +103,12 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
         steps.push(Step::Attach { tree: shown_slot(number), at });
     }
     // A mount point below a visible directory exists already; one below /tmp is made in each run.
-    if let Some(workspace) = &input.workspace
-        && below_tmp(&workspace.path).is_none()
-        && !is_visible(&workspace.path)
-    {
-        steps.make_mount_point(Place::new(slot::BASE, relative(&workspace.path)), true);
+    if let Some(workspace) = &input.workspace {
+        if below_tmp(&workspace.inside).is_none() && !is_visible(&workspace.inside) {
+            let at = Place::new(slot::BASE, relative(&workspace.inside));
+            steps.make_mount_point(at, true);
+        }
+        steps.link_workspace(workspace, slot::BASE);
     }
     steps.attach_sources(input);
     steps.make_dev();
@@ -162,10 +163,10 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
         }
     }
     if let Some(workspace) = &input.workspace {
-        if let Some(rest) = below_tmp(&workspace.path) {
+        if let Some(rest) = below_tmp(&workspace.inside) {
             steps.make_mount_point(Place::new(slot::TMP, rest), true);
         }
-        let at = Place::new(slot::ROOT, relative(&workspace.path));
+        let at = Place::new(slot::ROOT, relative(&workspace.inside));
         steps.open_workspace(workspace);
         steps.attach_workspace(workspace, &at, slot::ROOT);
     }
@@ -179,7 +180,7 @@ fn last(input: &RingInput<'_>) -> Vec<Step> {
         ("/dev/shm".into(), PathAccess::Write),
         ("/tmp".into(), PathAccess::Write),
     ];
-    rules.extend(input.workspace.iter().map(|own| ((&own.path).into(), PathAccess::Write)));
+    rules.extend(input.workspace.iter().map(|own| ((&own.inside).into(), PathAccess::Write)));
     let mut steps = Base::default();
     steps.set_network_root(slot::ROOT);
     steps.confine_and_exec(input, rules);

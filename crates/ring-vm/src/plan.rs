@@ -249,15 +249,14 @@ impl Ring for VmRing {
         if matches!(input.identity, Identity::ConfinedRoot { .. }) {
             return Err(PlanError::ConfinedRoot("a vm ring"));
         }
-        let in_workspace = input.admitted.spec().workspace.is_some();
-        let working_directory = if in_workspace { guest_paths::WORKSPACE } else { "/" };
         Ok(RingPlan {
             ring: RingKind::Vm,
             template: self.template(input, input.identity.user_inside()),
             ahead: self.ahead(input),
             last: self.last(input),
             expected: Expected { open_files: MONITOR_FILES.into(), ..Expected::of_one_user(input) },
-            working_directory: PathBuf::from(working_directory),
+            // The engine says where in the guest the workspace is.
+            working_directory: PathBuf::from("/"),
         })
     }
 }

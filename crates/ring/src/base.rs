@@ -55,6 +55,9 @@ const MASKED: [&str; 12] = [
 /// Where the base is attached before it becomes a root: a directory that every host has.
 pub const BASE_PATH: &str = "/proc";
 
+/// Leads to the workspace in every ring.
+pub const WORKSPACE_LINK: &str = "/workspace";
+
 /// Where the workspace itself is attached in the base.
 const WORKSPACE_SOURCE: &str = "workspace-source";
 
@@ -364,6 +367,15 @@ impl Base {
             }
         }
         self.mask(slot::ROOT, source);
+    }
+
+    /// Makes `/workspace` lead to the workspace, unless something has that name already: a path that
+    /// is the same in every sandbox.
+    pub fn link_workspace(&mut self, workspace: &WorkspaceInput, root: Slot) {
+        if !workspace.inside.starts_with(WORKSPACE_LINK) {
+            let at = Place::new(root, WORKSPACE_LINK.trim_start_matches('/'));
+            self.push(Step::MakeSymlink { at, target: (&workspace.inside).into() });
+        }
     }
 
     /// Attaches that view at a place. What the ring must not see of it is hidden: an overlay has

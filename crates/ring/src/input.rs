@@ -183,6 +183,8 @@ pub struct ShownPath {
 pub struct WorkspaceInput {
     /// Canonical host path of a directory.
     pub path: PathBuf,
+    /// Where the ring shows it: the same path, unless something of the ring stands in the way.
+    pub inside: PathBuf,
     pub mode: WorkspaceMode,
     pub owner_uid: u32,
     pub owner_gid: u32,

@@ -15,7 +15,7 @@ pub mod run_slots;
 #[doc(hidden)]
 pub mod testing;
 
-pub use base::{BASE_PATH, Base, WARDEN_PATH, layer_places, shown_slot};
+pub use base::{BASE_PATH, Base, WARDEN_PATH, WORKSPACE_LINK, layer_places, shown_slot};
 pub use check::{Checker, EvidenceError, Expected, HostNamespaces, check};
 pub use input::{Identity, NetworkInput, RingInput, ShownPath, WorkspaceInput};
 pub use network::{AUTHORITY_PATH, PROXY_PORT};

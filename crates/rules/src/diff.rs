@@ -134,6 +134,9 @@ fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
     if let Some(limit) = first_above(&new.limits(), &old.limits()) {
         found.push(plain(format!("limits.{limit} is higher")));
     }
+    if old.forbids_pull().is_some() && new.forbids_pull().is_none() {
+        found.push(plain("missing images are pulled".to_owned()));
+    }
     for source in old.taint_sources().filter(|source| !new.taint_sources().any(|s| s == *source)) {
         found.push(plain(format!("{} no longer taints a task", String::from(source.clone()))));
     }

@@ -37,6 +37,8 @@ pub(crate) struct PolicyFile {
     /// What a job gets, and the most that it may ask for.
     pub limits: Option<At<LimitRules>>,
     pub network: Option<At<NetworkRules>>,
+    /// What may be done to get images.
+    pub images: Option<At<ImageRules>>,
     /// Names of the secrets that the gateway may add to requests. Never values.
     pub secrets: Option<At<Vec<At<Name>>>>,
     /// Named phases of a task, and what may be written in each.
@@ -128,6 +130,14 @@ pub(crate) struct NetworkRules {
     /// Counts before all that allows.
     #[serde(default)]
     pub deny: Vec<At<DenyRule>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ImageRules {
+    /// Whether a run may pull an image that is missing; without it, it may.
+    pub pull: Option<bool>,
 }
 
 /// One endpoint that may be reached.

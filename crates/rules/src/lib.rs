@@ -54,4 +54,4 @@ pub use rights::{Egress, EgressRules, PathRights};
 pub use stack::{DEFAULT_POLICY, ElevationTerms, LayerRef, Stack, TakenIn};
 pub use strength::{at_least, known_walls};
 pub use values::{Method, Name, PublicKey, ValueError};
-pub use words::{Kind, Preset, Profile, Reach, TaintEffect, Tier, ToolReach, UnknownWord};
+pub use words::{Kind, Preset, Profile, Reach, TaintEffect, Tier, ToolReach, UnknownWord, nearest};

@@ -169,6 +169,15 @@ impl Stack {
         terms
     }
 
+    /// The file that forbids to pull missing images, if one does.
+    pub fn forbids_pull(&self) -> Option<&str> {
+        let forbids = |layer: &&Layer| {
+            let images = layer.file.images.as_ref();
+            images.is_some_and(|images| images.value.pull == Some(false))
+        };
+        self.layers.iter().find(forbids).map(|layer| layer.path.as_str())
+    }
+
     pub(crate) fn taint_sources(&self) -> impl Iterator<Item = &TaintSource> {
         let taints = self.layers.iter().filter_map(|layer| layer.file.taint.as_ref());
         taints.flat_map(|taint| &taint.value.sources)

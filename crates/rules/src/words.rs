@@ -162,7 +162,8 @@ pub(crate) fn suggestion<S: AsRef<str>>(word: &str, known: &[S]) -> String {
     nearest(word, known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
 
-fn nearest<'a, S: AsRef<str>>(word: &str, known: &'a [S]) -> Option<&'a str> {
+/// The one of `known` that is so near that it may be meant.
+pub fn nearest<'a, S: AsRef<str>>(word: &str, known: &'a [S]) -> Option<&'a str> {
     // A word of hostile length would cost its square.
     if word.len() > 64 {
         return None;

@@ -143,7 +143,7 @@ impl Post {
         let begun = Instant::now();
         let mut stage = Stage::set(&workshop.program, &workshop.state, &self.limits())
             .map_err(VerifyError::Stage)?;
-        stage.scene.workspace = Some(workshop.workspace_inside(self.wall()));
+        stage.scene.workspace = Some(workshop.workspace.clone());
         let all = ringwall_probes::all();
         let sessions = self.sessions(workshop, &stage.scene, &all);
         let mut seen = stage.look();

@@ -8,9 +8,6 @@ use ringwall_image::Digest;
 
 /// Where the program is in the image.
 pub(crate) const PROGRAM: &str = "/usr/bin/ringwall-probe";
-/// Where rings with an image have the workspace.
-pub(crate) const WORKSPACE: &str = "/workspace";
-
 pub(crate) const NAME: &str = "localhost/ringwall-verify:latest";
 
 /// Writes the image into `directory`, as `docker save` would.

@@ -396,14 +396,6 @@ impl<'a> Workshop<'a> {
         whole != Some(true) || text.lines().any(|line| line.starts_with("{\"forged\""))
     }
 
-    /// The workspace as whoever is behind this wall names it.
-    pub(crate) fn workspace_inside(&self, wall: &Wall) -> PathBuf {
-        match wall.image_ring() {
-            Some(_) => PathBuf::from(image::WORKSPACE),
-            None => self.workspace.clone(),
-        }
-    }
-
     /// The probe program as a job behind this wall names it.
     pub(crate) fn program_inside(&self, wall: &Wall) -> PathBuf {
         match wall.image_ring() {

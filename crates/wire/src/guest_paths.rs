@@ -4,6 +4,7 @@
 pub const RING_ROOT: &str = "/ring-root";
 /// The first user of such a ring, as the guest numbers it: none of its users is the guest's root.
 pub const RING_FIRST_ID: u32 = 100_000;
+/// Leads to the workspace, wherever that is.
 pub const WORKSPACE: &str = "/workspace";
 pub const WARDEN: &str = "/dev/.ringwall/warden";
 pub const LAUNCHER: &str = "/dev/.ringwall/launcher";

@@ -62,6 +62,8 @@ pub enum Request {
     /// it can be seen.
     PutWorkspace {
         owner: (u32, u32),
+        /// Where it is to be seen: an absolute path.
+        at: Vec<u8>,
     },
     /// The first process of a guest only. Replies what was changed in the workspace as a tree, then
     /// `Done`.

@@ -312,7 +312,7 @@ fn a_warden_behind_a_warden_is_reached_through_a_tunnel() {
 #[test]
 fn a_workspace_goes_into_a_guest_and_its_changes_come_out() {
     let (client, _warden) = connect();
-    assert_eq!(client.put_workspace((1, 2), &mut &[7; 300_000][..]).unwrap(), 300_000);
+    assert_eq!(client.put_workspace((1, 2), b"/a", &mut &[7; 300_000][..]).unwrap(), 300_000);
     assert_eq!(client.stat(b"workspace of (1, 2)").unwrap().size, 300_000);
     let mut changed = Vec::new();
     client.take_workspace(&mut changed, 100).unwrap();

@@ -45,7 +45,7 @@ fn requests() -> Vec<Request> {
         }),
         Request::Accept { door: Door::Dns },
         Request::RaisePlanned(RaisePlanned { template: vec![1], ahead: vec![], last: vec![2] }),
-        Request::PutWorkspace { owner: (7, 8) },
+        Request::PutWorkspace { owner: (7, 8), at: b"/a".to_vec() },
         Request::TakeWorkspace,
         Request::Usage,
         Request::Checkpoint,

@@ -29,7 +29,7 @@ const LINES: [(&str, &[&str]); 25] = [
     ("run --wall moat -- ls", &["moat", "process, container, wasm and vm"]),
     ("run --wall container -- ls", &["image", "--image"]),
     ("run --wall process --image x -- ls", &["--image", "--wall container"]),
-    ("run --image no/such:image -- ls", &["no/such", "image pull"]),
+    ("run --image localhost:1/such:image -- ls", &["localhost:1/such", "image import"]),
     ("run --name ../../etc -- ls", &["../../etc", "a-z"]),
     ("run --workspace absent -- ls", &["absent", "create it"]),
     ("run --ro absent -- ls", &["absent"]),

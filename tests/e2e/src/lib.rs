@@ -9,7 +9,11 @@ mod container;
 #[cfg(test)]
 mod doctor;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod exit_codes;
+#[cfg(test)]
+mod first_commands;
 #[cfg(test)]
 mod granted;
 #[cfg(test)]

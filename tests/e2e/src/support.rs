@@ -5,6 +5,7 @@
 mod finished;
 mod image;
 mod patience;
+mod registry;
 mod terminal;
 pub(crate) mod tool;
 mod world;
@@ -12,5 +13,6 @@ mod world;
 pub(crate) use finished::Finished;
 pub(crate) use image::busybox_layout;
 pub(crate) use patience::{eventually, wait_for_end};
+pub(crate) use registry::Registry;
 pub(crate) use terminal::Terminal;
 pub(crate) use world::{User, World, is_root};

@@ -41,7 +41,7 @@ fn nothing_changes_until_it_is_applied_and_then_all_of_it_does() {
 fn a_run_with_changes_says_where_to_find_them() {
     let world = World::new();
     let changed = world.sh(&["--workspace", "."], "echo x >x");
-    changed.exits(0).says(&["1 file changed in the workspace: ringwall diff "]);
+    changed.exits(0).says(&["1 file changed: ringwall diff ", ", ringwall apply "]);
     let unchanged = world.sh(&["--workspace", "."], "ls >/dev/null");
     unchanged.exits(0).says_nothing();
     assert_eq!(world.sandboxes().len(), 1, "a run without changes leaves no record");

@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, chown};
 use std::path::Path;
 
 use ringwall_linux::step::{IdMaps, IdRange};
@@ -165,15 +165,23 @@ pub(super) fn renew_boot_id() -> io::Result<()> {
 }
 
 /// Shows the workspace where jobs expect it.
-pub(super) fn show_workspace(scratch: &OwnedFd) -> io::Result<()> {
+pub(super) fn show_workspace(scratch: &OwnedFd, place: &Path) -> io::Result<()> {
     let base = at_descriptor(scratch);
     let options = format!(
         "lowerdir={base}/workspace-in,upperdir={base}/workspace,workdir={base}/workspace-work"
     );
     let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
-    fs::create_dir_all(at::WORKSPACE)?;
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(place)?;
+    if place.canonicalize()? != place {
+        return Err(io::Error::other(format!("links of the image lead away from {place:?}")));
+    }
     let flags = MountFlags::NODEV | MountFlags::NOSUID;
-    Ok(mount("workspace", at::WORKSPACE, "overlay", flags, options.as_c_str())?)
+    mount("workspace", place, "overlay", flags, options.as_c_str())?;
+    match std::os::unix::fs::symlink(place, at::WORKSPACE) {
+        // It is there, or the image has something of this name.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
 }
 
 /// Files of the image belong to users of the ring, which are others here.

@@ -1,7 +1,10 @@
 //! The workspace of a guest: copied in before the job, what was changed copied out after it.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use ringwall_tree::{
     Bounds, OverlayKind, PackOptions, Packer, Progress as Packed, UnpackOptions, Unpacker,
@@ -23,14 +26,21 @@ const PIECE: usize = 64 << 10;
 pub(crate) struct Unpacking {
     tree: Option<Unpacker>,
     scratch: OwnedFd,
+    /// Where it will be seen.
+    at: PathBuf,
 }
 
 impl Unpacking {
-    pub(crate) fn begin(root: &Root, owner: (u32, u32)) -> Result<Unpacking, RemoteError> {
+    pub(crate) fn begin(
+        root: &Root,
+        owner: (u32, u32),
+        at: Vec<u8>,
+    ) -> Result<Unpacking, RemoteError> {
+        let at = PathBuf::from(OsString::from_vec(at));
         let begun = root.begin_workspace(owner).and_then(|directory| {
             let options = UnpackOptions { owner: Some(owner), whiteouts: None };
             let tree = Unpacker::new(directory, BOUNDS, options).map_err(io::Error::other)?;
-            Ok(Unpacking { tree: Some(tree), scratch: root.scratch().try_clone()? })
+            Ok(Unpacking { tree: Some(tree), scratch: root.scratch().try_clone()?, at })
         });
         begun.map_err(|error| told("cannot make room for the workspace", &error))
     }
@@ -43,7 +53,7 @@ impl Unpacking {
     pub(crate) fn finish(&mut self) -> Result<(), RemoteError> {
         let tree = self.tree.take().ok_or_else(|| told("the workspace", &"is there already"))?;
         tree.finish().map_err(|error| told("cannot copy the workspace in", &error))?;
-        root::show_workspace(&self.scratch)
+        root::show_workspace(&self.scratch, &self.at)
             .map_err(|error| told("cannot show the workspace", &error))
     }
 }

@@ -47,7 +47,7 @@ fn unknown_flag(error: &clap::Error) -> String {
     if !flag.starts_with('-') {
         return format!("unexpected argument '{flag}'; leave it out");
     }
-    match text(error, ContextKind::SuggestedArg) {
+    match near(error, ContextKind::SuggestedArg, &flag) {
         Some(near) => format!("unknown flag '{flag}'; did you mean '{near}'?"),
         None => format!(
             "unknown flag '{flag}'; leave it out, or put -- before it if it belongs to the command"
@@ -68,14 +68,28 @@ fn first_line_with_suggestion(error: &clap::Error) -> String {
     let rendered = error.render().to_string();
     let first = rendered.lines().next().unwrap_or("the command line is wrong");
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    let near = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
-        .into_iter()
-        .find_map(|kind| text(error, kind));
+    let first = first.strip_prefix("invalid value '' for ").unwrap_or(first);
+    let near = [
+        (ContextKind::SuggestedSubcommand, ContextKind::InvalidSubcommand),
+        (ContextKind::SuggestedValue, ContextKind::InvalidValue),
+    ]
+    .into_iter()
+    .find_map(|(kind, given)| near(error, kind, &text(error, given)?));
     match (near, text(error, ContextKind::ValidValue)) {
         (Some(near), _) => format!("{first}; did you mean '{near}'?"),
         (None, Some(valid)) if !valid.is_empty() => format!("{first}; use one of: {valid}"),
         _ => first.to_owned(),
     }
+}
+
+/// What is really near to the word that was given: clap's own suggestions share letters, not more.
+fn near(error: &clap::Error, kind: ContextKind, given: &str) -> Option<String> {
+    let suggested = match error.get(kind)? {
+        ContextValue::String(text) => vec![text.clone()],
+        ContextValue::Strings(texts) => texts.clone(),
+        _ => return None,
+    };
+    ringwall_rules::nearest(given, &suggested).map(str::to_owned)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {

@@ -10,6 +10,7 @@ use ringwall_spec::{Limits, RingKind, SandboxName, Wall, WriteRights};
 
 use super::NetworkArgs;
 use super::values;
+use crate::here::Here;
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxArgs {
@@ -18,12 +19,16 @@ pub(crate) struct SandboxArgs {
     /// [default: container with --image, else process]
     #[arg(long, value_name = "WALL")]
     wall: Option<Wall>,
-    /// The image for a container ring (see `ringwall image`)
+    /// The image for a container or vm ring; pulled if it is missing (see `ringwall image`)
     #[arg(long, value_name = "REF")]
     pub(crate) image: Option<String>,
     /// Show this directory; changes are kept apart until `ringwall apply`
+    /// [default of `run` and `create`: the current directory, below your home or in a repository]
     #[arg(long, value_name = "DIR", conflicts_with = "workspace_rw")]
     pub(crate) workspace: Option<PathBuf>,
+    /// Show no directory, not even the current one
+    #[arg(long, conflicts_with_all = ["workspace", "workspace_rw"])]
+    pub(crate) no_workspace: bool,
     /// Show this directory and let the job write to it directly: no diff, no disk limit, nothing
     /// protected
     #[arg(long, value_name = "DIR")]
@@ -42,6 +47,9 @@ pub(crate) struct SandboxArgs {
     pub(crate) policy: PolicyArgs,
     #[command(flatten)]
     limits: LimitArgs,
+    /// What came of the current directory, where no workspace was named.
+    #[arg(skip)]
+    pub(crate) here: Here,
 }
 
 /// What the policy is asked with.
@@ -124,11 +132,11 @@ fn plain(path: &Path) -> PathBuf {
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// Wall-clock time, for example 500ms, 30s, 5m; how long a created sandbox lives
-    /// [default: 30s, or 1h for `create`]
+    /// [default: 30s; 1h for `create`; none with -it]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
     /// Memory of all processes together [default: 512M]
-    #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     memory: Option<u64>,
     /// CPUs, fractions allowed [default: 1]
     #[arg(long, value_name = "N", value_parser = values::cpus, allow_hyphen_values = true)]
@@ -156,8 +164,11 @@ pub(crate) struct JobArgs {
     /// Set an environment variable; the caller's own environment never enters
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::environment_variable())]
     pub(crate) env: Vec<(OsString, OsString)>,
+    /// Set the variables in a file: one KEY=VALUE a line, # begins a comment
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
     /// Working directory inside the sandbox
-    #[arg(short = 'w', long = "cwd", value_name = "DIR")]
+    #[arg(short = 'w', long = "cwd", alias = "workdir", value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Pass standard input on to the command; it is closed otherwise
     #[arg(short, long)]
@@ -193,6 +204,11 @@ impl SandboxArgs {
     pub(crate) fn wall(&self) -> Wall {
         let fitting = if self.image.is_some() { RingKind::Container } else { RingKind::Process };
         self.wall.clone().unwrap_or_else(|| Wall::single(fitting))
+    }
+
+    /// Whether somebody said how long it may take.
+    pub(crate) fn has_timeout(&self) -> bool {
+        self.limits.timeout.is_some()
     }
 
     /// The limits asked for, and defaults for the rest.

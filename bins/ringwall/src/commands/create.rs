@@ -10,12 +10,13 @@ use serde::Deserialize;
 use super::open_engine;
 use crate::args::{CreateArgs, SandboxArgs};
 use crate::spec::{admit, warn_of_flags, warn_of_network};
-use crate::{daemon, report};
+use crate::{daemon, here, report};
 
 /// How long a sandbox lives that nobody stops.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
+pub(super) fn run(mut args: CreateArgs) -> anyhow::Result<()> {
+    here::take(&mut args.sandbox)?;
     let command = (!args.command.is_empty()).then_some(Command {
         argv: args.command,
         env: args.env,
@@ -30,7 +31,9 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
     let engine = open_engine()?;
     // What it may use is taken from the grant's budget for as long as it could live.
     let (admitted, holding) = admit(&engine, &args.sandbox, default, command.as_ref())?;
+    let busy = super::run::starting(&admitted);
     let record = engine.create(&admitted, command.as_ref())?;
+    drop(busy);
     if let Some(holding) = holding {
         holding.leave_to_keeper(&record.id)?;
     }
@@ -42,6 +45,12 @@ pub(super) fn run(args: CreateArgs) -> anyhow::Result<()> {
         report::text(format!("{}\n", record.id))?;
     }
     Ok(())
+}
+
+/// The daemon pulls nothing.
+pub(super) fn has_image(args: &SandboxArgs) -> bool {
+    let image = args.image.as_ref();
+    image.is_none_or(|image| open_engine().is_ok_and(|it| it.has_image(image).unwrap_or(false)))
 }
 
 /// What the daemon says of a sandbox that it has made.
@@ -62,7 +71,7 @@ fn by_daemon(
         return Ok(false);
     };
     let asked = daemon::sandbox_asked(args, default.clone(), command)?;
-    let Some(ask) = asked else { return Ok(false) };
+    let Some(ask) = asked.filter(|_| has_image(args)) else { return Ok(false) };
     let lost =
         "the daemon has gone, and whether the sandbox was made is not known; see `ringwall ps`";
     let (status, body) = daemon::post(stream, "/v1/sandboxes", &ask).context(lost)?;

@@ -18,7 +18,7 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
     if let Some(code) = by_daemon(&args)? {
         return Ok(code);
     }
-    let command = job::command(args.command, &args.job);
+    let command = job::command(args.command, &args.job)?;
     let signals = job::hold_signals(&args.job)?;
     let engine = open_engine()?;
     let record = engine.find(&args.sandbox)?;
@@ -58,7 +58,7 @@ fn by_daemon(args: &ExecArgs) -> anyhow::Result<Option<ExitCode>> {
     let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
         return Ok(None);
     };
-    let command = job::command(args.command.clone(), &args.job);
+    let command = job::command(args.command.clone(), &args.job)?;
     let Some(mut ask) = daemon::words_of(&command) else { return Ok(None) };
     let timeout = args.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     ask["timeout_ms"] = json!(timeout);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::run::run_within;
 use crate::args::{
-    JobArgs, McpArgs, McpServeArgs, McpVerb, OutputArgs, RunArgs, WrapArgs, usual_jobs,
+    DockerArgs, JobArgs, McpArgs, McpServeArgs, McpVerb, OutputArgs, RunArgs, WrapArgs, usual_jobs,
 };
 use crate::daemon::{default_socket, program};
 use crate::report;
@@ -83,7 +83,8 @@ fn workspace(args: &McpServeArgs) -> anyhow::Result<Option<PathBuf>> {
 }
 
 fn wrap(args: WrapArgs) -> anyhow::Result<ExitCode> {
-    let job = JobArgs { env: args.env, cwd: args.cwd, interactive: true, tty: false };
+    let (env, cwd) = (args.env, args.cwd);
+    let job = JobArgs { env, env_file: Vec::new(), cwd, interactive: true, tty: false };
     let run_args = RunArgs {
         sandbox: args.sandbox,
         job,
@@ -91,7 +92,9 @@ fn wrap(args: WrapArgs) -> anyhow::Result<ExitCode> {
         output: OutputArgs::default(),
         preset: None,
         apply: false,
+        docker: DockerArgs::default(),
         command: args.command,
+        may_begin_with_image: false,
     };
     let default = Limits { timeout: DAY, output_bytes: SERVERS_OUTPUT, ..Limits::default() };
     Ok(run_within(run_args, default, &|_| Ok(()))?.0)

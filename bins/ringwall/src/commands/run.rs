@@ -1,13 +1,17 @@
 //! `ringwall run`: one command behind a fresh wall.
 
+mod image_word;
+
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use ringwall_engine::{Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
-use ringwall_spec::{Command, Ending, Limits, Outcome};
+use ringwall_policy::AdmittedSpec;
+use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind};
 use serde::Serialize;
 
 use crate::args::RunArgs;
@@ -15,7 +19,7 @@ use crate::daemon::{self, Attachment, Driven};
 use crate::granted::Holding;
 use crate::job::{self, Capture, PassOn, Stop};
 use crate::spec::{admit, warn_of_flags, warn_of_network};
-use crate::{exit, report};
+use crate::{exit, here, report};
 
 /// What `-o json` prints.
 #[derive(Serialize)]
@@ -31,14 +35,28 @@ struct Document<'a> {
 /// What is to be done once the wall stands and before the command starts.
 pub(super) type Prepare<'a> = &'a dyn Fn(&Sandbox) -> anyhow::Result<()>;
 
-pub(super) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    match args.preset {
-        Some(preset) => super::preset::run(preset, args),
-        None => match by_daemon(&args)? {
-            Some(code) => Ok(code),
-            None => Ok(run_within(args, Limits::default(), &|_| Ok(()))?.0),
-        },
+/// How long a command on a terminal may take that nobody limits: the longest time there is.
+const ON_TERMINAL: Duration = Duration::from_secs(7 * 24 * 3600);
+
+pub(super) fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
+    if let Some(preset) = args.preset {
+        return super::preset::run(preset, args);
     }
+    image_word::settle(&mut args)?;
+    here::take(&mut args.sandbox)?;
+    match by_daemon(&args)? {
+        Some(code) => Ok(code),
+        None => {
+            let timeout = if has_own_time(&args) { ON_TERMINAL } else { Limits::default().timeout };
+            let default = Limits { timeout, ..Limits::default() };
+            Ok(run_within(args, default, &|_| Ok(()))?.0)
+        }
+    }
+}
+
+/// Whether a person sits before it and has said nothing about time.
+fn has_own_time(args: &RunArgs) -> bool {
+    args.job.interactive && args.job.tty && !args.sandbox.has_timeout()
 }
 
 /// The same by the daemon, if one is there and takes it.
@@ -47,7 +65,10 @@ fn by_daemon(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
     let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
         return Ok(None);
     };
-    let command = job::command(command.clone(), job);
+    if has_own_time(args) || command.is_empty() || !super::create::has_image(sandbox) {
+        return Ok(None);
+    }
+    let command = job::command(command.clone(), job)?;
     // While it runs, nobody but the daemon would find it by a name.
     let asked = daemon::sandbox_asked(sandbox, Limits::default(), Some(&command))?;
     let Some(ask) = asked.filter(|_| sandbox.name.is_none()) else { return Ok(None) };
@@ -74,6 +95,9 @@ fn by_daemon(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
         return Ok(Some(ExitCode::from(exit::BROKEN_PIPE)));
     }
     comment(&outcome, &ended.limits, *evidence)?;
+    if outcome.ending.exit_code() != 0 {
+        here::explain_failure(sandbox);
+    }
     Ok(Some(ExitCode::from(outcome.ending.exit_code())))
 }
 
@@ -84,12 +108,17 @@ pub(super) fn run_within(
     prepare: Prepare<'_>,
 ) -> anyhow::Result<(ExitCode, Outcome)> {
     let RunArgs { sandbox, job, evidence, output, command, .. } = args;
-    let command = job::command(command, &job);
+    let mut command = job::command(command, &job)?;
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
     let (admitted, holding) = admit(&engine, &sandbox, default, Some(&command))?;
+    if command.argv.is_empty() {
+        command.argv = image_word::own_command(&engine, &admitted)?;
+    }
     let limits = admitted.spec().limits.clone();
+    let busy = starting(&admitted);
     let raised = engine.raise_for(&admitted, &command.words())?;
+    drop(busy);
     warn_of_flags(&sandbox);
     warn_of_network(&admitted);
     let killer = raised.killer();
@@ -107,7 +136,20 @@ pub(super) fn run_within(
         return Ok((ExitCode::from(exit::BROKEN_PIPE), outcome));
     }
     comment(&outcome, &limits, evidence)?;
+    if outcome.ending.exit_code() != 0 {
+        here::explain_failure(&sandbox);
+    }
     Ok((ExitCode::from(outcome.ending.exit_code()), outcome))
+}
+
+/// A machine takes a while: the first one boots, and the workspace is copied into each.
+pub(super) fn starting(admitted: &AdmittedSpec) -> Option<report::Busy> {
+    let spec = admitted.spec();
+    let what = match spec.workspace {
+        Some(_) => "starting a microVM and copying the workspace into it",
+        None => "starting a microVM",
+    };
+    (spec.wall.outermost() == RingKind::Vm).then(|| report::busy(what))
 }
 
 /// Starts the command, waits for it, and takes the wall down whatever happened.

@@ -83,6 +83,7 @@ impl Tools {
 
     /// A tool that is ready to be called.
     fn get(&self, tool: &ToolRef) -> anyhow::Result<Tool> {
+        let _busy = report::busy("compiling the tool");
         match tool {
             ToolRef::Name(name) => {
                 let entry = self.store.find(name, &*self.host)?;

@@ -30,8 +30,10 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         behind: behind.collect(),
         fetch: BuiltIns::from_environment(programs).path("fetch"),
     };
-    let mut tell = |wall: &str| report::note(&format!("attacking {wall}"));
+    let busy = report::busy("preparing the attacks");
+    let mut tell = |wall: &str| busy.say(&format!("attacking {wall}"));
     let found = verify(&config, &options, &AsPlanned, &mut tell)?;
+    drop(busy);
     let json = serde_json::to_vec_pretty(&found)?;
     if let Some(path) = &args.report {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;

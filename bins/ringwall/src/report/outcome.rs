@@ -35,7 +35,7 @@ pub(crate) fn hint_at_changes(id: &SandboxId, changes: Option<ChangeSummary>) ->
     let changes = changes.filter(|changes| !changes.is_empty())?;
     let count = changes.added + changes.modified + changes.deleted;
     let files = if count == 1 { "file" } else { "files" };
-    Some(format!("{count} {files} changed in the workspace: ringwall diff {id}"))
+    Some(format!("{count} {files} changed: ringwall diff {id}, ringwall apply {id}"))
 }
 
 #[cfg(test)]
@@ -74,6 +74,6 @@ mod tests {
         assert_eq!(hint_at_changes(&id, Some(ChangeSummary::default())), None);
         let one = ChangeSummary { deleted: 1, ..ChangeSummary::default() };
         let hint = hint_at_changes(&id, Some(one)).unwrap();
-        assert_eq!(hint, "1 file changed in the workspace: ringwall diff aaaaaaaaaaaa");
+        assert_eq!(hint, "1 file changed: ringwall diff aaaaaaaaaaaa, ringwall apply aaaaaaaaaaaa");
     }
 }

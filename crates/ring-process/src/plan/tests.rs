@@ -17,6 +17,7 @@ const CONFINED: Identity = Identity::ConfinedRoot { ids: PrivateIds { first: 204
 fn workspace(path: &str) -> WorkspaceInput {
     WorkspaceInput {
         path: PathBuf::from(path),
+        inside: PathBuf::from(path),
         mode: WorkspaceMode::CopyOnWrite,
         owner_uid: 0,
         owner_gid: 0,

@@ -79,13 +79,14 @@ impl Client {
         self.upload(&Request::WriteFile { path: path.to_vec(), mode, how }, source)
     }
 
-    /// Sends a workspace, as a tree, into a guest, where it belongs to `owner`.
+    /// Sends a workspace, as a tree, into a guest, where it belongs to `owner` and is seen at `at`.
     pub fn put_workspace(
         &self,
         owner: (u32, u32),
+        at: &[u8],
         source: &mut dyn Read,
     ) -> Result<u64, ClientError> {
-        self.upload(&Request::PutWorkspace { owner }, source)
+        self.upload(&Request::PutWorkspace { owner, at: at.to_vec() }, source)
     }
 
     pub(super) fn upload(

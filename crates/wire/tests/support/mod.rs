@@ -160,7 +160,7 @@ impl TinyWarden {
             {
                 not_found()
             }
-            Request::PutWorkspace { owner } => {
+            Request::PutWorkspace { owner, .. } => {
                 let path = format!("workspace of {owner:?}").into_bytes();
                 self.jobs.insert(stream, Job::Write { path, data: Vec::new() });
                 return;

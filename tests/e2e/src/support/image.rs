@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const APPLETS: [&str; 16] = [
+const APPLETS: [&str; 18] = [
     "sh", "ls", "cat", "id", "echo", "true", "false", "sleep", "touch", "rm", "mkdir", "chmod",
-    "dd", "wc", "env", "stat",
+    "dd", "wc", "env", "stat", "ip", "uname",
 ];
 
 /// Makes an OCI layout below `place` and gives its path. Its one image has the tag `test`.
