@@ -33,7 +33,7 @@ RUN_TESTS := $(if $(shell command -v cargo-nextest),nextest run --no-fail-fast,t
 WHOLE := ringwall-e2e ringwall-escape ringwall-net-e2e ringwall-soak ringwall-wasm-e2e ringwall-vm-e2e ringwall-weakened ringwall-faults ringwall-api-e2e ringwall-mcp-e2e ringwall-agent-e2e
 NOT_UNIT := $(WHOLE:%=--exclude %) --exclude ringwall-tidy
 
-.PHONY: help setup clients test-clients test-model build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net bench-api compare-security fuzz fuzz-quick faults soak install clean
+.PHONY: help setup clients test-clients test-model build programs gateway daemon wasm-programs tools quick-tools tools-test demo test check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net bench-api compare-security fuzz fuzz-quick faults soak lab-programs lab lab-all hosts-page install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -159,6 +159,26 @@ faults: build ## full disks, exhausted limits, broken files, killed helpers, at 
 
 soak: build ## hostile jobs of all kinds at full load; SECONDS=3600
 	RINGWALL_SOAK_SECONDS=$(or $(SECONDS),3600) $(CARGO) test --locked --package ringwall-soak hostile -- --nocapture
+
+# In the quick profile: machines are emulated, so how programs were optimised does not show.
+LAB_DIR := $(TARGET_DIR)/$(MUSL_TARGET)/debug
+LAB := RINGWALL_PROGRAMS=$(LAB_DIR) "$(LAB_DIR)/ringwall-lab"
+
+lab-programs:
+	@scripts/setup.sh lab
+	$(CARGO) build --locked --target $(MUSL_TARGET) $(PROGRAMS:%=--package %) --package ringwall-lab
+
+lab: lab-programs ## boot other kernels under QEMU and run Ringwall there: the small set
+	$(LAB) bad-input
+	$(LAB) run
+
+lab-all: lab-programs ## the same with every machine of tests/lab/machines
+	$(LAB) bad-input
+	$(LAB) run --all
+
+hosts-page: ## make docs/hosts.md from the results of the last `make lab` or `make lab-all`
+	$(CARGO) build --locked --target $(MUSL_TARGET) --package ringwall-lab
+	$(LAB) page
 
 install: build tools ## into PREFIX (/usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin"

@@ -18,7 +18,7 @@ const GONE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tries everything and says what each answered.
 pub fn try_all(lab: &Lab, machines: &[Machine]) -> anyhow::Result<()> {
-    let machine = machines.iter().find(|machine| machine.ci).context("no machine is for CI")?;
+    let machine = any_machine(machines)?;
     let mut say = std::io::stdout();
     for (what, error) in [
         ("a text file as kernel", text_as_kernel(lab, machine)?),
@@ -30,6 +30,10 @@ pub fn try_all(lab: &Lab, machines: &[Machine]) -> anyhow::Result<()> {
     }
     ensure!(machines_of_this_lab(lab)? == 0, "a machine that did not boot is still running");
     Ok(())
+}
+
+fn any_machine(machines: &[Machine]) -> anyhow::Result<&Machine> {
+    machines.iter().find(|machine| machine.ci).context("no machine is for CI")
 }
 
 /// Boots a machine; what went wrong becomes one error.
@@ -96,9 +100,9 @@ fn machines_of_this_lab(lab: &Lab) -> anyhow::Result<usize> {
 }
 
 /// Boots a machine in a lab of its own, kills that lab, and sees that QEMU is gone.
-pub fn killed_lab(machine: &str) -> anyhow::Result<()> {
+pub fn killed_lab(machines: &[Machine]) -> anyhow::Result<()> {
     let mut lab = Command::new(std::env::current_exe()?)
-        .args(["boot", machine])
+        .args(["boot", &any_machine(machines)?.name])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -114,5 +118,6 @@ pub fn killed_lab(machine: &str) -> anyhow::Result<()> {
         ensure!(start.elapsed() < GONE_TIMEOUT, "QEMU {pid} outlived the lab that was killed");
         std::thread::sleep(Duration::from_millis(50));
     }
+    writeln!(std::io::stdout(), "bad input: a lab that is killed: its machine ended with it")?;
     Ok(())
 }

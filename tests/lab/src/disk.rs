@@ -54,12 +54,7 @@ impl Sources {
 }
 
 /// Collects everything in `stage` and makes `disk` from it.
-pub fn make(
-    machine: &Machine,
-    sources: &Sources,
-    stage: &Path,
-    disk: &Path,
-) -> anyhow::Result<()> {
+pub fn make(machine: &Machine, sources: &Sources, stage: &Path, disk: &Path) -> anyhow::Result<()> {
     fill(machine, sources, stage)
         .with_context(|| format!("cannot collect the programs in {}", stage.display()))?;
     let mib = (tree_bytes(stage)? >> 20) + SPARE_MIB;
@@ -136,8 +131,7 @@ fn bring(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to)?;
-    let entries =
-        fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+    let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
     for entry in entries {
         let entry = entry?;
         let target = to.join(entry.file_name());

@@ -121,7 +121,9 @@ impl Emulator {
         self.send(&ToAgent::Run(order))?;
         match self.receive(bound, "running a job")? {
             FromAgent::Done(report) => Ok(report),
-            FromAgent::Ready { .. } => Err(anyhow::anyhow!("the agent started a second time").into()),
+            FromAgent::Ready { .. } => {
+                Err(anyhow::anyhow!("the agent started a second time").into())
+            }
         }
     }
 

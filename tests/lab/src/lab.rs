@@ -12,7 +12,7 @@ use crate::job::Job;
 use crate::judge::judge;
 use crate::machine::{Machine, User};
 use crate::message::{JobReport, Order};
-use crate::results::{JobResult, MachineResults, Outcome, Results};
+use crate::results::{JobResult, MachineResults, Outcome};
 
 /// A stalled emulator is given a second chance.
 const TRIES: u32 = 2;
@@ -43,16 +43,8 @@ impl Lab {
         Ok(Lab { cache: cache.to_owned(), out: out.to_owned(), sources, _lock: lock })
     }
 
-    /// Runs all jobs of all these machines. Machines that do not boot are in the results, too.
-    pub fn run(&self, machines: &[Machine], jobs: &[Job]) -> anyhow::Result<Results> {
-        let mut results = Results::default();
-        for machine in machines {
-            results.machines.push(self.run_machine(machine, jobs)?);
-        }
-        Ok(results)
-    }
-
-    fn run_machine(&self, machine: &Machine, jobs: &[Job]) -> anyhow::Result<MachineResults> {
+    /// Runs all jobs of one machine. A machine that does not boot is a result, too.
+    pub fn run_machine(&self, machine: &Machine, jobs: &[Job]) -> anyhow::Result<MachineResults> {
         let mut say = std::io::stdout();
         writeln!(say, "\n{}: {}", machine.name, machine.about)?;
         let mut attempt = 1;
@@ -192,7 +184,8 @@ fn no_machine(machine: &Machine, why: &str) -> MachineResults {
 }
 
 fn tell(result: &JobResult, millis: Option<u64>) -> anyhow::Result<()> {
-    let seconds = millis.map_or_else(String::new, |millis| format!(" {:.1} s", millis as f64 / 1e3));
+    let seconds =
+        millis.map_or_else(String::new, |millis| format!(" {:.1} s", millis as f64 / 1e3));
     writeln!(
         std::io::stdout(),
         "  {:<11} {:<14} as {:<4}{seconds}  {}",

@@ -156,9 +156,8 @@ impl Machine {
 
     /// These values end up in a shell script and on a command line.
     fn check_words(&self) -> anyhow::Result<()> {
-        let plain = |word: &str| {
-            word.chars().all(|c| c.is_ascii_alphanumeric() || " .,:=_-/".contains(c))
-        };
+        let plain =
+            |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || " .,:=_-/".contains(c));
         let words = [&self.kernel, &self.command_line, &self.proc_options]
             .into_iter()
             .chain(&self.lsms)
@@ -213,8 +212,8 @@ pub fn toml_files(directory: &Path) -> anyhow::Result<Vec<DataFile>> {
         if path.extension().is_none_or(|extension| extension != "toml") {
             continue;
         }
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         files.push(DataFile { name, path: path.display().to_string(), text });
     }

@@ -45,7 +45,9 @@ fn command(words: &[String]) -> anyhow::Result<ExitCode> {
     match words.as_slice() {
         ["run", names @ ..] => run(names),
         ["bad-input"] => {
-            bad_input::try_all(&open_lab()?, &read()?.machines)?;
+            let machines = read()?.machines;
+            bad_input::killed_lab(&machines)?;
+            bad_input::try_all(&open_lab()?, &machines)?;
             Ok(ExitCode::SUCCESS)
         }
         ["boot", name] => boot(name),
@@ -88,8 +90,12 @@ fn open_lab() -> anyhow::Result<Lab> {
 fn run(words: &[&str]) -> anyhow::Result<ExitCode> {
     let data = read()?;
     let machines = choose(data.machines, words)?;
-    let results = open_lab()?.run(&machines, &data.jobs)?;
-    results.write(&Path::new(OUT).join("results.json"))?;
+    let lab = open_lab()?;
+    let mut results = Results::default();
+    for machine in &machines {
+        results.machines.push(lab.run_machine(machine, &data.jobs)?);
+        results.write(&lab.out.join("results.json"))?;
+    }
     let mut say = std::io::stdout();
     let mut red = 0;
     for machine in &results.machines {

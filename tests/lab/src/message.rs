@@ -23,7 +23,9 @@ pub struct Order {
 #[serde(rename_all = "snake_case")]
 pub enum FromAgent {
     /// The first line: the machine is up.
-    Ready { release: String },
+    Ready {
+        release: String,
+    },
     Done(JobReport),
 }
 

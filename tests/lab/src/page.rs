@@ -86,9 +86,7 @@ fn section(machine: &MachineResults) -> String {
         .jobs
         .iter()
         .filter(|job| !job.reason.is_empty())
-        .map(|job| {
-            format!("- {} as {}: `{}`\n", job.job, job.user.name(), one_line(&job.reason))
-        })
+        .map(|job| format!("- {} as {}: `{}`\n", job.job, job.user.name(), one_line(&job.reason)))
         .collect();
     if !reasons.is_empty() {
         text.push('\n');

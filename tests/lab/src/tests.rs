@@ -9,7 +9,8 @@ use crate::message::JobReport;
 use crate::results::{JobResult, MachineResults, Outcome, Results};
 use crate::{disk, emulator, lab, page};
 
-const MACHINE: &str = "about = \"A machine.\"\nkernel = \"6.1\"\ncgroups = \"v2\"\nruns = [\"one\"]\n";
+const MACHINE: &str =
+    "about = \"A machine.\"\nkernel = \"6.1\"\ncgroups = \"v2\"\nruns = [\"one\"]\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
