@@ -17,18 +17,19 @@ use crate::results::Results;
 const GONE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tries everything and says what each answered.
-pub fn try_all(lab: &Lab, machines: &[Machine]) -> anyhow::Result<()> {
+pub fn try_all(mut lab: Lab, machines: &[Machine]) -> anyhow::Result<()> {
     let machine = any_machine(machines)?;
     let mut say = std::io::stdout();
     for (what, error) in [
-        ("a text file as kernel", text_as_kernel(lab, machine)?),
-        ("an init that does not exist", no_init(lab, machine)?),
-        ("a kernel that was not made", unknown_kernel(lab, machine)?),
+        ("a text file as kernel", text_as_kernel(&lab, machine)?),
+        ("an init that does not exist", no_init(&lab, machine)?),
+        ("a kernel that was not made", unknown_kernel(&lab, machine)?),
         ("a full disk for the results", full_results()?),
+        ("an emulator that does not answer", stalled(&mut lab, machine)?),
     ] {
         writeln!(say, "bad input: {what}: {error}")?;
     }
-    ensure!(machines_of_this_lab(lab)? == 0, "a machine that did not boot is still running");
+    ensure!(machines_of_this_lab(&lab)? == 0, "a machine that did not boot is still running");
     Ok(())
 }
 
@@ -77,6 +78,16 @@ fn unknown_kernel(lab: &Lab, machine: &Machine) -> anyhow::Result<String> {
     let mut machine = machine.clone();
     machine.kernel = "0.01".to_owned();
     error_of(lab.boot(&machine), "there is no kernel")
+}
+
+/// Nothing boots within a second, so both tries stall.
+fn stalled(lab: &mut Lab, machine: &Machine) -> anyhow::Result<String> {
+    let before = std::mem::replace(&mut lab.boot_timeout, Duration::from_secs(1));
+    let results = lab.run_machine(machine, &[]);
+    lab.boot_timeout = before;
+    let reason = results?.jobs.first().context("the machine booted")?.reason.clone();
+    ensure!(reason.starts_with("stalled 2 times"), "expected a stall: {reason}");
+    Ok(reason)
 }
 
 fn full_results() -> anyhow::Result<String> {

@@ -17,8 +17,6 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use crate::machine::Machine;
 use crate::message::{FromAgent, JobReport, Order, PORT_NAME, ToAgent};
 
-/// From the start of QEMU until the agent answers. Idle hosts need 8 to 15 seconds.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 /// How much later than the agent the host gives a job up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a machine may take to power off.
@@ -65,10 +63,10 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Boots the machine and waits for its agent.
-    pub fn boot(machine: &Machine, parts: &Parts) -> Result<Emulator, Failure> {
+    /// Boots the machine and waits for its agent, for so long at most.
+    pub fn boot(machine: &Machine, parts: &Parts, bound: Duration) -> Result<Emulator, Failure> {
         let mut emulator = Emulator::start(machine, parts)?;
-        let ready = emulator.receive(BOOT_TIMEOUT, "booting")?;
+        let ready = emulator.receive(bound, "booting")?;
         match ready {
             FromAgent::Ready { release } => emulator.release = release,
             FromAgent::Done(_) => {

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
@@ -14,6 +15,8 @@ use crate::machine::{Machine, User};
 use crate::message::{JobReport, Order};
 use crate::results::{JobResult, MachineResults, Outcome};
 
+/// From the start of QEMU until the agent answers. Idle hosts need 8 to 15 seconds.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 /// A stalled emulator is given a second chance.
 const TRIES: u32 = 2;
 
@@ -25,6 +28,7 @@ pub struct Lab {
     /// Consoles, outputs and the disk that is being used.
     pub out: PathBuf,
     pub sources: Sources,
+    pub boot_timeout: Duration,
     /// Held for as long as this lab uses `out`.
     _lock: File,
 }
@@ -40,7 +44,13 @@ impl Lab {
         if lock.try_lock().is_err() {
             bail!("another lab is running in {}", out.display());
         }
-        Ok(Lab { cache: cache.to_owned(), out: out.to_owned(), sources, _lock: lock })
+        Ok(Lab {
+            cache: cache.to_owned(),
+            out: out.to_owned(),
+            sources,
+            boot_timeout: BOOT_TIMEOUT,
+            _lock: lock,
+        })
     }
 
     /// Runs all jobs of one machine. A machine that does not boot is a result, too.
@@ -128,7 +138,7 @@ impl Lab {
 
     pub fn boot_from(&self, machine: &Machine, parts: &Parts) -> Result<Emulator, Failure> {
         disk::make(machine, &self.sources, &self.out.join("stage"), &parts.lab_disk)?;
-        let emulator = Emulator::boot(machine, parts);
+        let emulator = Emulator::boot(machine, parts, self.boot_timeout);
         // The machine has it open; nothing else needs it.
         let _ = fs::remove_file(&parts.lab_disk);
         let _ = fs::remove_dir_all(self.out.join("stage"));

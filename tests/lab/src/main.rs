@@ -47,7 +47,7 @@ fn command(words: &[String]) -> anyhow::Result<ExitCode> {
         ["bad-input"] => {
             let machines = read()?.machines;
             bad_input::killed_lab(&machines)?;
-            bad_input::try_all(&open_lab()?, &machines)?;
+            bad_input::try_all(open_lab()?, &machines)?;
             Ok(ExitCode::SUCCESS)
         }
         ["boot", name] => boot(name),
