@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+use rustix::process::geteuid;
 
 use crate::machine::Machine;
 
@@ -62,7 +63,12 @@ pub fn make(machine: &Machine, sources: &Sources, stage: &Path, disk: &Path) -> 
         fs::remove_file(disk)?;
     }
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let made = Command::new("mke2fs")
+    // On the disk all files are root's, whoever runs the lab.
+    let mut command = Command::new(if geteuid().is_root() { "mke2fs" } else { "unshare" });
+    if !geteuid().is_root() {
+        command.args(["--map-root-user", "mke2fs"]);
+    }
+    let made = command
         .env("PATH", path)
         .args(["-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d"])
         .args([stage, disk])

@@ -23,6 +23,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_LINE_BYTES: usize = 1 << 20;
 const CONSOLE_LINES: usize = 8;
+/// Lines of a console that tell why a machine ended.
+const CAUSES: [&str; 2] = ["Kernel panic", "lab: the machine cannot start"];
 
 /// What a machine is booted from.
 #[derive(Debug, Clone)]
@@ -183,7 +185,7 @@ impl Emulator {
         anyhow::anyhow!("the machine ended while {doing} (QEMU: {status}){}", self.last_words())
     }
 
-    /// The end of the console and of QEMU's own complaints.
+    /// QEMU's own complaints, and the line of the console that says why, else its end.
     fn last_words(&self) -> String {
         let mut words = String::new();
         for path in [&self.errors, &self.console] {
@@ -191,7 +193,10 @@ impl Emulator {
             let text = String::from_utf8_lossy(&bytes);
             let lines: Vec<&str> =
                 text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            for line in &lines[lines.len().saturating_sub(CONSOLE_LINES)..] {
+            let cause = |line: &&str| CAUSES.iter().any(|words| line.contains(words));
+            let causes: Vec<&str> = lines.iter().copied().filter(cause).collect();
+            let told = if causes.is_empty() { lines } else { causes };
+            for line in &told[told.len().saturating_sub(CONSOLE_LINES)..] {
                 words.push_str("\n    ");
                 words.push_str(line);
             }

@@ -40,17 +40,13 @@ impl Lab {
         }
         fs::create_dir_all(out.join("console"))
             .with_context(|| format!("cannot write to {}", out.display()))?;
+        // QEMU gets paths from here; absolute ones tell machines of two labs apart.
+        let out = out.canonicalize()?;
         let lock = File::create(out.join("lock"))?;
         if lock.try_lock().is_err() {
             bail!("another lab is running in {}", out.display());
         }
-        Ok(Lab {
-            cache: cache.to_owned(),
-            out: out.to_owned(),
-            sources,
-            boot_timeout: BOOT_TIMEOUT,
-            _lock: lock,
-        })
+        Ok(Lab { cache: cache.to_owned(), out, sources, boot_timeout: BOOT_TIMEOUT, _lock: lock })
     }
 
     /// Runs all jobs of one machine. A machine that does not boot is a result, too.
