@@ -32,7 +32,7 @@ export RINGWALL_BIN_DIR := $(QUICK_DIR)
 # Builds everything with one command and runs the tests side by side; see tests/suite.
 SUITE := $(CARGO) run --quiet --locked --package ringwall-suite --
 
-.PHONY: help setup clients test-clients test-model build programs dist dist-programs tools quick-tools tools-test demo test ci check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net bench-api compare-security fuzz fuzz-quick faults soak install clean
+.PHONY: help setup clients test-clients test-model build programs dist dist-programs tools quick-tools tools-test demo test ci check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net bench-api compare-security fuzz fuzz-quick faults soak lab-programs lab lab-all hosts-page put-files install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -87,7 +87,7 @@ test: ## set up, then format, lints, and every unit, end-to-end and repository t
 	@echo "not in it: make lab-all (other kernels and hosts), make tools-test, make fuzz, make faults, make soak, make test-clients"
 
 # Everything that must hold before a change lands. CI calls it.
-ci: test tools-test fuzz-quick
+ci: test tools-test fuzz-quick lab
 
 check: fmt-check clippy unit-test ## the quick loop: format, lints, unit tests
 
@@ -174,6 +174,22 @@ faults: ## full disks, exhausted limits, broken files, killed helpers, at length
 
 soak: build ## hostile jobs of all kinds at full load; SECONDS=3600
 	RINGWALL_SOAK_SECONDS=$(or $(SECONDS),3600) $(CARGO) test --locked --package ringwall-soak hostile -- --nocapture
+
+LAB := RINGWALL_PROGRAMS=$(QUICK_DIR) "$(QUICK_DIR)/ringwall-lab"
+
+lab-programs: build
+	@scripts/setup.sh lab
+
+lab: lab-programs ## boot other kernels under QEMU and run Ringwall there: the small set
+	$(LAB) bad-input
+	$(LAB) run
+
+lab-all: lab-programs ## the same with every machine of tests/lab/machines
+	$(LAB) bad-input
+	$(LAB) run --all
+
+hosts-page: build ## make docs/hosts.md from the results of the last `make lab` or `make lab-all`
+	$(LAB) page
 
 install: dist-programs ## optimised programs and all tools, into PREFIX (/usr/local)
 	@scripts/build-tools.sh "$(DIST_DIR)/tools"

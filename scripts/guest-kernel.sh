@@ -15,6 +15,8 @@
 #
 # Exit code 3: this system has no such package.
 set -euo pipefail
+# shellcheck source=scripts/modules.sh
+source "$(dirname "$0")/modules.sh"
 
 readonly META_PACKAGE=linux-image-cloud-amd64
 
@@ -37,10 +39,6 @@ readonly ON_REQUEST="virtio_pci virtio_rng virtio_balloon
 fail() {
     printf 'guest-kernel: %s\n' "$*" >&2
     exit 1
-}
-
-needs_command() {
-    command -v "$1" >/dev/null 2>&1 || fail "$1 is missing; as root run: apt-get install $2"
 }
 
 # --- one kernel image ---------------------------------------------------------------------------
@@ -86,72 +84,6 @@ extract() {
         fail "$image does not unpack with $program"
     [ "$(stat -c %s "$result")" = "$size" ] || fail "$image unpacks to a wrong size"
     [ "$(head -c 4 "$result" | od -An -t x1 | tr -d ' ')" = 7f454c46 ] || fail "$image holds no ELF file"
-}
-
-# --- modules ------------------------------------------------------------------------------------
-
-declare -A module_file=() # name, with _ for -: its file
-declare -A module_done=()
-module_list=()            # names in load order
-
-find_modules() {
-    local file name
-    while IFS= read -r file; do
-        name=${file##*/} name=${name%%.ko*}
-        module_file[${name//-/_}]=$file
-    done < <(find "$1" -name '*.ko' -o -name '*.ko.xz' -o -name '*.ko.zst' -o -name '*.ko.gz')
-}
-
-show_module() {
-    case "$1" in
-        *.xz) needs_command xz xz-utils && xz -dc "$1" ;;
-        *.zst) needs_command zstd zstd && zstd -qdc "$1" ;;
-        *.gz) gzip -dc "$1" ;;
-        *) cat "$1" ;;
-    esac
-}
-
-# Cuts the signature off a module: 40 bytes and as many as they say before those. Checking it costs an
-# emulated processor as much as half of the rest of its start, and proves nothing to a guest that
-# got kernel and module from the same hands.
-cut_signature() {
-    local file=$1 size
-    [ "$(tail -c 28 "$file" | tr '\0' ' ')" = "~Module signature appended~" ] || return 0
-    size=$(stat -c %s "$file")
-    truncate -s $((size - 40 - $(od -An -v --endian=big -t u4 -j $((size - 32)) -N 4 "$file"))) "$file"
-}
-
-# Adds a module behind those it needs. The package has no modules.dep (that is made where a kernel
-# is installed), but every module says itself what it needs.
-add_module() {
-    local name=$1 needed
-    [ -z "${module_done[$name]:-}" ] || return 0
-    module_done[$name]=yes
-    for needed in $(show_module "${module_file[$name]}" | tr '\0' '\n' | sed -n 's/^depends=//p' | tr ',-' ' _'); do
-        add_module "$needed"
-    done
-    module_list+=("$name")
-}
-
-# put_modules DIRECTORY MUST NAME...: files NN-name.ko; what is built in needs none.
-put_modules() {
-    local directory=$1 must=$2 name file index=0
-    shift 2
-    module_list=()
-    for name in "$@"; do
-        if [ -n "${module_file[$name]:-}" ]; then
-            add_module "$name"
-        elif [ "$must" = must ] && ! tr - _ <"$builtin" | grep -q "/$name\.ko$"; then
-            fail "the package has no module $name"
-        fi
-    done
-    mkdir -p "$directory"
-    for name in "${module_list[@]}"; do
-        file=$directory/$(printf %02d "$index")-$name.ko
-        show_module "${module_file[$name]}" >"$file"
-        cut_signature "$file"
-        index=$((index + 1))
-    done
 }
 
 # --- the package --------------------------------------------------------------------------------
@@ -205,7 +137,6 @@ take_apart() {
     local modules
     modules=$(find "$tree/lib/modules/$release" "$tree/usr/lib/modules/$release" -maxdepth 0 2>/dev/null | head -n 1) || true
     [ -n "$modules" ] || fail "$file has no modules"
-    builtin=$modules/modules.builtin
     find_modules "$modules"
     # shellcheck disable=SC2086 # the lists are words
     put_modules "$result/modules" must $AT_BOOT
@@ -226,7 +157,7 @@ main() {
         exit 3
     fi
     # A changed script may keep other modules: what an older one made is made anew.
-    recipe=$(sha256sum <"$0" | head -c 16)
+    recipe=$(cat "$0" "${0%/*}/modules.sh" | sha256sum | head -c 16)
     # Asking apt takes a second or two, so only after its lists have changed.
     for known in "$kernels"/debian-*/kernel.json; do
         [ "$known" -nt /var/lib/apt/lists ] && grep -q "\"$recipe\"" "$known" && return

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and measuring Ringwall needs and this machine lacks.
 #
-#   scripts/setup.sh [demo|test|bench|fuzz|all]     default: test
+#   scripts/setup.sh [demo|test|bench|fuzz|lab|all]     default: test
 #
 # Looks for commands, not packages, so it is quick and needs no network when all is there.
 # Starts from Debian's base image and rustup; elsewhere it says what is missing and stops.
@@ -17,6 +17,8 @@ readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
 readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux curl:curl git:git fsck.erofs:erofs-utils dockerd:docker.io initdb:postgresql"
 # What unpacks a guest kernel depends on the Debian release that it is from.
 readonly FOR_VM="qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd lz4:lz4"
+# Everything else that the lab boots it unpacks from packages without installing them.
+readonly FOR_LAB="mke2fs:e2fsprogs umoci:umoci xz:xz-utils zstd:zstd setpriv:util-linux"
 # libFuzzer is C++.
 readonly FOR_FUZZ="c++:g++"
 readonly FOR_BENCH="bwrap:bubblewrap crun:crun runc:runc dockerd:docker.io node:nodejs squid:squid tinyproxy:tinyproxy"
@@ -132,8 +134,9 @@ main() {
         test) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST $FOR_FUZZ" ;;
         fuzz) wanted="$FOR_BUILD $FOR_FUZZ" ;;
         bench) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_BENCH" ;;
-        all) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST $FOR_FUZZ $FOR_BENCH" ;;
-        *) fail "unknown purpose $1; say demo, test, bench, fuzz or all" ;;
+        lab) wanted="$FOR_BUILD $FOR_LAB" ;;
+        all) wanted="$FOR_BUILD $FOR_TOOLS $FOR_DEMO $FOR_VM $FOR_TEST $FOR_LAB $FOR_FUZZ $FOR_BENCH" ;;
+        *) fail "unknown purpose $1; say demo, test, bench, fuzz, lab or all" ;;
     esac
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "Ringwall builds on Linux on x86_64 only, so far"
 
@@ -148,8 +151,8 @@ main() {
     fi
     prepare_rust
     case "${1:-test}" in test | all) prepare_python_verifiers ;; esac
-    # Neither the demo nor fuzzing has a microVM.
-    case "${1:-test}" in demo | fuzz) ;; *) prepare_guest_kernel ;; esac
+    # Neither the demo nor fuzzing has a microVM, and the lab has kernels of its own.
+    case "${1:-test}" in demo | fuzz) ;; lab) scripts/lab-setup.sh ;; *) prepare_guest_kernel ;; esac
 }
 
 main "$@"

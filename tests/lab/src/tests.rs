@@ -1,0 +1,178 @@
+//! Machine files, jobs, verdicts and the page, without a machine. Tests that boot are `make lab`'s.
+
+use std::path::{Path, PathBuf};
+
+use crate::job::{self, Job};
+use crate::judge::judge;
+use crate::machine::{self, Machine, User};
+use crate::message::JobReport;
+use crate::results::{JobResult, MachineResults, Outcome, Results};
+use crate::{disk, emulator, lab, page};
+
+const MACHINE: &str =
+    "about = \"A machine.\"\nkernel = \"6.1\"\ncgroups = \"v2\"\nruns = [\"one\"]\n";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn one_job() -> Vec<Job> {
+    vec![Job::parse("one", "about = \"x\"\nscript = \"true\"").expect("a job")]
+}
+
+fn machine_with(more: &str) -> anyhow::Result<Machine> {
+    Machine::parse("m", &format!("{MACHINE}{more}"), &one_job())
+}
+
+fn error_with(more: &str) -> String {
+    format!("{:#}", machine_with(more).expect_err("must be refused"))
+}
+
+fn report(code: i32, output: &str) -> JobReport {
+    JobReport { code: Some(code), timed_out: false, output: output.to_owned(), millis: 1 }
+}
+
+#[test]
+fn every_machine_and_job_of_the_repository_is_valid() {
+    let jobs = job::read_all(&root().join("tests/lab/jobs")).expect("jobs");
+    let machines = machine::read_all(&root().join("tests/lab/machines"), &jobs).expect("machines");
+    assert!(machines.iter().any(|machine| machine.ci));
+    for job in &jobs {
+        let runs = |machine: &Machine| machine.runs.contains(&job.name);
+        assert!(machines.iter().any(runs), "no machine runs {}", job.name);
+    }
+}
+
+#[test]
+fn an_unknown_key_is_refused_by_file_and_key() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("wrong.toml");
+    std::fs::write(&path, format!("{MACHINE}procesors = 2\n")).expect("a file");
+    let error = machine::read_all(directory.path(), &one_job()).expect_err("must be refused");
+    let error = format!("{error:#}");
+    assert!(error.contains("wrong.toml") && error.contains("procesors"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_of_a_job_or_a_refusal_is_refused() {
+    let error = Job::parse("j", "about = \"x\"\nscript = \"true\"\ntimeout = 3").expect_err("bad");
+    assert!(error.to_string().contains("timeout"), "{error}");
+    let error = error_with("[[refused]]\njob = \"one\"\nas = \"root\"\nsays = \"no\"\nwhy = \"x\"");
+    assert!(error.contains("why"), "{error}");
+}
+
+#[test]
+fn machines_name_only_jobs_and_users_that_run_there() {
+    let error = format!("{:#}", Machine::parse("m", MACHINE, &[]).expect_err("no such job"));
+    assert!(error.contains("\"one\""), "{error}");
+    let refusal = "users = [\"root\"]\n[[refused]]\njob = \"one\"\nas = \"user\"\nsays = \"no\"";
+    assert!(error_with(refusal).contains("does not run on this machine"));
+}
+
+#[test]
+fn words_for_shells_and_command_lines_are_plain() {
+    for line in [
+        "command_line = \"a'; reboot\"",
+        "proc_options = \"$(id)\"",
+        "lsms = [\"a b\\nc\"]",
+        "sysctls = { \"a\" = \"`id`\" }",
+    ] {
+        assert!(error_with(line).contains("invalid value"), "{line}");
+    }
+    assert!(error_with("memory_mib = 1").contains("256 MiB"));
+}
+
+#[test]
+fn what_a_machine_file_says_reaches_the_emulator_and_the_guest() {
+    let machine = machine_with(
+        "lsms = [\"yama\"]\nclock = \"1970-01-01T00:01:00\"\nmodules = [\"kvm_amd\"]\nmemory_mib = 512\nproc_options = \"hidepid=2\"",
+    )
+    .expect("valid");
+    let place = PathBuf::from("/x");
+    let parts = emulator::Parts {
+        qemu: place.clone(),
+        kernel: place.clone(),
+        initramfs: place.clone(),
+        root_disk: place.clone(),
+        lab_disk: place.clone(),
+        console: place,
+    };
+    let words = emulator::arguments(&machine, &parts, 7).join(" ");
+    for part in ["-m 512", "lsm=yama", "lab.modules=kvm_amd", "base=1970-01-01T00:01:00", "fd=7"] {
+        assert!(words.contains(part), "{part} is not in {words}");
+    }
+    assert!(disk::settings(&machine).contains("PROC_OPTIONS='hidepid=2'"));
+}
+
+#[test]
+fn jobs_are_handed_out_for_the_users_that_machine_and_job_share() {
+    let jobs = vec![
+        Job::parse("one", "about = \"x\"\nscript = \"true\"\nusers = [\"user\"]").expect("a job"),
+    ];
+    let machine = Machine::parse("m", MACHINE, &jobs).expect("valid");
+    let plan: Vec<User> = lab::plan(&machine, &jobs).iter().map(|(_, user)| *user).collect();
+    assert_eq!(plan, [User::User]);
+}
+
+#[test]
+fn a_refusal_counts_only_with_its_words() {
+    let refusal = "[[refused]]\njob = \"one\"\nas = \"user\"\nsays = \"sysctl -w\"";
+    let machine = machine_with(refusal).expect("valid");
+    let job = &one_job()[0];
+    let outcome = |user, report: &JobReport| judge(&machine, job, user, report).outcome;
+    assert_eq!(outcome(User::Root, &report(0, "")), Outcome::Works);
+    assert_eq!(outcome(User::Root, &report(125, "ringwall: sysctl -w")), Outcome::Fails);
+    assert_eq!(outcome(User::User, &report(125, "fix: sysctl -w x=1")), Outcome::Refused);
+    assert_eq!(outcome(User::User, &report(125, "something else")), Outcome::Fails);
+    assert_eq!(outcome(User::User, &report(0, "sysctl -w")), Outcome::NotRefused);
+    let late = JobReport { timed_out: true, ..report(1, "sysctl -w") };
+    assert_eq!(outcome(User::User, &late), Outcome::Fails);
+}
+
+#[test]
+fn newer_results_replace_those_of_the_same_machine_only() {
+    let of = |machine: &str, release: &str| MachineResults {
+        machine: machine.to_owned(),
+        about: String::new(),
+        release: release.to_owned(),
+        jobs: Vec::new(),
+    };
+    let mut kept = Results { machines: vec![of("a", "1"), of("b", "1"), of("gone", "1")] };
+    let newer = Results { machines: vec![of("b", "2")] };
+    kept.merge(&newer, &["a".to_owned(), "b".to_owned()]);
+    assert_eq!(kept.machines, [of("a", "1"), of("b", "2")]);
+}
+
+#[test]
+fn the_page_shows_every_outcome_with_its_reason() {
+    let result = JobResult {
+        job: "one".to_owned(),
+        user: User::User,
+        outcome: Outcome::Refused,
+        reason: "because".to_owned(),
+    };
+    let machine = MachineResults {
+        machine: "m".to_owned(),
+        about: "A machine.".to_owned(),
+        release: "6.1".to_owned(),
+        jobs: vec![result],
+    };
+    let page = page::render(&Results { machines: vec![machine] }, &one_job());
+    assert!(page.contains("| one | - | refused |"), "{page}");
+    assert!(page.contains("- one as user: `because`"), "{page}");
+}
+
+#[test]
+fn the_page_of_hosts_is_made_from_the_kept_results() {
+    let jobs = job::read_all(&root().join("tests/lab/jobs")).expect("jobs");
+    let kept = Results::read(&root().join("docs/hosts/results.json")).expect("kept results");
+    let page = std::fs::read_to_string(root().join("docs/hosts.md")).expect("the page");
+    assert_eq!(page, page::render(&kept, &jobs), "make it again with: make hosts-page");
+}
+
+#[test]
+fn a_full_disk_is_named_where_results_are_written() {
+    let error = Results::default().write(Path::new("/dev/full")).expect_err("a full disk");
+    let error = format!("{error:#}");
+    assert!(error.contains("/dev/full") && error.contains("No space left"), "{error}");
+}
