@@ -71,6 +71,8 @@ struct Kind {
     /// Parts of /proc are covered or read-only.
     masked: bool,
     filter: Filter,
+    /// With CAP_SYS_ADMIN besides.
+    may_mount: bool,
     environment: &'static [&'static str],
     /// The file by which Docker's containers are known.
     docker_file: bool,
@@ -91,12 +93,19 @@ const POD: Kind = Kind {
     ids: Some(65_536),
     masked: false,
     filter: Filter::None,
+    may_mount: false,
     environment: &["KUBERNETES_SERVICE_HOST=10.0.0.1"],
     docker_file: false,
 };
 /// `docker run` without any flag.
-const DOCKER: Kind =
-    Kind { ids: None, masked: true, filter: Filter::Docker, environment: &[], docker_file: true };
+const DOCKER: Kind = Kind {
+    ids: None,
+    may_mount: false,
+    masked: true,
+    filter: Filter::Docker,
+    environment: &[],
+    docker_file: true,
+};
 /// `docker run` with the flags that doctor names.
 const DOCKER_WITH_FLAGS: Kind = Kind { masked: false, filter: Filter::None, ..DOCKER };
 /// `container:` in a workflow of GitHub Actions, without options.
@@ -164,7 +173,9 @@ impl Container {
     }
 
     fn config(&self, script: &str) -> Value {
-        let held: &[&str] = if self.user == 0 { &CAPABILITIES } else { &[] };
+        let mut most = CAPABILITIES.to_vec();
+        most.extend(self.kind.may_mount.then_some("CAP_SYS_ADMIN"));
+        let held: &[&str] = if self.user == 0 { &most } else { &[] };
         let mut environment = vec![
             "PATH=/opt/ringwall:/bin",
             "HOME=/scratch",
@@ -181,7 +192,7 @@ impl Container {
                 "args": ["/bin/sh", "-c", script],
                 "env": environment,
                 "cwd": "/scratch",
-                "capabilities": { "bounding": CAPABILITIES, "effective": held, "permitted": held },
+                "capabilities": { "bounding": most, "effective": held, "permitted": held },
                 "noNewPrivileges": false,
             },
             "root": { "path": "rootfs", "readonly": true },
@@ -300,6 +311,17 @@ fn in_a_pod_root_has_rings_with_ids_that_are_nobodys() {
     let workspace = pod.sh("mkdir project && ringwall run --workspace project -- true");
     let told = String::from_utf8_lossy(&workspace.stderr).into_owned();
     assert!(told.contains("a workspace needs a root that may mount"), "{told}");
+}
+
+#[test]
+fn in_a_pod_that_may_mount_root_has_every_wall_in_a_small_range() {
+    if !can_start() {
+        return;
+    }
+    let pod = Container::new(Kind { may_mount: true, ..POD }, 0);
+    assert_can(&pod.doctor(), &OF_A_USER);
+    let said = pod.says("mkdir p && ringwall run --workspace p -- sh -c 'echo x > f; cat f'");
+    assert_eq!(said, "x\n");
 }
 
 #[test]
