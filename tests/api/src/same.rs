@@ -102,7 +102,7 @@ fn a_run_tells_the_same() {
         (&["run", "-i", "--", "true"], 1_000_000),
         (&["run", "--", "cat"], 10),
         (&["run", "-t", "--", "sh", "-c", "tty; stty size"], 0),
-        (&["run", "--image", "absent", "--", "true"], 0),
+        (&["run", "--image", "localhost:1/absent", "--", "true"], 0),
         (&["run", "--wall", "container", "--", "true"], 0),
         (&["run", "--workspace", "/no/such/directory", "--", "true"], 0),
         (&["run", "--workspace", ".", "--", "sh", "-c", "echo new > new-file"], 0),

@@ -62,7 +62,7 @@ fn each_wall_calls_a_built_in_tool_with_a_file_of_its_workspace() {
     for wall in WALLS {
         let line = [
             &["tool", "call", &hash, "--wall", wall, "--image", IMAGE, "--workspace", "."][..],
-            &["--dir", "/work=/workspace", "--input", HASH_FILE, "-o", "json", "--timeout", "20s"],
+            &["--dir", "/work=.", "--input", HASH_FILE, "-o", "json", "--timeout", "20s"],
         ];
         let told = site.ringwall(&line.concat()).exits(0).json();
         assert_eq!(told["output"]["results"][0]["digests"]["sha256"], SHA256, "{wall}: {told}");

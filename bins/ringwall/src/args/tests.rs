@@ -246,3 +246,29 @@ fn a_decision_has_an_approval_and_a_reason() {
     assert!(told(&["approvals", "deny", "apr-0123456789ab"]).contains("--reason"));
     assert!(told(&["approvals", "show", "../keys"]).contains("looks like apr-"));
 }
+
+#[test]
+fn an_image_stands_before_its_command_where_it_can_be_nothing_else() {
+    let found = |line: &[&str]| {
+        let args = run(line);
+        (args.sandbox.image, args.command.join(OsStr::new(" ")), args.may_begin_with_image)
+    };
+    let is = |image: Option<&str>, command: &str, bare| {
+        (image.map(str::to_owned), OsString::from(command), bare)
+    };
+    assert_eq!(found(&["alpine:3", "id", "-u"]), is(Some("alpine:3"), "id -u", true));
+    assert_eq!(found(&["quay.io/a/b", "--", "id"]), is(Some("quay.io/a/b"), "id", true));
+    assert_eq!(found(&["alpine", "--", "id"]), is(Some("alpine"), "id", true));
+    assert_eq!(found(&["--", "alpine:3", "id"]), is(None, "alpine:3 id", false));
+    assert_eq!(found(&["--image", "x", "a:b"]), is(Some("x"), "a:b", true));
+    for word in ["ls", "./a:b", "/a:b", "sh", "A=b:c", "src/run"] {
+        assert_eq!(found(&[word, "x"]), is(None, &format!("{word} x"), true));
+    }
+}
+
+#[test]
+fn nothing_unrelated_is_suggested() {
+    assert!(!told(&["run", "--xport", "--", "ls"]).contains("did you mean"));
+    assert!(!told(&["frobnicate"]).contains("did you mean"));
+    assert!(told(&["run", "--tiemout", "1s", "--", "ls"]).contains("'--timeout'"));
+}
