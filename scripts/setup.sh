@@ -14,7 +14,7 @@ readonly MUSL_TARGET=x86_64-unknown-linux-musl
 readonly FOR_BUILD="cc:gcc make:make musl-gcc:musl-tools"
 readonly FOR_TOOLS="python3:python3 python3-venv:python3-venv"
 readonly FOR_DEMO="umoci:umoci busybox:busybox-static"
-readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux curl:curl git:git fsck.erofs:erofs-utils dockerd:docker.io initdb:postgresql"
+readonly FOR_TEST="skopeo:skopeo cpio:cpio docker-registry:docker-registry apparmor_parser:apparmor openssl:openssl perl:perl-base setpriv:util-linux curl:curl git:git fsck.erofs:erofs-utils dockerd:docker.io initdb:postgresql runc:runc"
 # What unpacks a guest kernel depends on the Debian release that it is from.
 readonly FOR_VM="qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd lz4:lz4"
 # Everything else that the lab boots it unpacks from packages without installing them.

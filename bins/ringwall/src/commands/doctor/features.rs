@@ -279,7 +279,7 @@ mod tests {
         let all = &mut facts.syscalls;
         (all.clone3, all.pidfd_open, all.openat2) = (false, false, false);
         (all.close_range, all.new_mount_api, all.mount_setattr) = (false, false, false);
-        for feature in calls(&facts) {
+        for feature in calls(&facts, Place::Host) {
             let fix = feature.fix.unwrap_or_default();
             assert!(fix.starts_with("boot Linux 5."), "{}: {fix}", feature.name);
         }
