@@ -75,6 +75,7 @@ impl Lab {
         let mut emulator = self.boot(machine)?;
         let mut results = Vec::new();
         for (job, user) in plan(machine, jobs) {
+            let mut millis = None;
             let result = match self.missing_program(job) {
                 Some(name) => JobResult {
                     job: job.name.clone(),
@@ -89,11 +90,11 @@ impl Lab {
                         seconds: job.seconds,
                     })?;
                     self.keep_output(machine, job, user, &report)?;
-                    let result = judge(machine, job, user, &report);
-                    tell(&result, Some(report.millis))?;
-                    result
+                    millis = Some(report.millis);
+                    judge(machine, job, user, &report)
                 }
             };
+            tell(&result, millis)?;
             results.push(result);
         }
         let release = emulator.release.clone();
