@@ -4,8 +4,12 @@
 //! The profiles are `resources/apparmor`. Where AppArmor is off, the other layers stand alone.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 const SWITCH: &str = "/sys/module/apparmor/parameters/enabled";
 /// One line a profile, `name (mode)`; some kernels show it to the administrator only.
@@ -14,7 +18,7 @@ const LOADED: &str = "/sys/kernel/security/apparmor/profiles";
 const LOADED_TREE: &str = "/sys/kernel/security/apparmor/policy/profiles";
 /// The first is AppArmor's own, and there only if AppArmor is on. The second is the only one on
 /// kernels before 5.8; it may be another security module's, which then refuses our command.
-const NEXT_EXEC: [&str; 2] = ["/proc/self/attr/apparmor/exec", "/proc/self/attr/exec"];
+const NEXT_EXEC: [&str; 2] = ["self/attr/apparmor/exec", "self/attr/exec"];
 /// A host with some hundred profiles has a list of a few dozen KiB.
 const MAX_LIST_BYTES: u64 = 4 << 20;
 const MAX_NAME_BYTES: usize = 128;
@@ -32,24 +36,25 @@ pub fn profile_loaded(name: &str) -> bool {
         .unwrap_or(false)
 }
 
-/// Puts the next program that this process executes under `profile`. The kernel checks that the
+/// Puts the next program that this process executes under `profile`. `proc` is a proc file system in
+/// which this process is: on its way up a ring has none at the usual path. The kernel checks that the
 /// profile is loaded and that the change is allowed now; a process that gave up new privileges may
 /// only go from no confinement to some.
-pub fn change_on_exec(profile: &str) -> io::Result<()> {
+pub fn change_on_exec(proc: BorrowedFd<'_>, profile: &str) -> io::Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if profile.is_empty() || profile.len() > MAX_NAME_BYTES || !profile.bytes().all(plain) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let command = format!("exec {profile}");
     let [own, shared] = NEXT_EXEC;
-    let mut file = match fs::OpenOptions::new().write(true).open(own) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::OpenOptions::new().write(true).open(shared)?
-        }
+    let open =
+        |path| rustix::fs::openat(proc, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let file = match open(own) {
+        Err(Errno::NOENT) => open(shared)?,
         other => other?,
     };
     // The kernel takes a command in one write or not at all.
-    match file.write(command.as_bytes())? {
+    match rustix::io::write(&file, command.as_bytes())? {
         written if written == command.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }

@@ -117,7 +117,9 @@ impl Machine {
                 let socket = self.report().ok_or(io::ErrorKind::NotConnected)?;
                 fdpass::send(socket, &[0], &[self.get(*slot)?])
             }
-            Step::AppArmorOnExec { profile } => apparmor::change_on_exec(profile),
+            Step::AppArmorOnExec { proc, profile } => {
+                apparmor::change_on_exec(self.open(proc)?.as_fd(), profile)
+            }
             Step::DropCapabilities => confine::drop_capabilities(),
             Step::NoNewPrivileges => confine::no_new_privileges(),
             Step::Landlock { rules } => confine::landlock(rules, &[]),

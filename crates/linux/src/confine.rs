@@ -41,8 +41,8 @@ const NO_LANDLOCK: &str = "this kernel does not enforce Landlock; boot Linux 5.1
                            landlock in lsm= on its command line";
 
 /// Applies a Landlock domain: file access only below `rules`, no signals and no abstract sockets
-/// across its border. `held` are directories that no path leads to. Rights that this kernel's Landlock does not know yet are left out; a kernel
-/// without Landlock is an error.
+/// across its border. `held` are directories that no path leads to. Rights that this kernel's Landlock
+/// does not know yet are left out. A kernel without Landlock is an error.
 pub fn landlock(
     rules: &[(RawPath, PathAccess)],
     held: &[(BorrowedFd<'_>, PathAccess)],
@@ -52,7 +52,7 @@ pub fn landlock(
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(ABI::V1))
-        .map_err(|e| wrong(&e))?
+        .map_err(|_| io::Error::other(NO_LANDLOCK))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)
         .map_err(|e| wrong(&e))?

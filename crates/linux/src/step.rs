@@ -333,6 +333,8 @@ pub enum Step {
 
     // -- giving up power, in this order ----------------------------------------------------------
     AppArmorOnExec {
+        /// A proc file system in which this process is.
+        proc: Place,
         profile: String,
     },
     DropCapabilities,

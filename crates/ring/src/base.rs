@@ -335,7 +335,8 @@ impl Base {
         }
         if let Some(profile) = &input.apparmor {
             // Early, while the base's proc can be written; it takes effect with the exec.
-            self.push(Step::AppArmorOnExec { profile: profile.clone() });
+            let proc = Place::new(slot::ROOT, "proc");
+            self.push(Step::AppArmorOnExec { proc, profile: profile.clone() });
         }
         let Limits { disk_bytes, disk_inodes, .. } = input.admitted.spec().limits;
         self.push(Step::Tmpfs {
