@@ -54,7 +54,8 @@ fn in_layer(layer: &Path, path: &Path, user: (u32, u32)) -> Option<Entry> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let file = match openat2(&root, path, flags, Mode::empty(), resolve) {
         Ok(file) => std::fs::File::from(file),
-        Err(Errno::NOENT | Errno::NOTDIR) => return None,
+        // A link or a file above the last part is covered by an upper layer: it was looked at before.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return None,
         Err(_) => return Some(Entry::Closed),
     };
     let Ok(found) = file.metadata() else { return Some(Entry::Closed) };

@@ -41,19 +41,31 @@ fn unpacking_takes_setuid_bits_away() {
 
 #[test]
 fn links_in_the_place_of_mount_points_are_not_followed() {
-    for (place, target) in [("dev", "/tmp"), ("proc", "/etc"), ("tmp", "/"), ("workspace", "/etc")]
-    {
-        let link = |root: &Path| {
-            let _ = fs::remove_dir(root.join(place));
-            symlink(target, root.join(place)).expect("a link");
-        };
-        let arena = arena_with(link, &[]);
+    for (place, target) in [("dev", "/tmp"), ("proc", "/etc"), ("tmp", "/")] {
+        let arena = arena_with(|root| put_link(root, place, target), &[]);
         let project = arena.project();
         let flags = ["--workspace", project.to_str().expect("plain")];
         let attack = arena.attack_with(&flags, "print qq(started\\n);");
         attack.exits(125).never_shows("started");
         assert!(attack.err().contains(place), "the error should name /{place}\n{attack:?}");
     }
+}
+
+/// The workspace is at its path on the host; what the image has at `/workspace` stays the image's own.
+#[test]
+fn a_link_of_the_image_does_not_lead_the_workspace_elsewhere() {
+    let arena = arena_with(|root| put_link(root, "workspace", "/etc"), &[]);
+    let project = arena.project();
+    fs::write(project.join("of-the-project"), "mine").expect("own file");
+    let flags = ["--workspace", project.to_str().expect("plain")];
+    let script = "print -e '/etc/of-the-project' ? qq(in-etc\\n) : qq(not-in-etc\\n);\
+                  print -e 'of-the-project' ? qq(here\\n) : qq(not-here\\n);";
+    arena.attack_with(&flags, script).exits(0).shows("not-in-etc\n").shows("here\n");
+}
+
+fn put_link(root: &Path, place: &str, target: &str) {
+    let _ = fs::remove_dir(root.join(place));
+    symlink(target, root.join(place)).expect("a link");
 }
 
 #[test]
