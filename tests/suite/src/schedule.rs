@@ -13,17 +13,31 @@ use crate::program::{self, Report};
 /// once than this machine has processors would make each other fail.
 const LANES: usize = 2;
 
+/// These look at the whole machine for what is left, so nothing else may run meanwhile.
+const ALONE: &str = "tests/soak";
+
 /// The longest begin first, so that none of them runs alone in the end.
 const LONGEST: [&str; 6] =
     ["tests/vm", "tests/api", "tests/net", "tests/agent", "tests/escape", "tests/e2e"];
 
 pub(crate) fn run_all(programs: Vec<TestProgram>, filters: &[String]) -> Result<Vec<Report>> {
+    let (alone, together) = programs.into_iter().partition(|program| program.package == ALONE);
+    let mut reports = run_in_lanes(together, LANES, filters)?;
+    reports.extend(run_in_lanes(alone, 1, filters)?);
+    Ok(reports)
+}
+
+fn run_in_lanes(
+    programs: Vec<TestProgram>,
+    lanes: usize,
+    filters: &[String],
+) -> Result<Vec<Report>> {
     let queue = Mutex::new(VecDeque::from(in_order(programs)));
     let reports = Mutex::new(Vec::new());
     let failures = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..LANES {
+        for _ in 0..lanes {
             scope.spawn(|| {
                 while let Some(program) = next(&queue) {
                     match program::run(&program, threads, filters) {
@@ -64,5 +78,6 @@ fn push<T>(list: &Mutex<Vec<T>>, item: T) {
 fn tell(report: &Report) {
     let word = if report.succeeded() { "ok    " } else { "FAILED" };
     let Report { name, passed, seconds, .. } = report;
-    let _ = writeln!(io::stdout().lock(), "{word} {name}: {passed} passed, {seconds} s");
+    let failed = report.failed_names.join(", ");
+    let _ = writeln!(io::stdout().lock(), "{word} {name}: {passed} passed, {seconds} s {failed}");
 }
