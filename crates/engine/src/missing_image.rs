@@ -13,7 +13,7 @@ pub enum MissingImageError {
     #[error(transparent)]
     Policy(#[from] LoadError),
     #[error(
-        "the image {image} is not in the store, and {policy} forbids to pull it (images.pull = false); ask whoever keeps the policy, or use an image of `ringwall image ls`"
+        "the image {image} is not in the store, and {policy} forbids to pull it (images.pull = false); ask the owner of the policy, or use an image of `ringwall image ls`"
     )]
     Forbidden { image: String, policy: String },
     #[error(

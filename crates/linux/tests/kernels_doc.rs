@@ -16,7 +16,7 @@ const INTRODUCTION: &str = "\
 Which kernel each wall needs, and what is different on an older one. `ringwall doctor` tries every feature on your
 machine, so a distribution that added a feature to an older kernel gets the benefit.
 
-<!-- Made from crates/linux/src/host/support.rs. Write it anew with
+<!-- Made from crates/linux/src/host/support.rs. Write it again with
      RINGWALL_WRITE_KERNELS=1 cargo test -p ringwall-linux --test kernels_doc -->
 ";
 
@@ -117,6 +117,6 @@ fn the_document_says_what_the_table_says() {
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == rendered,
-        "docs/kernels.md differs from the table; write it anew with RINGWALL_WRITE_KERNELS=1"
+        "docs/kernels.md differs from the table; write it again with RINGWALL_WRITE_KERNELS=1"
     );
 }
