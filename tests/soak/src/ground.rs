@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,13 +62,8 @@ impl Ground {
 
     /// Starts `ringwall ARGUMENTS` without a word to anybody.
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
-        let plain = self.world.command(arguments);
-        // Whoever started the tests may ignore signals.
-        let mut command = Command::new("/usr/bin/env");
-        command.arg("--default-signal").arg(plain.get_program()).args(plain.get_args()).env_clear();
-        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.current_dir(plain.get_current_dir().expect("a project"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = self.world.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().expect("ringwall can be started")
     }
 
