@@ -172,8 +172,8 @@ faults: ## full disks, exhausted limits, broken files, killed helpers, at length
 	RINGWALL_FAULTS=60 $(SUITE) --only tests/faults
 	RINGWALL_CRASHES=40 $(SUITE) --only tests/api -- crash
 
-soak: build ## hostile jobs of all kinds at full load; SECONDS=3600
-	RINGWALL_SOAK_SECONDS=$(or $(SECONDS),3600) $(CARGO) test --locked --package ringwall-soak hostile -- --nocapture
+soak: build ## hostile jobs at full load, and the adversary; SECONDS=3600 for each
+	RINGWALL_SOAK_SECONDS=$(or $(SECONDS),3600) $(CARGO) test --locked --package ringwall-soak -- hostile adversary --nocapture
 
 LAB := RINGWALL_PROGRAMS=$(QUICK_DIR) "$(QUICK_DIR)/ringwall-lab"
 

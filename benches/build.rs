@@ -23,8 +23,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     let table = SyscallTable::parse(&fs::read_to_string(resources.join("x86_64.syscalls"))?)?;
-    let rules = Rules::parse(&fs::read_to_string(resources.join("job.filter"))?, &table)?;
-    let program = compile(&rules, &table);
+    let rules = |name: &str| -> Result<Rules, Box<dyn Error>> {
+        Ok(Rules::parse(&fs::read_to_string(resources.join(name))?, &table)?)
+    };
+    let job = rules("job.filter")?.with_on_top(&rules("sealed.filter")?);
+    let program = compile(&job, &table);
     let bytes: Vec<u8> = program.instructions.iter().flat_map(sock_filter).collect();
     fs::write(PathBuf::from(env::var("OUT_DIR")?).join("job.bpf"), bytes)?;
     Ok(())

@@ -8,6 +8,8 @@
 mod contender;
 mod daemons;
 mod ground;
+mod growth;
+mod kept;
 mod library;
 mod measure;
 mod memory;
@@ -30,6 +32,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::ground::Ground;
+use crate::kept::Run;
 use crate::options::{HELP, Options, Task, ToolsOptions};
 use crate::promises::Promise;
 
@@ -56,17 +59,21 @@ fn main() -> ExitCode {
 fn bench(options: &Options) -> Result<ExitCode> {
     say("preparing images");
     let ground = Ground::prepare()?;
+    // Read first: a file that cannot be read must not cost a whole measurement.
+    let kept = kept::read(&options.kept)?;
     let results = measure::all(&ground, options, &mut say)?;
-    let promises = promises::check(&results);
-    let text = report::text(&results, &promises)?;
+    let run = Run { promises: promises::check(&results), results };
     let report = Report {
         name: "results",
-        all: json!({ "results": results, "promises": promises }),
-        picture: plot::svg(plot::panels(&results))?,
-        text,
+        all: serde_json::to_value(&run)?,
+        picture: plot::svg(plot::panels(&run.results))?,
+        text: report::text(&run, &kept)?,
     };
     report.publish(&options.out)?;
-    Ok(verdict(&promises, options.assert))
+    if let Some(name) = &options.keep {
+        kept::write(&options.kept, name, &run)?;
+    }
+    Ok(verdict(&run.promises, options.assert))
 }
 
 fn bench_tools(options: &ToolsOptions) -> Result<ExitCode> {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::contender::{self, Contender, LIVING};
 use crate::daemons::{self, Docker};
 use crate::ground::{Ground, IMAGE, run};
+use crate::growth;
 use crate::library::{self, Library};
 use crate::memory::{private_bytes, private_bytes_below};
 use crate::options::Options;
@@ -104,8 +105,11 @@ pub(crate) fn all(
     say("idle memory");
     let memory = memory(ground, &library, &mut clocks, options, &mut unavailable)?;
 
+    say("growth");
+    let growth = growth::measure(ground, &mut clocks, options, say)?;
+
     let machine = Machine::look(load_before);
-    Ok(Results { machine, start, exec, throughput, memory, unavailable })
+    Ok(Results { machine, start, exec, throughput, memory, growth, unavailable })
 }
 
 /// Rivals that work here, tried once; the reasons of the others are noted.

@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 pub(crate) const HELP: &str = "\
-usage: ringwall-bench [--rounds N] [--burst N] [--idle N] [--out DIR] [--assert]
+usage: ringwall-bench [--rounds N] [--burst N] [--idle N] [--living N] [--out DIR] [--kept DIR] [--keep NAME] [--assert]
   --rounds N   timed rounds of each contender [60]
   --burst N    runs of each contender when throughput is measured [300]
   --idle N     idle sandboxes when memory is measured [16]
+  --living N   most sandboxes that live when growth is measured [2000]
   --out DIR    where results.json, results.txt and results.svg go [benches/out]
+  --kept DIR   earlier runs, shown beside this one [docs/benchmarks]
+  --keep NAME  keep this run there under that name
   --assert     fail when a promised figure is missed
 
 usage: ringwall-bench tools [--quick] [--out DIR] [--assert]
@@ -26,6 +29,9 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) burst: usize,
     pub(crate) idle: usize,
+    pub(crate) living: usize,
+    pub(crate) kept: PathBuf,
+    pub(crate) keep: Option<String>,
     pub(crate) out: PathBuf,
     pub(crate) assert: bool,
 }
@@ -52,6 +58,8 @@ pub(crate) enum Task {
 
 /// Where results go.
 const OUT: &str = "benches/out";
+/// Where earlier runs are kept.
+const KEPT: &str = "docs/benchmarks";
 
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Task> {
     let mut arguments = arguments.into_iter().peekable();
@@ -80,8 +88,16 @@ fn tools(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<ToolsOp
 }
 
 fn walls(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
-    let mut options =
-        Options { rounds: 60, burst: 300, idle: 16, out: PathBuf::from(OUT), assert: false };
+    let mut options = Options {
+        rounds: 60,
+        burst: 300,
+        idle: 16,
+        living: 2000,
+        kept: PathBuf::from(KEPT),
+        keep: None,
+        out: PathBuf::from(OUT),
+        assert: false,
+    };
     while let Some(flag) = arguments.next() {
         let mut value = || {
             let flag = flag.display();
@@ -91,7 +107,10 @@ fn walls(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
             Some("--rounds") => options.rounds = count(&value()?)?,
             Some("--burst") => options.burst = count(&value()?)?,
             Some("--idle") => options.idle = count(&value()?)?,
+            Some("--living") => options.living = count(&value()?)?,
             Some("--out") => options.out = value()?.into(),
+            Some("--kept") => options.kept = value()?.into(),
+            Some("--keep") => options.keep = Some(name(&value()?)?),
             Some("--assert") => options.assert = true,
             Some("--stopwatch") => return Ok(Task::Stopwatch(value()?.into())),
             Some("--run-compiled") => return Ok(Task::RunCompiled(value()?.into())),
@@ -107,6 +126,18 @@ fn count(text: &OsString) -> Result<usize> {
     number
         .filter(|count| (1..=100_000).contains(count))
         .with_context(|| format!("{} is not a count from 1 to 100000", text.display()))
+}
+
+/// What a kept run may be called: it becomes the name of a file.
+fn name(text: &OsString) -> Result<String> {
+    let plain = |name: &&str| {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
+        !name.is_empty() && !name.starts_with('.') && name.chars().all(fits)
+    };
+    let name = text.to_str().filter(plain);
+    name.map(str::to_owned).with_context(|| {
+        format!("{} is not a name of small letters, digits, dots and hyphens", text.display())
+    })
 }
 
 #[cfg(test)]
@@ -136,6 +167,8 @@ mod tests {
             "--rounds",
             "--rounds 0",
             "--rounds many",
+            "--keep ../elsewhere",
+            "--keep .hidden",
             "--fast",
             "x",
             "tools --rounds 5",

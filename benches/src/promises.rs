@@ -1,11 +1,13 @@
 //! The figures that Ringwall promises, each against what was measured.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::growth::Step;
 use crate::results::Results;
+use crate::stats::Summary;
 use crate::{contender, daemons, library};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Promise {
     pub(crate) what: String,
     pub(crate) wanted: String,
@@ -30,7 +32,7 @@ pub(crate) fn check(results: &Results) -> Vec<Promise> {
         ),
         promise(
             "container wall / bubblewrap",
-            AtMost(1.1),
+            AtMost(1.0),
             ratio(contender::CONTAINER, contender::BWRAP_IMAGE),
         ),
         promise(
@@ -49,6 +51,11 @@ pub(crate) fn check(results: &Results) -> Vec<Promise> {
             ratio(daemons::DOCKER, library::FRESH_CONTAINER),
         ),
         promise(
+            "ringwall exec / crun exec",
+            AtMost(0.5),
+            ratio(contender::EXEC, contender::CRUN_EXEC),
+        ),
+        promise(
             "crun exec / exec by engine",
             AtLeast(5.0),
             ratio(contender::CRUN_EXEC, library::EXEC),
@@ -63,7 +70,20 @@ pub(crate) fn check(results: &Results) -> Vec<Promise> {
             AtMost(3.0),
             results.footprint(library::FRESH_CONTAINER),
         ),
+        promise("run, most living / one living", AtMost(1.3), growth(results, |step| &step.run)),
+        promise(
+            "create, most living / one living",
+            AtMost(1.3),
+            growth(results, |step| &step.create),
+        ),
     ]
+}
+
+/// How much slower something is beside the most living sandboxes than beside one.
+fn growth(results: &Results, figure: impl Fn(&Step) -> &Summary) -> Option<f64> {
+    let (first, last) = (results.growth.first()?, results.growth.last()?);
+    let measured = first.living < last.living;
+    measured.then(|| figure(last).median_ms / figure(first).median_ms)
 }
 
 pub(crate) fn promise(what: &str, bound: Bound, measured: Option<f64>) -> Promise {

@@ -2,12 +2,15 @@
 
 use std::fmt::{self, Write};
 
+use crate::growth::Step;
+use crate::kept::{Kept, Run};
 use crate::promises::Promise;
-use crate::results::{Machine, Results, Unavailable};
+use crate::results::{Machine, Unavailable};
 use crate::stats::Summary;
 use crate::{contender, library};
 
-pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fmt::Error> {
+pub(crate) fn text(run: &Run, kept: &[Kept]) -> Result<String, fmt::Error> {
+    let Run { results, promises } = run;
     let mut out = String::new();
     machine(&mut out, &results.machine)?;
 
@@ -29,17 +32,61 @@ pub(crate) fn text(results: &Results, promises: &[Promise]) -> Result<String, fm
         writeln!(out, "{:<44} {:>8} {:>12.2}", item.name, item.sandboxes, item.mib_per_sandbox)?;
     }
 
+    grown(&mut out, &results.growth)?;
     missing(&mut out, &results.unavailable)?;
     promised(&mut out, promises)?;
+    beside_kept(&mut out, run, kept)?;
     Ok(out)
+}
+
+/// Medians beside more and more living sandboxes.
+fn grown(out: &mut String, steps: &[Step]) -> fmt::Result {
+    writeln!(
+        out,
+        "\n{:<44} {:>8} {:>9} {:>9} {:>9}",
+        "Beside living sandboxes, median ms", "run", "create", "ps", "rm"
+    )?;
+    for step in steps {
+        writeln!(
+            out,
+            "{:<44} {:>8.2} {:>9.2} {:>9.2} {:>9.2}",
+            step.living,
+            step.run.median_ms,
+            step.create.median_ms,
+            step.list.median_ms,
+            step.remove.median_ms
+        )?;
+    }
+    Ok(())
+}
+
+/// The promised figures of earlier runs, which are ratios for the most part and so can be compared.
+fn beside_kept(out: &mut String, run: &Run, kept: &[Kept]) -> fmt::Result {
+    for earlier in kept {
+        let machine = &earlier.run.results.machine;
+        writeln!(
+            out,
+            "\nKept run {}: Linux {}, {} x {}",
+            earlier.name, machine.kernel, machine.cpus, machine.processor
+        )?;
+        writeln!(out, "{:<44} {:>8} {:>12}", "", "kept", "this run")?;
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |one| format!("{one:.2}"));
+        for promise in &run.promises {
+            let before = earlier.run.promises.iter().find(|other| other.what == promise.what);
+            let before = figure(before.and_then(|other| other.measured));
+            writeln!(out, "{:<44} {before:>8} {:>12}", promise.what, figure(promise.measured))?;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn machine(out: &mut String, machine: &Machine) -> fmt::Result {
     writeln!(
         out,
-        "Linux {}, {} CPUs, {}; load average {} before, {} after",
+        "Linux {}, {} x {}, {}, load average {} before and {} after",
         machine.kernel,
         machine.cpus,
+        machine.processor,
         if machine.root { "as root" } else { "as an ordinary user" },
         machine.load_before,
         machine.load_after

@@ -1,11 +1,12 @@
 //! Everything one run of the bench found out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::ground::is_root;
+use crate::ground::{find_program, is_root};
+use crate::growth::Step;
 use crate::stats::Summary;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Results {
     pub(crate) machine: Machine,
     /// Start to exit of `true`, a fresh sandbox each.
@@ -14,26 +15,37 @@ pub(crate) struct Results {
     pub(crate) exec: Vec<Summary>,
     pub(crate) throughput: Vec<Rate>,
     pub(crate) memory: Vec<Footprint>,
+    /// The same calls beside more and more living sandboxes.
+    pub(crate) growth: Vec<Step>,
     pub(crate) unavailable: Vec<Unavailable>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) kernel: String,
+    pub(crate) processor: String,
     pub(crate) cpus: usize,
+    pub(crate) memory_gib: u64,
+    /// Whether the processor is one that a hypervisor shows.
+    pub(crate) virtual_machine: bool,
+    /// What the kernel says about the costliest of the processor's mitigations.
+    pub(crate) spectre_v2: String,
+    pub(crate) cgroups: String,
+    /// The rivals' versions.
+    pub(crate) rivals: Vec<String>,
     pub(crate) root: bool,
     pub(crate) load_before: String,
     pub(crate) load_after: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Rate {
     pub(crate) name: String,
     pub(crate) workers: usize,
     pub(crate) per_second: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Footprint {
     pub(crate) name: String,
     pub(crate) sandboxes: usize,
@@ -42,7 +54,7 @@ pub(crate) struct Footprint {
 }
 
 /// A contender that could not be measured, and why: there is no figure for it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Unavailable {
     pub(crate) name: String,
     pub(crate) reason: String,
@@ -53,6 +65,13 @@ impl Machine {
     pub(crate) fn look(load_before: String) -> Machine {
         Machine {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            processor: field_of("/proc/cpuinfo", "model name").unwrap_or_default(),
+            memory_gib: memory_gib(),
+            virtual_machine: field_of("/proc/cpuinfo", "flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            spectre_v2: first_line("/sys/devices/system/cpu/vulnerabilities/spectre_v2"),
+            cgroups: cgroups().to_owned(),
+            rivals: ["bwrap", "crun", "runc"].into_iter().filter_map(version).collect(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             root: is_root(),
             load_before,
@@ -85,4 +104,38 @@ impl Results {
 pub(crate) fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+fn first_line(path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// The value of the first line `name : value` of a file.
+fn field_of(path: &str, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+fn memory_gib() -> u64 {
+    let total = field_of("/proc/meminfo", "MemTotal");
+    let kib = total.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    kib.unwrap_or_default().div_ceil(1 << 20)
+}
+
+/// Which version of control groups limits memory here.
+fn cgroups() -> &'static str {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if own.contains(":memory:") { "version 1" } else { "version 2" }
+}
+
+/// The first line that a rival says about itself.
+fn version(program: &str) -> Option<String> {
+    let output =
+        std::process::Command::new(find_program(program)?).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(str::to_owned)
 }

@@ -21,9 +21,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let resources = manifest.join("../../resources/seccomp");
     let table = read(&resources.join("x86_64.syscalls"), SyscallTable::parse)?;
     let output = PathBuf::from(env::var("OUT_DIR")?);
-    for name in ["job", "watched", "wasm"] {
+    let rules = |name: &str| {
         let path = resources.join(format!("{name}.filter"));
-        let rules = read(&path, |text| Rules::parse(text, &table))?;
+        read(&path, |text| Rules::parse(text, &table))
+    };
+    let sealed = rules("sealed")?;
+    for (name, rules) in [
+        ("job", rules("job")?.with_on_top(&sealed)),
+        ("nesting", rules("job")?),
+        ("sealed", sealed),
+        ("watched", rules("watched")?),
+        ("wasm", rules("wasm")?),
+    ] {
         let text = rust_source(name, &compile(&rules, &table))?;
         fs::write(output.join(format!("{name}_filter.rs")), text)?;
     }

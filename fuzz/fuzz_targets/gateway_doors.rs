@@ -31,8 +31,8 @@ fuzz_target!(|input: &[u8]| {
             let _ = tls_extensions(rest);
         }
         3 => {
-            if let Ok(Some((commands, length))) = git::parse_commands(rest) {
-                assert!(length <= rest.len() && commands.len() <= 64);
+            if let Ok(Some(list)) = git::parse_commands(rest) {
+                assert!(list.length <= rest.len() && list.commands.len() <= 64);
             }
         }
         4 => {

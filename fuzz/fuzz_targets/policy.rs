@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringwall_rules::{
-    Action, FileFacts, GuardRailText, HostFacts, Kind, LayerText, OriginKind, PlaceRequest, Stack,
-    Stage, Task, Tier, Work, at_least,
+    Action, FileFacts, GuardRailText, HostFacts, Inside, Kind, LayerText, OriginKind, PlaceRequest,
+    Stack, Stage, Task, Tier, Work, at_least,
 };
 
 fuzz_target!(|input: &str| {
@@ -64,7 +64,7 @@ fuzz_target!(|input: &str| {
             let (with, without) = (both.place(&request, &host), own.place(&request, &host));
             if let Ok(plan) = with.plan() {
                 let own_plan = without.plan().expect("placed without it as well");
-                assert!(at_least(&plan.wall, &own_plan.wall), "weaker");
+                assert!(at_least(&plan.wall, &own_plan.wall, Inside::Command), "weaker");
             }
         }
     }

@@ -7,6 +7,8 @@ processes, its own memory, and lives for one call.
 
 import ast
 import builtins
+import collections
+import dataclasses
 import io
 import json
 import linecache
@@ -30,6 +32,11 @@ REFUSED_EVENTS = (
     "fcntl.", "mmap.", "gc.", "code.__new__", "function.__new__", "sys.addaudithook", "sys.settrace",
     "sys.setprofile", "sys._current_", "sys.unraisablehook", "cpython.run_",
 )  # fmt: skip
+# In strict mode no code is made out of text: what a script does can be read in it.
+MAKING_CODE = ("eval", "exec", "compile")
+CODE_EVENTS = ("compile", "exec", "marshal.loads")
+# They make functions out of names that they have checked, or only parse.
+MAKERS = (ast, collections, dataclasses)
 
 
 class Refused(Exception):
@@ -55,11 +62,39 @@ class Output(io.StringIO):
 
 
 _running = False
+_strict = False
+# What the call itself is made of, while it is strict.
+_own_code: list[types.CodeType] = []
 
 
-def _audit(event: str, _arguments: tuple) -> None:
+def _audit(event: str, arguments: tuple) -> None:
     if _running and event.startswith(REFUSED_EVENTS):
         raise PermissionError(f"{event} is refused: eval-python has no files, network or processes")
+    if _running and _strict and event in CODE_EVENTS:
+        _check_maker(arguments, sys._getframe(1))
+
+
+def _check_maker(arguments: tuple, maker: types.FrameType) -> None:
+    if any(arguments[0] is code for code in _own_code):
+        return
+    if not any(maker.f_globals is vars(module) for module in MAKERS):
+        _no_code()
+
+
+def _no_code(*_arguments, **_named):
+    raise PermissionError("code out of text (eval, exec, compile) is refused: the call is `strict`")
+
+
+def _compiled(source, name: str, mode: str) -> types.CodeType:
+    """Code of the call's own script or modules, which it may run."""
+    global _running
+    before, _running = _running, False
+    try:
+        code = compile(source, name, mode)
+    finally:
+        _running = before
+    _own_code.append(code)
+    return code
 
 
 def close() -> None:
@@ -82,7 +117,7 @@ def _importer(modules: dict[str, str], names: dict):
             if name not in made:
                 module = made[name] = types.ModuleType(name)
                 module.__dict__["__builtins__"] = names
-                exec(compile(modules[name], f"{name}.py", "exec"), module.__dict__)
+                exec(_compiled(modules[name], f"{name}.py", "exec"), module.__dict__)
             return made[name]
         # A module of the standard library imports for itself, by the real function.
         if level == 0 and name in GRANTED:
@@ -100,6 +135,8 @@ def _importer(modules: dict[str, str], names: dict):
 def _names(modules: dict[str, str]) -> dict:
     names = {name: value for name, value in vars(builtins).items() if name not in ABSENT}
     names["open"] = _open
+    if _strict:
+        names.update(dict.fromkeys(MAKING_CODE, _no_code))
     names["__import__"] = _importer(modules, names)
     return names
 
@@ -146,14 +183,18 @@ def _execute(script: str, names: dict):
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)
-    exec(compile(tree, SCRIPT, "exec"), names)
-    value = eval(compile(last, SCRIPT, "eval"), names) if last is not None else None
+    body = _compiled(tree, SCRIPT, "exec")
+    end = _compiled(last, SCRIPT, "eval") if last is not None else None
+    exec(body, names)
+    value = eval(end, names) if end is not None else None
     return names.get("result", value)
 
 
 def call(text: str) -> str:
-    global _running
+    global _running, _strict
     given = json.loads(text)
+    _strict = given.get("strict", False)
+    _own_code.clear()
     script = given["script"]
     # The generator's state is part of the snapshot: without this every call would draw alike.
     random.seed(os.urandom(16))
@@ -176,7 +217,7 @@ def call(text: str) -> str:
         _running = False
         raise _failed(error, output) from None
     finally:
-        _running = False
+        _running = _strict = False
     return '{"result": %s, "stdout": %s, "truncated": %s}' % (
         result,
         json.dumps(output.getvalue(), ensure_ascii=False),

@@ -85,6 +85,38 @@ class Scripts(unittest.TestCase):
         script = "import random\nrandom.random()"
         self.assertNotEqual(result(script), result(script))
 
+    def test_a_strict_call_makes_no_code_out_of_text(self):
+        for script in (
+            "eval('1 + 1')",
+            "exec('a = 1')",
+            "compile('1', 'x', 'eval')",
+            "import ast\nast.__builtins__['eval']('1 + 1')",
+            "import ast\nast.__builtins__['compile'](ast.parse('1'), 'x', 'exec')",
+            "import json\njson.__builtins__['exec']('a = 1')",
+            "def f(): pass\nimport dataclasses\ndataclasses.__builtins__['exec'](f.__code__, vars(dataclasses))",
+            "import timeit\ntimeit.timeit('1', number=1)",
+            "import typing\nclass A: x: 'print(1)'\ntyping.get_type_hints(A)",
+            "(lambda: 0).__globals__['__builtins__']['eval']('1')",
+            "import types\ntypes.FunctionType((lambda: 1).__code__, {})()",
+        ):
+            with self.subTest(script):
+                self.assertIn("refused", self.failure(script, strict=True).message)
+
+    def test_a_strict_call_has_the_rest_of_the_language(self):
+        script = """
+from collections import namedtuple
+from dataclasses import dataclass
+import ast, mine
+@dataclass
+class Point:
+    x: int
+P = namedtuple("P", "a b")
+[Point(3).x, P(1, 2).b, ast.literal_eval("[4]"), mine.five()]
+"""
+        modules = {"mine": "def five(): return 5"}
+        self.assertEqual(result(script, modules=modules, strict=True), [3, 2, [4], 5])
+        self.assertEqual(result("eval('1 + 1')"), 2)
+
 
 def setUpModule():
     sandbox.close()

@@ -17,6 +17,10 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit};
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
+/// Memory that the process may have for data and stacks. What a task sends cannot take more of the host:
+/// the process ends, and with it the task's network.
+const MAX_MEMORY_BYTES: u64 = 512 * 1024 * 1024;
+
 /// How this machine resolves names.
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -33,6 +37,7 @@ fn run() -> io::Result<()> {
     // Memory holds secrets: no core dump, and no look inside by others of the same user.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    bound_memory()?;
     settle_signals()?;
     allow_many_descriptors()?;
     confine()?;
@@ -58,6 +63,13 @@ fn confine() -> io::Result<()> {
     let there = rules.iter().filter(|_| Path::new(RESOLVER).is_file()).cloned();
     confine::landlock(&there.collect::<Vec<_>>(), &[])?;
     seccomp::install_job_filter()
+}
+
+/// No more than there is already, which nobody without power can raise.
+fn bound_memory() -> io::Result<()> {
+    let known = rustix::process::getrlimit(Resource::Data).maximum;
+    let most = Some(known.unwrap_or(MAX_MEMORY_BYTES).min(MAX_MEMORY_BYTES));
+    Ok(rustix::process::setrlimit(Resource::Data, Rlimit { current: most, maximum: most })?)
 }
 
 /// A connection needs two, and the usual limit is for programs that have few.

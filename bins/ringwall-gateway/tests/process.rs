@@ -16,10 +16,10 @@ struct Gateway {
     events: BufReader<std::io::PipeReader>,
 }
 
-fn settings() -> Settings {
+fn settings(port: u16) -> Settings {
     serde_json::from_value(serde_json::json!({
         "names": {"zone": {"api.example.com": ["127.0.0.1"], "private.example.com": ["10.0.0.1"]}},
-        "exempt": ["127.0.0.1"],
+        "exempt": [format!("api.example.com:{port}=127.0.0.1")],
     }))
     .unwrap()
 }
@@ -33,12 +33,12 @@ fn spawn(socket: OwnedFd) -> Child {
         .unwrap()
 }
 
-fn start() -> Gateway {
+fn start(port: u16) -> Gateway {
     let (ours, theirs) = fdpass::pair().unwrap();
     let (reads, writes) = std::io::pipe().unwrap();
     let process = spawn(theirs);
     let control = Control::new(ours);
-    control.start(settings(), writes.as_fd()).unwrap();
+    control.start(settings(port), writes.as_fd()).unwrap();
     Gateway { process, control: Some(control), events: BufReader::new(reads) }
 }
 
@@ -120,8 +120,8 @@ fn rules(port: u16) -> serde_json::Value {
 
 #[test]
 fn tasks_come_change_and_go() {
-    let mut gateway = start();
     let port = origin();
+    let mut gateway = start(port);
     let url = format!("http://api.example.com:{port}/x");
     let first = gateway.add(task("first", port));
     let second = gateway.add(task("second", port + 1));
@@ -148,8 +148,8 @@ fn tasks_come_change_and_go() {
 
 #[test]
 fn orders_that_cannot_be_followed_are_refused_and_the_rest_goes_on() {
-    let gateway = start();
     let port = origin();
+    let gateway = start(port);
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let add = |task: serde_json::Value| {
         let spec: TaskSpec = serde_json::from_value(task).unwrap();
@@ -191,8 +191,9 @@ fn nothing_is_served_before_start_and_after_the_end() {
     drop(ours);
     assert!(process.wait().unwrap().success());
 
-    let mut gateway = start();
-    let proxy = gateway.add(task("first", origin()));
+    let port = origin();
+    let mut gateway = start(port);
+    let proxy = gateway.add(task("first", port));
     let mut open = TcpStream::connect(proxy).unwrap();
     open.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     gateway.control = None;
@@ -203,8 +204,8 @@ fn nothing_is_served_before_start_and_after_the_end() {
 
 #[test]
 fn without_anybody_to_record_nothing_is_allowed() {
-    let mut gateway = start();
     let port = origin();
+    let mut gateway = start(port);
     let proxy = gateway.add(task("first", port));
     let url = format!("http://api.example.com:{port}/x");
     assert!(get(proxy, &url).ends_with("hi"));
@@ -223,8 +224,19 @@ fn without_anybody_to_record_nothing_is_allowed() {
 
 #[test]
 fn its_memory_is_closed_to_others() {
-    let gateway = start();
+    let gateway = start(443);
     let status = std::fs::read_to_string(format!("/proc/{}/limits", gateway.process.id())).unwrap();
     let core = status.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert!(core.split_whitespace().nth(4) == Some("0"), "{core}");
+}
+
+/// The kernel bounds its memory, whatever a task makes of what it sends.
+#[test]
+fn its_memory_is_bounded() {
+    let gateway = start(443);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.process.id())).unwrap();
+    let data = limits.lines().find(|line| line.starts_with("Max data size")).unwrap();
+    let words: Vec<&str> = data.split_whitespace().collect();
+    let most = (512 * 1024 * 1024).to_string();
+    assert_eq!(words[3..5], [most.as_str(), most.as_str()], "{data}");
 }

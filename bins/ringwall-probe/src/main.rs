@@ -6,8 +6,10 @@
 //!     ringwall-probe --victim MARK...     does nothing until its standard input ends: a process of the host
 //!     ringwall-probe --drill              in the place of a warden or a monitor: scene and names are two
 //!                                         lines from descriptor 3, and that is where it answers
+//!     ringwall-probe --adversary PLAY     a random sequence of actions; only inside a wall
+//!     ringwall-probe --adversary-helper WORD MARK   what such a sequence leaves running for a while
 //!
-//! Made for `ringwall verify`, which starts it behind every wall. SCENE is the JSON of a scene.
+//! Made for `ringwall verify`, which starts it behind every wall. SCENE and PLAY are JSON.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ringwall_probes::{Account, Probe, Scene, Tried};
+use ringwall_probes::{Account, Play, Probe, Scene, Tried};
 
 /// An attack that has not come back by then waits for something that does not come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,6 +49,11 @@ fn run(arguments: Vec<String>) -> anyhow::Result<()> {
             io::copy(&mut io::stdin().lock(), &mut io::sink())?;
             Ok(())
         }
+        [program, "--adversary", play] => {
+            let play: Play = serde_json::from_str(play).context("the play is no JSON")?;
+            Ok(ringwall_probes::play(&play, program, &mut io::stdout().lock())?)
+        }
+        [_, "--adversary-helper", word, ..] => Ok(ringwall_probes::help(word)?),
         [_, "--one", scene, name] => {
             let mut scene: Scene = serde_json::from_str(scene).context("the scene is no JSON")?;
             // The directory in which it was started is the workspace, wherever that is behind this wall.

@@ -23,7 +23,7 @@ use ringwall_wire::{Adoption, ErrorCode, RemoteError, Taking};
 use crate::error::refused;
 use crate::warden::{Ended, Warden};
 pub(crate) use limits::JobGroup;
-use root::Root;
+use root::{Root, WorkspaceMount};
 pub(crate) use workspace::{TakeWorkspace, Unpacking};
 
 /// What only the first process of a guest has.
@@ -132,6 +132,16 @@ impl Guest {
 
     pub(crate) fn take_workspace(&self) -> Result<TakeWorkspace, RemoteError> {
         TakeWorkspace::begin(&self.root, &self.jobs)
+    }
+
+    /// The same while jobs are stopped, which go on afterwards.
+    pub(crate) fn look_at_workspace(&self) -> Result<TakeWorkspace, RemoteError> {
+        TakeWorkspace::look(&self.root, &self.jobs)
+    }
+
+    /// The mount of the workspace, from the moment it was shown.
+    pub(crate) fn workspace(&self) -> WorkspaceMount {
+        self.root.workspace()
     }
 
     pub(crate) fn jobs(&self) -> &JobGroup {

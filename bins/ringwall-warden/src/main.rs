@@ -11,6 +11,8 @@ use ringwall_warden::{Ended, Warden, is_first_process, run_guest};
 
 const STREAM: i32 = 3;
 const CANARY: i32 = 4;
+/// The ring's filter leaves out what jobs must not do, for there will be a ring inside it.
+const SEAL_JOBS: &str = "--seal-jobs";
 
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
@@ -24,7 +26,9 @@ fn main() -> ExitCode {
         // Nobody to tell: standard error is /dev/null in a ring.
         return ExitCode::from(2);
     };
-    match Warden::new(stream, inherited(CANARY)).and_then(Warden::serve) {
+    let seals_jobs = std::env::args().skip(1).any(|word| word == SEAL_JOBS);
+    let warden = Warden::new(stream, inherited(CANARY));
+    match warden.and_then(|warden| warden.sealing_jobs(seals_jobs).serve()) {
         Ok(Ended::ShutDown | Ended::Closed) => ExitCode::SUCCESS,
         Ok(Ended::Broken) | Err(_) => ExitCode::FAILURE,
     }

@@ -41,6 +41,8 @@ pub(crate) struct Tunnel {
 #[derive(Debug)]
 struct Ring {
     first_process: OwnedFd,
+    /// The mount of its workspace, its user namespace and its mounts, from before its first job.
+    workspace: Option<[OwnedFd; 3]>,
     /// Ends with the ring.
     _launcher: Option<Spawner>,
 }
@@ -53,7 +55,39 @@ pub(crate) fn raise(steps: &[u8]) -> Result<Tunnel, RemoteError> {
 pub(crate) fn raise_planned(plan: &RaisePlanned, join: &OwnedFd) -> Result<Tunnel, RemoteError> {
     let encoded = EncodedPlan { template: &plan.template, ahead: &plan.ahead, last: &plan.last };
     let launcher = Path::new(guest_paths::LAUNCHER);
-    Tunnel::new(launch::raise_planned(launcher, encoded, join).map_err(not_raised)?)
+    let mut ring = launch::raise_planned(launcher, encoded, join).map_err(not_raised)?;
+    let workspace = match plan.reports_workspace && !ring.reported.is_empty() {
+        true => Some(with_namespaces(ring.reported.remove(0), &ring.pidfd)?),
+        false => None,
+    };
+    let mut tunnel = Tunnel::new(ring)?;
+    if let Some(ring) = &mut tunnel.ring {
+        ring.workspace = workspace;
+    }
+    Ok(tunnel)
+}
+
+fn with_namespaces(mount: OwnedFd, process: &OwnedFd) -> Result<[OwnedFd; 3], RemoteError> {
+    let gone = || refused(ErrorCode::System, "the inner ring ended too early");
+    let pid = pid_of(process).ok_or_else(gone)?;
+    let open = |kind: &str| {
+        let path = format!("/proc/{}/ns/{kind}", pid.as_raw_nonzero());
+        std::fs::File::open(path).map(OwnedFd::from).map_err(|_| gone())
+    };
+    Ok([mount, open("user")?, open("mnt")?])
+}
+
+/// Has a launcher change what jobs see, by encoded steps. These descriptors are its passed slots.
+pub(crate) fn adjust(steps: &[u8], held: &[BorrowedFd<'_>]) -> Result<(), RemoteError> {
+    let launcher = Path::new(guest_paths::LAUNCHER);
+    launch::adjust(launcher, steps, held).map_err(|error| RemoteError {
+        code: ErrorCode::System,
+        errno: match &error {
+            LaunchError::Step(failure) => failure.errno,
+            _ => None,
+        },
+        message: with_causes(&error),
+    })
 }
 
 fn not_raised(error: LaunchError) -> RemoteError {
@@ -71,7 +105,7 @@ impl Tunnel {
     fn new(ring: InnerRing) -> Result<Tunnel, RemoteError> {
         set_nonblocking(&ring.stream)
             .map_err(|errno| failed("cannot prepare the inner ring's stream", errno))?;
-        let of_ring = Ring { first_process: ring.pidfd, _launcher: ring.launcher };
+        let of_ring = Ring { first_process: ring.pidfd, workspace: None, _launcher: ring.launcher };
         Ok(Tunnel { ring: Some(of_ring), ..Tunnel::of_connection(ring.stream) })
     }
 
@@ -141,6 +175,12 @@ impl Tunnel {
         if self.inner_deaf {
             connection.consumed(stream, self.outbox.discard());
         }
+    }
+
+    /// What a change of rights in this ring needs, if it has the workspace.
+    pub(crate) fn workspace(&self) -> Option<Vec<BorrowedFd<'_>>> {
+        let held = self.ring.as_ref()?.workspace.as_ref()?;
+        Some(held.iter().map(AsFd::as_fd).collect())
     }
 
     pub(crate) fn is_connection(&self) -> bool {

@@ -23,10 +23,11 @@ const MAX_SEARCHED: usize = 256;
 /// Starts a job, in the control group that `join` leads to.
 pub(crate) fn start(
     request: &StartProcess,
+    sealed: bool,
     join: Option<BorrowedFd<'_>>,
 ) -> Result<Job, RemoteError> {
     check_user(request.user)?;
-    let program = prepare(request)?;
+    let program = Program { sealed, ..prepare(request)? };
     let failure = |error| explain(request, error);
     if let Some(size) = request.terminal {
         let terminal = terminal::open(size_of_terminal(size))
@@ -97,6 +98,7 @@ fn prepare(request: &StartProcess) -> Result<Program, RemoteError> {
         env: c_strings("an environment entry", &request.env)?,
         cwd: c_string("the working directory", cwd)?,
         limits: lowered(&request.limits),
+        sealed: false,
     })
 }
 
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn requests_that_make_no_sense_start_nothing() {
-        let code = |request: StartProcess| start(&request, None).err().map(|error| error.code);
+        let code =
+            |request: StartProcess| start(&request, false, None).err().map(|error| error.code);
         let argv = || vec![b"/bin/true".to_vec()];
         assert_eq!(code(StartProcess::default()), Some(ErrorCode::Invalid));
         let empty = StartProcess { argv: vec![Vec::new()], ..StartProcess::default() };

@@ -54,6 +54,8 @@ pub struct Warden {
     resting: bool,
     /// The job with which all of this ends.
     only_job: Option<StreamId>,
+    /// Each job gets one more filter, that of the ring being too wide for it.
+    seals_jobs: bool,
     /// Set in the first process of a guest kernel.
     guest: Option<Guest>,
     doors: Doors,
@@ -93,9 +95,16 @@ impl Warden {
             leaving: false,
             resting: false,
             only_job: None,
+            seals_jobs: false,
             guest: None,
             doors: Doors::default(),
         })
+    }
+
+    /// The same in a ring whose filter is too wide for jobs, if `seals` is true.
+    #[must_use]
+    pub fn sealing_jobs(self, seals: bool) -> Warden {
+        Warden { seals_jobs: seals, ..self }
     }
 
     /// The same as the first process of a guest kernel.
@@ -356,6 +365,10 @@ impl Warden {
             Request::TakeWorkspace => {
                 self.guest()?.take_workspace().map(|tree| Answer::Task(Task::Pack(tree)))
             }
+            Request::LookAtWorkspace => {
+                self.guest()?.look_at_workspace().map(|tree| Answer::Task(Task::Pack(tree)))
+            }
+            Request::Adjust { steps } => self.adjust(&steps).map(done),
             Request::Usage => Ok(Answer::Reply(Reply::Usage(self.guest()?.jobs().usage()))),
             Request::Checkpoint => {
                 if !self.tasks.values().all(Task::is_of_network) {
@@ -365,7 +378,7 @@ impl Warden {
                 self.resting = true;
                 Ok(Answer::Reply(Reply::Resting { frozen }))
             }
-            Request::Snapshot { .. } | Request::Take { .. } => {
+            Request::Snapshot { .. } | Request::Take { .. } | Request::ChangeRights { .. } => {
                 Err(refused(ErrorCode::Invalid, "a sandbox is kept from outside"))
             }
             Request::Facts => {
@@ -388,6 +401,18 @@ impl Warden {
         }
     }
 
+    /// In the ring that has the workspace, or in the guest itself if none has.
+    fn adjust(&mut self, steps: &[u8]) -> Result<(), RemoteError> {
+        let guest = self.guest()?.workspace();
+        let in_ring = self.tasks.values().find_map(|task| match task {
+            Task::Tunnel(tunnel) => tunnel.workspace(),
+            _ => None,
+        });
+        let none = || refused(ErrorCode::Invalid, "there is no workspace");
+        let held = in_ring.or_else(|| guest.get().map(|mount| vec![mount.as_fd()]));
+        raise::adjust(steps, &held.ok_or_else(none)?)
+    }
+
     fn guest(&mut self) -> Result<&mut Guest, RemoteError> {
         let message = "this warden is not the first process of a guest";
         self.guest.as_mut().ok_or_else(|| refused(ErrorCode::Invalid, message))
@@ -399,8 +424,8 @@ impl Warden {
             let message = format!("{MAX_JOBS} processes are running already; wait for one to end");
             return Err(refused(ErrorCode::Limit, &message));
         }
-        let mut job =
-            start::start(process, self.guest.as_ref().map(|guest| guest.jobs().join().as_fd()))?;
+        let join = self.guest.as_ref().map(|guest| guest.jobs().join().as_fd());
+        let mut job = start::start(process, self.seals_jobs, join)?;
         let pid = job.pid().as_raw_nonzero().get().unsigned_abs();
         self.connection.reply(stream, &Reply::Started { pid });
         self.only_job = self.only_job.or(process.ends_ring.then_some(stream));

@@ -51,8 +51,7 @@ pub(crate) use values::SandboxPath;
 pub(crate) use vm::{KernelVerb, VmVerb};
 
 /// Parses the whole command line, program name included.
-pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Verb, UsageError> {
-    let arguments: Vec<OsString> = arguments.collect();
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Verb, UsageError> {
     if let Some(mut verb) = parse_frequent(&arguments) {
         run::find_image(&mut verb, &arguments);
         return Ok(verb);
@@ -317,6 +316,10 @@ pub(crate) struct ApplyArgs {
     /// Overwrite files that were changed here since the run
     #[arg(long)]
     pub(crate) force: bool,
+    /// Take plain changes only: no new executables, hooks, configuration, links or dot-directories,
+    /// unless they are named with --allow-protected
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[arg(value_name = "ID")]
@@ -364,6 +367,9 @@ pub(crate) enum ImageVerb {
         /// Store the image under this name [default: the name it carries]
         #[arg(long, value_name = "REF")]
         name: Option<String>,
+        /// Let a name that the file carries replace an image of that name
+        #[arg(long)]
+        replace: bool,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -392,7 +398,13 @@ pub(crate) struct VerifyArgs {
     /// Attack another sandbox: a command that runs the command behind it, in words without quotes
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["walls", "quick", "control"])]
     pub(crate) behind: Option<String>,
-    /// How the report is printed
+    /// Play this many rounds of random actions instead of the known attacks
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["quick", "control", "behind"])]
+    pub(crate) adversary: Option<u32>,
+    /// The first round's seed, to repeat it; a new one if there is none
+    #[arg(long, value_name = "NUMBER", requires = "adversary")]
+    pub(crate) seed: Option<u64>,
+    /// How the report is printed; rounds of random actions know `table` and `json`
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
     pub(crate) format: VerifyFormat,
     /// Write the report into this file too, as JSON

@@ -34,17 +34,29 @@ mod top;
 mod verify;
 mod vm;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use ringwall_engine::{Engine, EngineConfig};
+use ringwall_engine::{EarlyLauncher, Engine, EngineConfig};
 
-pub(crate) use approvals::{Approving, decide_on, key_place, words_of};
+pub(crate) use approvals::{decide_on, key_place, words_of};
 
 use crate::args::Verb;
 use crate::exit::AlreadyReported;
 use crate::{granted, report};
 
-pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+/// Starts the launcher of `ringwall run` before its arguments are read: both take about as long, and
+/// a machine with two processors does them at once. A daemon brings its own.
+pub(crate) fn start_early(arguments: &[OsString]) -> Option<EarlyLauncher> {
+    let config = match arguments.get(1) {
+        Some(verb) if verb == "run" => EngineConfig::from_environment().ok()?,
+        _ => return None,
+    };
+    let by_daemon = crate::daemon::default_socket(&config.home).exists();
+    if by_daemon { None } else { EarlyLauncher::start(&config) }
+}
+
+pub(crate) fn run(verb: Verb, early: Option<EarlyLauncher>) -> anyhow::Result<ExitCode> {
     match &verb {
         // These write to the log; before that, it says which elevations have ended.
         Verb::Run(_)
@@ -62,7 +74,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         _ => {}
     }
     let done = match verb {
-        Verb::Run(args) => return run::run(*args),
+        Verb::Run(args) => return run::run(*args, early),
         Verb::Exec(args) => return exec::run(*args),
         Verb::Doctor(args) => return doctor::run(&args),
         Verb::Verify(args) => return verify::run(&args),

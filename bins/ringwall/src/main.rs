@@ -16,14 +16,17 @@ mod screen;
 mod spec;
 mod terminal;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    match args::parse(std::env::args_os()) {
-        Ok(verb) => commands::run(verb).unwrap_or_else(|error| exit::failed(&error)),
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let early = commands::start_early(&arguments);
+    match args::parse(arguments) {
+        Ok(verb) => commands::run(verb, early).unwrap_or_else(|error| exit::failed(&error)),
         Err(usage) => exit::wrong_usage(&usage),
     }
 }

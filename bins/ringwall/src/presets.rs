@@ -3,18 +3,33 @@
 
 use std::path::PathBuf;
 
+mod settings;
+
+pub(crate) use settings::{Form, SettingsError, kept};
+
 /// One agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
     /// One of these is enough.
     pub(crate) keys: &'static [Key],
-    /// Copied into its home behind the wall, where they exist. Never a file that holds a key.
-    pub(crate) config: &'static [&'static str],
+    /// Of these files it gets a part in its home behind the wall, where they exist.
+    pub(crate) config: &'static [Config],
     /// What it is told: that it is behind a wall, where it reaches its model and nothing else.
     pub(crate) env: &'static [(&'static str, &'static str)],
     /// What it writes into the workspace for itself. `--apply` leaves it out.
     pub(crate) own: &'static [&'static str],
+}
+
+/// A file in a person's home, and what of it an agent may see.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) path: &'static str,
+    pub(crate) form: Form,
+}
+
+const fn config(path: &'static str, form: Form) -> Config {
+    Config { path, form }
 }
 
 /// A key of a model's provider, which only the gateway knows.
@@ -64,7 +79,22 @@ pub(crate) const PRESETS: [Preset; 4] = [
     Preset {
         name: "claude-code",
         keys: &[ANTHROPIC],
-        config: &[".claude/settings.json", ".claude/CLAUDE.md"],
+        config: &[
+            config(
+                ".claude/settings.json",
+                Form::Json(&[
+                    "model",
+                    "theme",
+                    "permissions",
+                    "outputStyle",
+                    "language",
+                    "includeCoAuthoredBy",
+                    "alwaysThinkingEnabled",
+                    "cleanupPeriodDays",
+                ]),
+            ),
+            config(".claude/CLAUDE.md", Form::Prose),
+        ],
         // No reports, feedback or updates: they go to the model's host, too, with the same key.
         env: &[("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
         own: &[],
@@ -72,14 +102,46 @@ pub(crate) const PRESETS: [Preset; 4] = [
     Preset {
         name: "codex",
         keys: &[CODEX],
-        config: &[".codex/config.toml", ".codex/AGENTS.md"],
+        config: &[
+            config(
+                ".codex/config.toml",
+                Form::Toml(&[
+                    "model",
+                    "model_reasoning_effort",
+                    "model_reasoning_summary",
+                    "model_verbosity",
+                    "approval_policy",
+                    "sandbox_mode",
+                    "personality",
+                    "hide_agent_reasoning",
+                    "tui",
+                ]),
+            ),
+            config(".codex/AGENTS.md", Form::Prose),
+        ],
         env: &[],
         own: &[],
     },
     Preset {
         name: "gemini",
         keys: &[GEMINI],
-        config: &[".gemini/settings.json", ".gemini/GEMINI.md"],
+        config: &[
+            config(
+                ".gemini/settings.json",
+                Form::Json(&[
+                    "theme",
+                    "model",
+                    "vimMode",
+                    "preferredEditor",
+                    "selectedAuthType",
+                    "security.auth.selectedType",
+                    "ui.theme",
+                    "general.vimMode",
+                    "general.preferredEditor",
+                ]),
+            ),
+            config(".gemini/GEMINI.md", Form::Prose),
+        ],
         // It would ask each time whether to trust the workspace: what is behind the wall is a copy.
         env: &[("GEMINI_CLI_TRUST_WORKSPACE", "true")],
         own: &[],
@@ -87,7 +149,35 @@ pub(crate) const PRESETS: [Preset; 4] = [
     Preset {
         name: "aider",
         keys: &[ANTHROPIC, OPENAI, GEMINI],
-        config: &[".aider.conf.yml", ".aider.model.settings.yml"],
+        config: &[config(
+            ".aider.conf.yml",
+            Form::YamlLines(&[
+                "model",
+                "weak-model",
+                "editor-model",
+                "edit-format",
+                "editor-edit-format",
+                "architect",
+                "auto-accept-architect",
+                "auto-commits",
+                "dirty-commits",
+                "attribute-author",
+                "attribute-committer",
+                "auto-lint",
+                "auto-test",
+                "cache-prompts",
+                "chat-language",
+                "code-theme",
+                "dark-mode",
+                "light-mode",
+                "map-tokens",
+                "pretty",
+                "reasoning-effort",
+                "show-diffs",
+                "stream",
+                "vim",
+            ]),
+        )],
         // It would look for updates, prices and where to report to, and find nobody.
         env: &[
             ("AIDER_CHECK_UPDATE", "false"),
@@ -133,7 +223,16 @@ mod tests {
 
     #[test]
     fn no_file_with_a_key_is_copied() {
-        for path in PRESETS.iter().flat_map(|preset| preset.config) {
+        for Config { path, form } in PRESETS.iter().flat_map(|preset| preset.config) {
+            let keys = match form {
+                Form::Json(keys) | Form::Toml(keys) | Form::YamlLines(keys) => keys,
+                Form::Prose => &[][..],
+            };
+            for key in keys {
+                for word in ["env", "secret", "header", "passw", "helper", "api"] {
+                    assert!(!key.contains(word), "{key}");
+                }
+            }
             for word in ["auth", "credential", "oauth", "token", ".env", ".claude.json"] {
                 assert!(!path.contains(word), "{path}");
             }

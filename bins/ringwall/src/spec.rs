@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use ringwall_engine::{AdmitError, Asked, Engine, PolicySearch, deciding};
+use ringwall_desk::{Input, Kind, Placing};
+use ringwall_engine::{Asked, Engine, PolicySearch};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{
     Command, EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec,
@@ -12,7 +13,7 @@ use ringwall_spec::{
 use ringwall_workspace::check_workspace;
 
 use crate::args::{NetworkArgs, Reachable, SandboxArgs};
-use crate::granted::{self, Holding};
+use crate::granted::{Admitted, Asking};
 use crate::here::{self, Here};
 use crate::report;
 
@@ -26,7 +27,7 @@ pub(crate) fn admit(
     args: &SandboxArgs,
     default: Limits,
     command: Option<&Command>,
-) -> anyhow::Result<(AdmittedSpec, Option<Holding>)> {
+) -> anyhow::Result<Admitted> {
     let spec = sandbox_spec(args, default)?;
     let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
     let written_by_sandbox = shared.map(|workspace| workspace.path.clone());
@@ -46,22 +47,35 @@ pub(crate) fn admit(
         network_at_most: None,
         search: None,
     };
-    let limits = |default| args.limits(default);
-    if let Some(file) = &args.policy.grant {
-        let (asked, limits) = ((asked, &search), (&limits as _, command));
-        let (admitted, holding) = deciding(|| granted::admit(engine, file, asked, limits))?;
-        return Ok((admitted, Some(holding)));
-    }
-    let admitted = match engine.admit(asked.clone(), &limits, &search) {
-        // Nobody asked for the current directory; where the policy does not show it, it is not shown.
-        Err(AdmitError::Unreadable { .. }) if args.here == Here::Taken => {
-            let spec = SandboxSpec { workspace: None, rights: None, ..asked.spec };
-            engine.admit(Asked { spec, ..asked }, &limits, &search)?
-        }
-        admitted => admitted?,
+    let asking = Asking::by(args.policy.grant.as_deref())?;
+    let desk = asking.desk(engine);
+    let place = |asked: Asked| {
+        let placing = Placing {
+            asked,
+            search: &search,
+            limits: &|default| args.limits(default),
+            command,
+            input: command.map_or(Input::Nothing, |command| Input::of(command, None)),
+            name: args.name.as_ref().map(|name| name.as_str()),
+            account: "command line",
+        };
+        desk.place(&asking.caller, placing)
     };
-    engine.get_image(&admitted, &search, &report::progress)?;
-    Ok((admitted, None))
+    let is_owner = asking.caller.holder().is_none();
+    let placed = match place(asked.clone()) {
+        // Nobody asked for the current directory; where the policy does not show it, it is not shown.
+        Err(refused)
+            if refused.kind == Kind::Unreadable && is_owner && args.here == Here::Taken =>
+        {
+            let spec = SandboxSpec { workspace: None, rights: None, ..asked.spec };
+            place(Asked { spec, ..asked })?
+        }
+        placed => placed?,
+    };
+    if is_owner {
+        engine.get_image(&placed.admitted, &search, &report::progress)?;
+    }
+    Ok(Admitted { asking, placed })
 }
 
 /// Says what a network gives away, if it gives away everything.
@@ -72,10 +86,14 @@ pub(crate) fn warn_of_network(admitted: &AdmittedSpec) {
 }
 
 pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
+    // Resolved once: everything from here on is decided about, and done with, this very path.
     let read_only_paths = args
         .read_only
         .iter()
-        .map(|path| std::path::absolute(path).context("a --ro path is empty; give a path"))
+        .map(|path| {
+            let wrong = || format!("--ro {} cannot be shown", path.display());
+            path.canonicalize().with_context(wrong)
+        })
         .collect::<Result<_, _>>()?;
     Ok(SandboxSpec {
         wall: args.wall(),
@@ -86,6 +104,7 @@ pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Resul
         limits: args.limits(default),
         name: args.name.clone(),
         egress: network(&args.network)?,
+        own_filters: args.own_filters,
     })
 }
 

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use ringwall_desk::Share;
 use ringwall_engine::{AdmitError, PolicySearch};
 use ringwall_grant::Ask;
 use ringwall_rules::{Action, Kind, PlaceRequest, Task, Work};
-use ringwall_spec::{Command, Ending, RingKind, Wall};
+use ringwall_spec::{Command, Ending, Limits, RingKind, Wall};
 use serde_json::{Value, json};
 
 use crate::bounds::Stop;
 use crate::journal::Entry;
 use crate::output::{Done, Place};
-use crate::paid::Share;
 use crate::registry::{Exec, Wish};
 use crate::site::{self, Asker, Site, SiteError};
 use crate::supervisor::{Halt, Supervisor};
@@ -77,24 +77,25 @@ impl Supervisor<'_> {
     }
 
     fn exec(&mut self, exec: &Exec) -> Result<Done, Halt> {
-        self.ensure_site(&exec.kind)?;
+        let floor = self.state.options.kind;
+        let kind = exec.counts_as(floor, self.state.taint.is_some()).to_string();
+        self.ensure_site(&kind)?;
         let asked = exec.timeout_seconds.map(Duration::from_secs);
         let usual = self.state.options.limits.timeout;
         let timeout = asked.unwrap_or(usual).min(usual).min(self.time_left());
         let argv = ["/bin/sh", "-c", &exec.command].map(Into::into).to_vec();
         let command = Command { argv, ..Command::default() };
         let site = self.site()?;
-        let limits = &site.record.limits;
-        let (cpu_milli, memory_bytes) = (limits.cpu_milli.into(), limits.memory_bytes);
-        let work = Share { time: timeout, cpu_milli, memory_bytes, fuel: 0 };
+        let limits = Limits { timeout, ..site.record.limits.clone() };
+        let work = Share::of_sandbox(&limits, None);
         let paid = self.gate.reserve_work(&self.holder, work)?.map_err(refused)?;
         let begun = Instant::now();
-        let ran = site.run(&command, paid.work.time);
+        let ran = site.run(&command, paid.share.time);
         self.gate.settle(&self.holder, paid.ran_for(begun.elapsed()))?;
         let ran = ran.map_err(|error| failed(&error))?;
         let mut done =
             Done::output(place(site), how(ran.ending), &ran.output, is_failure(ran.ending));
-        done.taints = self.taint_of_command(&exec.kind);
+        done.taints = self.taint_of_command(&kind);
         Ok(done)
     }
 
@@ -229,7 +230,7 @@ impl Supervisor<'_> {
         self.decide(&action, &format!("the tool {tool}"))?;
         let work = Share::of_tool(prepared.limits());
         let paid = self.gate.reserve_work(&self.holder, work)?.map_err(refused)?;
-        (prepared.limits().time, prepared.limits().fuel) = (paid.work.time, paid.work.fuel);
+        (prepared.limits().time, prepared.limits().fuel) = (paid.share.time, paid.share.fuel);
         let called = wasm.call(self.world.engine, &prepared, self.site.as_ref());
         // Of a call that was lost nothing is known, so nothing is given back.
         if let Ok((_, outcome, _)) = &called {

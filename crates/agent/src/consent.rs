@@ -122,7 +122,7 @@ impl Supervisor<'_> {
             Answer::Approved(_) => {
                 let elevated = approvals.elevate(&self.holder.token, &approval, now);
                 let token = elevated.map_err(|error| failed(&ConsentError::from(error)))?;
-                let policy = (std::slice::from_ref(&offer.rule), offer.approvers.as_slice());
+                let policy = (&offer.rule, offer.approvers.as_slice());
                 let (verifier, request) = (&self.gate.verifier, self.request());
                 let used = approvals
                     .authorize(verifier, &token, &request, action, policy, true)

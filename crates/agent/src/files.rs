@@ -52,7 +52,9 @@ impl Supervisor<'_> {
     /// Programs on the host obey some files; a task that has read what strangers wrote leaves them
     /// alone, until a person has lifted that.
     fn refuse_protected(&self, path: &str) -> Result<(), Halt> {
-        if self.state.taint.is_none() || !is_protected(Path::new(path)) || self.taint_is_lifted() {
+        let workspace = self.state.options.workspace.as_deref().unwrap_or(Path::new("/"));
+        let protected = || is_protected(workspace, Path::new(path));
+        if self.state.taint.is_none() || !protected() || self.taint_is_lifted() {
             return Ok(());
         }
         let why =

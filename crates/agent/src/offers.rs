@@ -58,7 +58,8 @@ fn changing() -> Vec<ToolOffer> {
             "exec",
             "Run a shell command in the sandbox, in the workspace. kind says what it is: build \
              (compilers, tests, the project's own tools), files (moving and changing files), or \
-             untrusted (anything that was downloaded or that you do not know).",
+             untrusted (anything that was downloaded or that you do not know, and what you leave out). \
+             It can only make the command count as more dangerous than what is known of it.",
             json!({
                 "command": text("For sh -c"),
                 "kind": { "type": "string", "enum": ["build", "files", "untrusted"] },

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ringwall_agent_model::Provider;
-use ringwall_rules::{Profile, Tier};
+use ringwall_rules::{Kind, Profile, Tier};
 use ringwall_spec::{EgressSpec, Limits, Wall};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,9 @@ pub struct Options {
     pub tier: Option<Tier>,
     pub profile: Option<Profile>,
     pub phase: Option<String>,
+    /// The least that the agent's commands count as, by who started it; untrusted if nothing is said.
+    #[serde(default)]
+    pub kind: Option<Kind>,
     /// A policy beside those that are found.
     pub policy: Option<PathBuf>,
     /// What commands may reach, where there is no policy; with one it can only be narrower.

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 
+use ringwall_rules::Kind;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -71,7 +72,8 @@ pub(crate) enum Wish {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Exec {
     pub(crate) command: String,
-    #[serde(default = "build")]
+    /// What the model says of it, which counts only where it is worse than what is known.
+    #[serde(default = "untrusted")]
     pub(crate) kind: String,
     #[serde(default)]
     pub(crate) timeout_seconds: Option<u64>,
@@ -89,8 +91,18 @@ pub(crate) struct SubTask {
     pub(crate) max_steps: Option<u64>,
 }
 
-fn build() -> String {
-    "build".to_owned()
+fn untrusted() -> String {
+    Kind::Untrusted.to_string()
+}
+
+impl Exec {
+    /// The kind of work that it counts as: no less than whoever started the agent answers for, nor than
+    /// the model says itself, and untrusted once the task is tainted.
+    pub(crate) fn counts_as(&self, floor: Option<Kind>, tainted: bool) -> Kind {
+        let said = Kind::declared(Some(&self.kind));
+        let known = floor.filter(|_| !tainted).unwrap_or(Kind::Untrusted);
+        said.max(known)
+    }
 }
 
 fn default_lines() -> u64 {
@@ -339,6 +351,26 @@ mod tests {
         }
         assert!(matches!(wish("grep", json!({"any": 1})), Ok(Wish::Wasm { .. })));
         assert!(wish("approve", json!({})).is_err());
+    }
+
+    #[test]
+    fn what_the_model_says_of_a_command_can_only_raise_the_risk() {
+        let kind =
+            |said: Value, floor: Option<Kind>, tainted: bool| match wish("exec", said).unwrap() {
+                Wish::Exec(exec) => exec.counts_as(floor, tainted),
+                other => panic!("{other:?}"),
+            };
+        let silent = || json!({"command": "make"});
+        let said = |kind: &str| json!({"command": "make", "kind": kind});
+        let build = Some(Kind::Build);
+        assert_eq!(kind(said("build"), build, false), Kind::Build);
+        assert_eq!(kind(said("files"), build, false), Kind::Build, "no less than is answered for");
+        assert_eq!(kind(silent(), build, false), Kind::Untrusted);
+        assert_eq!(kind(said("untrusted"), build, false), Kind::Untrusted);
+        for said in [said("build"), said("files"), silent()] {
+            assert_eq!(kind(said.clone(), None, false), Kind::Untrusted, "nobody answers for it");
+            assert_eq!(kind(said, build, true), Kind::Untrusted, "the task is tainted");
+        }
     }
 
     #[test]

@@ -107,11 +107,11 @@ impl Taken<'_> {
         };
         match wish {
             Wish::Exec(exec) => {
-                let of_kind =
-                    exec.kind.parse().is_ok_and(|kind| self.taints(&TakenIn::OutputOf(kind)));
+                let kind = exec.counts_as(self.options.kind, self.task.tainted);
+                let of_kind = self.taints(&TakenIn::OutputOf(kind));
                 let reaches = !matches!(self.policy.egress(&self.task), Egress::None);
                 let by_network = reaches && self.taints(&TakenIn::Network);
-                (of_kind || by_network).then(|| format!("output of {} work", exec.kind))
+                (of_kind || by_network).then(|| format!("output of {kind} work"))
             }
             _ if self.failed => None,
             Wish::Read { path, .. } | Wish::Edit { path, .. } | Wish::List { path } => {
@@ -143,10 +143,11 @@ fn judge(
 ) -> (String, Verdict) {
     match wish {
         Wish::Exec(exec) => {
-            let what = format!("{} ({})", exec.command, exec.kind);
+            let kind = exec.counts_as(options.kind, task.tainted);
+            let what = format!("{} ({kind})", exec.command);
             let request = PlaceRequest {
                 task: task.clone(),
-                work: Work { tool: None, kind: Some(exec.kind.clone()) },
+                work: Work { tool: None, kind: Some(kind.to_string()) },
                 wall: options.wall.clone(),
                 limits: None,
                 reuse: false,

@@ -2,55 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::request::Parts;
 use base64::Engine as _;
-use ringwall_engine::{Asked, NetworkBounds, PolicySearch};
+use ringwall_desk::Caller;
+use ringwall_engine::{Asked, PolicySearch};
 use ringwall_rules::{Task, Work};
 use ringwall_spec::{
     Command, EgressSpec, Ending, Limits, RingKind, RuleSet, SandboxSpec, TerminalSize, Wall,
     WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_store::{CallRow, SandboxRow};
-use ringwall_workspace::check_workspace;
-use serde::de::DeserializeOwned;
+use ringwall_workspace::open_workspace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::caller::Caller;
 use crate::live::Captured;
 use crate::problem::{Code, Problem};
-use crate::service::{Service, engine_name_for};
+use crate::service::engine_name_for;
 
-/// JSON, with our own words for what is wrong with it.
-#[derive(Debug)]
-pub(crate) struct Body<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
-        let Json(body) = Json::from_request(request, service).await?;
-        Ok(Body(body))
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Params<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequestParts<Arc<Service>> for Params<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<Service>) -> Result<Self, Problem> {
-        let Query(params) = Query::from_request_parts(parts, state).await?;
-        Ok(Params(params))
-    }
-}
+pub(crate) use crate::body::{Body, Params};
 
 /// Limits that differ from the defaults
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -178,6 +150,13 @@ impl SandboxFields {
         self.limits.over(Limits::default()).memory_bytes
     }
 
+    /// The paths of the host that it would see, and whether it would write straight to them.
+    pub(crate) fn paths(&self) -> Result<Vec<(PathBuf, bool)>, Problem> {
+        let workspace = self.workspace.iter().map(|it| (&it.path, it.read_write));
+        let shown = self.read_only.iter().map(|path| (path, false));
+        workspace.chain(shown).map(|(path, writes)| Ok((absolute(path)?, writes))).collect()
+    }
+
     pub(crate) fn asked(
         &self,
         caller: &Caller,
@@ -189,7 +168,11 @@ impl SandboxFields {
             None => None,
             Some(fields) => Some(workspace(fields)?),
         };
-        let read_only = self.read_only.iter().map(|path| absolute(path)).collect::<Result<_, _>>();
+        let read_only = self.read_only.iter().map(|path| {
+            // Resolved once. What does not exist is told later, to those who may know.
+            absolute(path).map(|path| path.canonicalize().unwrap_or(path))
+        });
+        let read_only = read_only.collect::<Result<_, Problem>>();
         // Checked whoever asks: it is the engine's name only for the owner.
         let name =
             self.name.as_deref().map(str::parse::<ringwall_spec::SandboxName>).transpose()?;
@@ -203,6 +186,7 @@ impl SandboxFields {
             limits: self.limits.over(default),
             name: name.filter(|_| own),
             egress: self.network.as_ref().map(NetworkFields::egress).transpose()?,
+            own_filters: false,
         };
         let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
         if self.policy_directory.is_some() {
@@ -216,28 +200,13 @@ impl SandboxFields {
         };
         let task = Task { phase: self.phase.clone(), ..Task::default() };
         let work = Work { tool: None, kind: self.kind.clone() };
-        let mut notes = BTreeMap::new();
-        if let Caller::Holder(holder) = caller {
-            let standing = &holder.inspected.standing;
-            notes.insert("task".to_owned(), standing.task.clone());
-            let own = standing.ids.last().map(ToString::to_string).unwrap_or_default();
-            notes.insert("grant".to_owned(), own);
-            notes.insert("grants".to_owned(), standing.all_ids());
-        }
-        let network_at_most = match caller {
-            Caller::Owner => None,
-            Caller::Holder(holder) => {
-                let (layers, secrets) = holder.inspected.network();
-                Some(NetworkBounds { layers, secrets, sent_bytes: None })
-            }
-        };
         let asked = Asked {
             spec,
             wall: named,
             task,
             work,
-            notes,
-            network_at_most,
+            notes: BTreeMap::new(),
+            network_at_most: None,
             search: Some(search.clone()),
         };
         Ok((asked, search))
@@ -250,7 +219,7 @@ fn workspace(fields: &WorkspaceFields) -> Result<WorkspaceSpec, Problem> {
         true => WorkspaceMode::ReadWrite,
         false => WorkspaceMode::CopyOnWrite,
     };
-    Ok(WorkspaceSpec { path: check_workspace(&path)?.path().to_owned(), mode })
+    Ok(WorkspaceSpec { path: open_workspace(&path)?.path().to_owned(), mode })
 }
 
 pub(crate) fn absolute(path: &str) -> Result<PathBuf, Problem> {

@@ -11,9 +11,9 @@
 //! - whatever waits, is kept or is read has a bound, and what is beyond it is refused by name.
 
 mod admission;
+mod body;
 mod caller;
 mod document;
-mod elevating;
 mod engines;
 mod fields;
 mod guard;

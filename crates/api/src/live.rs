@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ringwall_desk::Caller;
 use ringwall_engine::{Killer, Output};
 use ringwall_spec::SandboxId;
 use ringwall_wire::ProcessInput;
@@ -18,7 +19,7 @@ use tokio::sync::watch;
 /// Runs that are under way, by the sandbox that was raised for each: their owner is the daemon, so nobody
 /// else can end one of them alone.
 #[derive(Debug, Default)]
-pub(crate) struct LiveRuns(Mutex<HashMap<String, (String, Killer)>>);
+pub(crate) struct LiveRuns(Mutex<HashMap<String, (Caller, Killer)>>);
 
 /// Takes a run off the list when it has ended.
 pub(crate) struct Listed<'a> {
@@ -27,20 +28,21 @@ pub(crate) struct Listed<'a> {
 }
 
 impl LiveRuns {
-    pub(crate) fn add(&self, id: &SandboxId, tenant: &str, killer: &Killer) -> Listed<'_> {
-        let entry = (tenant.to_owned(), killer.clone());
+    pub(crate) fn add(&self, id: &SandboxId, caller: &Caller, killer: &Killer) -> Listed<'_> {
+        let entry = (caller.clone(), killer.clone());
         self.lock().insert(id.to_string(), entry);
         Listed { runs: self, id: id.to_string() }
     }
 
-    /// Whether there is such a run, of a tenant that may be seen; it is killed then.
-    pub(crate) fn kill(&self, tenant: Option<&str>, id: &str) -> bool {
+    /// Whether there is such a run, under the caller's grant or one that was narrowed from it; it is killed
+    /// then.
+    pub(crate) fn kill(&self, caller: &Caller, id: &str) -> bool {
         let runs = self.lock();
-        let found = runs.get(id).filter(|(whose, _)| tenant.is_none_or(|tenant| tenant == whose));
+        let found = runs.get(id).filter(|(whose, _)| caller.is_above(whose));
         found.inspect(|(_, killer)| killer.kill()).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (String, Killer)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Caller, Killer)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,7 +95,8 @@ pub(crate) enum Happened {
 
 #[derive(Debug)]
 pub(crate) struct LiveCall {
-    pub(crate) tenant: String,
+    pub(crate) caller: Caller,
+    pub(crate) sandbox: String,
     log: Mutex<Log>,
     /// Grows with every event.
     changed: watch::Sender<u64>,
@@ -117,9 +120,10 @@ impl Log {
 }
 
 impl LiveCall {
-    fn new(tenant: &str) -> LiveCall {
+    fn new((caller, sandbox): (&Caller, &str)) -> LiveCall {
         LiveCall {
-            tenant: tenant.to_owned(),
+            caller: caller.clone(),
+            sandbox: sandbox.to_owned(),
             log: Mutex::new(Log { first: 1, ..Log::default() }),
             changed: watch::Sender::new(0),
             input: OnceLock::new(),
@@ -215,8 +219,8 @@ struct State {
 }
 
 impl LiveCalls {
-    pub(crate) fn begin(&self, id: &str, tenant: &str) -> Arc<LiveCall> {
-        let call = Arc::new(LiveCall::new(tenant));
+    pub(crate) fn begin(&self, id: &str, of: (&Caller, &str)) -> Arc<LiveCall> {
+        let call = Arc::new(LiveCall::new(of));
         lock(&self.state).by_id.insert(id.to_owned(), Arc::clone(&call));
         call
     }
@@ -237,7 +241,7 @@ impl LiveCalls {
     /// Of a tenant, or of all.
     pub(crate) fn get(&self, sees: Option<&str>, id: &str) -> Option<Arc<LiveCall>> {
         let call = lock(&self.state).by_id.get(id).cloned()?;
-        sees.is_none_or(|tenant| tenant == call.tenant).then_some(call)
+        sees.is_none_or(|tenant| tenant == call.caller.tenant()).then_some(call)
     }
 }
 
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_follower_goes_on_where_it_was() {
-        let call = LiveCall::new("t");
+        let call = LiveCall::new((&Caller::Owner, "s"));
         call.push(Stream::Stdout, b"one");
         call.push(Stream::Stderr, b"two");
         assert_eq!(numbers(&call.after(0)), [1, 2]);
@@ -302,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_was_dropped_is_told() {
-        let call = LiveCall::new("t");
+        let call = LiveCall::new((&Caller::Owner, "s"));
         let piece = vec![0; MOST_BYTES / 2];
         for _ in 0..5 {
             call.push(Stream::Stdout, &piece);

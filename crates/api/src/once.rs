@@ -7,10 +7,10 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ringwall_desk::Caller;
 use ringwall_store::{Claim, Reply};
 use serde::Serialize;
 
-use crate::caller::Caller;
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 use crate::trace::{self, Context};
@@ -59,6 +59,7 @@ where
     let mut hasher = blake3::Hasher::new();
     hasher.update(route.as_bytes()).update(&[0]).update(&text);
     let fingerprint = hasher.finalize().to_hex().to_string();
+    let key = key_of(caller, &key);
     let claim = Claimed { service: Arc::clone(service), tenant: caller.tenant().to_owned(), key };
     match claim.take(fingerprint).await? {
         Claim::Taken => {}
@@ -83,6 +84,30 @@ where
         Ok(reply) => Ok(repeated(reply?)),
         Err(_) => Err(Problem::new(Code::Ending, "the request was broken off")),
     }
+}
+
+/// The key as it is kept. It means something only to the very grant that used it: an answer may hold what
+/// another task, or a grant that was narrowed since, has no right to see.
+fn key_of(caller: &Caller, key: &str) -> String {
+    let (task, grants) = match caller {
+        Caller::Owner => ("", Vec::new()),
+        Caller::System(name) => ("", vec![format!("system {name}")]),
+        Caller::Holder(holder) => {
+            let standing = holder.standing();
+            (standing.task.as_str(), standing.ids.iter().map(ToString::to_string).collect())
+        }
+    };
+    scoped(task, &grants, key)
+}
+
+fn scoped(task: &str, grants: &[String], key: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let parts = [task, key].into_iter().chain(grants.iter().map(String::as_str));
+    for part in parts {
+        // With its length, so that no two lists of parts look alike.
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
 }
 
 /// A key that is ours until the request is answered.
@@ -148,4 +173,28 @@ fn repeated(reply: Reply) -> Response {
     let mut response = (status, reply.body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_task_or_grant_is_another_key() {
+        let grants = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        let all = [
+            scoped("", &[], "k"),
+            scoped("t-1", &grants(&["a"]), "k"),
+            scoped("t-2", &grants(&["a"]), "k"),
+            scoped("t-1", &grants(&["b"]), "k"),
+            // Narrowed, and the same characters cut elsewhere.
+            scoped("t-1", &grants(&["a", "c"]), "k"),
+            scoped("t-1", &grants(&["ac"]), "k"),
+            scoped("t-1k", &grants(&["a"]), ""),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[at + 1..].contains(one), "{at}");
+        }
+        assert_eq!(scoped("t-1", &grants(&["a"]), "k"), all[1]);
+    }
 }

@@ -24,8 +24,7 @@ use ringwall_approval::{Verdict, load_key};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::caller::Caller;
-use crate::elevating;
+use crate::caller::Asker;
 use crate::fields::Body;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::routes::approvals::{self, Said, found, key_place, must_be_person};
@@ -90,7 +89,7 @@ pub(crate) struct Link {
 ))]
 pub(crate) async fn link(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Body(fields): Body<LinkFields>,
 ) -> Result<Json<Link>, Problem> {
     service
@@ -147,7 +146,8 @@ async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next
         ("content-security-policy", SECURITY_POLICY),
         ("x-content-type-options", "nosniff"),
         ("x-frame-options", "DENY"),
-        ("referrer-policy", "no-referrer"),
+        // Forms of this page say where they come from; with "no-referrer" browsers send `Origin: null`.
+        ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
         ("cache-control", "no-store"),
@@ -246,7 +246,7 @@ async fn list(State(service): State<Arc<Service>>, headers: HeaderMap) -> Respon
     let Some(person) = person(&service, &headers) else { return to_login() };
     let now = SystemTime::now();
     let all = service.work(move |service| {
-        elevating::open(service)?.list(now).map_err(|error| Problem::internal(&error))
+        service.books.approvals()?.list(now).map_err(|error| Problem::internal(&error))
     });
     match all.await {
         Ok(listed) => Html(html::list(&listed, &person, now)).into_response(),

@@ -1,14 +1,15 @@
 //! What went wrong, as RFC 9457 has it: a status, a code that stays, and words for people.
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ringwall_desk::{Kind, Refused};
 use ringwall_engine::{
-    AdmitError, AttachError, KeepError, PhaseError, RaiseError, RecordError, RunError, StartError,
-    StopError, ToolDenied, ToolError,
+    AdmitError, AttachError, KeepError, RaiseError, RecordError, RunError, StartError, StopError,
+    ToolDenied, ToolError,
 };
-use ringwall_store::{ReserveError, StoreError};
+use ringwall_store::StoreError;
 use ringwall_wire::{ClientError, ErrorCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -161,19 +162,32 @@ impl Problem {
         Problem::new(Code::NotFound, format!("there is no {what} {id:?}"))
     }
 
-    pub(crate) fn owner_only() -> Problem {
-        let how = "ask for it over the unix socket of the daemon, without a token";
-        Problem::new(Code::OwnerOnly, how)
-    }
-
-    /// A person could allow it by this elevation, and was asked.
-    pub(crate) fn asked(self, elevation: &str, id: String, url: Option<String>) -> Problem {
-        Problem { elevation: Some(elevation.to_owned()), question: Some((id, url)), ..self }
-    }
-
-    /// An elevation that would allow what was refused.
-    pub(crate) fn elevation(&self) -> Option<&str> {
-        self.elevation.as_deref()
+    /// A refusal, and the page on which a person can decide about it.
+    pub(crate) fn of(refused: Refused, url: Option<String>) -> Problem {
+        let code = match refused.kind {
+            Kind::Unauthenticated => Code::Unauthenticated,
+            Kind::OwnerOnly => Code::OwnerOnly,
+            Kind::NotGranted => Code::NotGranted,
+            Kind::DeniedByPolicy | Kind::Unreadable => Code::DeniedByPolicy,
+            Kind::ApprovalRequired => Code::ApprovalRequired,
+            Kind::BudgetExhausted => Code::BudgetExhausted,
+            Kind::NotPossible => Code::Refused,
+            Kind::Busy => Code::Busy,
+            Kind::Internal => Code::Internal,
+        };
+        let Refused { why, elevation, asked, .. } = refused;
+        let Some(asked) = asked else {
+            return Problem { elevation, ..Problem::new(code, why) };
+        };
+        let id = asked.id.to_string();
+        let how = match &url {
+            Some(url) => format!("at {url}, or with `ringwall approvals show {id}`"),
+            None => format!("with `ringwall approvals show {id}`"),
+        };
+        let detail = format!(
+            "{why}; {id} waits for a person, who decides {how}; once it is approved, ask for the same again"
+        );
+        Problem { elevation, question: Some((id, url)), ..Problem::new(code, detail) }
     }
 
     /// In words.
@@ -287,6 +301,10 @@ problems! {
         StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
         _ => Code::BadRequest,
     };
+    BytesRejection => |error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
+        _ => Code::BadRequest,
+    };
     QueryRejection => |_error| Code::BadRequest;
     PathRejection => |_error| Code::BadRequest;
     ringwall_grant::Refused => |_error| Code::NotGranted;
@@ -331,10 +349,6 @@ problems! {
         ringwall_grant::SpendError::Spent { .. } => Code::BudgetExhausted,
         _ => Code::Internal,
     };
-    ReserveError => |error| match error {
-        ReserveError::Exhausted { .. } => Code::BudgetExhausted,
-        ReserveError::Store(_) => Code::Internal,
-    };
     ringwall_tool::StoreError => |error| match error {
         ringwall_tool::StoreError::NotFound(_) => Code::NotFound,
         _ => Code::Refused,
@@ -353,47 +367,28 @@ impl From<StartError> for Problem {
             StartError::NotFound { .. } => (Code::ProgramNotFound, Some(127)),
             StartError::NotExecutable { .. } => (Code::ProgramNotFound, Some(126)),
             StartError::Refused(_) => (Code::Refused, None),
-            StartError::Warden(_) => (Code::NotRunning, None),
+            StartError::Warden(_) | StartError::Hiding(_) => (Code::NotRunning, None),
             StartError::Ledger(_) => (Code::Internal, None),
         };
         Problem { exit_code, ..Problem::new(code, with_causes(&error)) }
     }
 }
 
-impl From<AdmitError> for Problem {
-    fn from(error: AdmitError) -> Problem {
-        let code = match &error {
-            AdmitError::Denied(_) | AdmitError::NothingToRouteBy | AdmitError::Shown { .. } => {
-                Code::Refused
-            }
-            AdmitError::Ledger(_) => Code::Internal,
-            _ => Code::DeniedByPolicy,
-        };
-        let elevation = error.elevation().map(str::to_owned);
-        Problem { elevation, ..Problem::new(code, with_causes(&error)) }
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Problem {
+        Problem::of(refused, None)
     }
 }
 
-impl From<PhaseError> for Problem {
-    fn from(error: PhaseError) -> Problem {
-        let code = match &error {
-            PhaseError::Ledger(_) => Code::Internal,
-            PhaseError::Rights(_) | PhaseError::Network(_) => Code::Refused,
-            PhaseError::Policy(_) | PhaseError::Refused { .. } => Code::DeniedByPolicy,
-        };
-        let elevation = error.elevation().map(str::to_owned);
-        Problem { elevation, ..Problem::new(code, with_causes(&error)) }
+impl From<AdmitError> for Problem {
+    fn from(error: AdmitError) -> Problem {
+        Refused::from(error).into()
     }
 }
 
 impl From<ToolDenied> for Problem {
     fn from(error: ToolDenied) -> Problem {
-        let code = match &error {
-            ToolDenied::Ledger(_) => Code::Internal,
-            _ => Code::DeniedByPolicy,
-        };
-        let elevation = error.elevation().map(str::to_owned);
-        Problem { elevation, ..Problem::new(code, with_causes(&error)) }
+        Refused::from(error).into()
     }
 }
 

@@ -17,8 +17,9 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::net::unix::SocketAddr as Place;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::caller::Via;
@@ -26,8 +27,9 @@ use crate::options::{Options, Tls};
 use crate::routes;
 use crate::service::{OpenServiceError, Service};
 
-/// Connections at once.
+/// Connections at once, of all holders together, and of the owner.
 const MOST_CONNECTIONS: usize = 1024;
+const MOST_OWNERS_CONNECTIONS: usize = 1024;
 /// For the headers of a request, and for a TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_HEADER_BYTES: usize = 64 << 10;
@@ -112,20 +114,20 @@ async fn run(
         tokio::select! {
             _ = &mut end => break,
             () = connections.idle(options.idle_ms) => break,
-            accepted = unix.accept() => match accepted {
+            (room, accepted) = connections.accept_owner(&unix) => match accepted {
                 Ok((stream, _)) if is_owner(&stream) => {
-                    connections.serve(Via::OwnersSocket, stream).await;
+                    connections.serve(Via::OwnersSocket, stream, room);
                 }
                 Ok(_) => {}
                 Err(_) => pause().await,
             },
-            accepted = accept(tcp.as_ref()) => match accepted {
+            (room, accepted) = connections.accept_holder(tcp.as_ref()) => match accepted {
                 Ok((stream, _)) => {
                     // Answers are small and wanted at once.
                     let _ = stream.set_nodelay(true);
                     match &tls {
-                        Some(tls) => connections.serve_tls(tls.clone(), stream).await,
-                        None => connections.serve(Via::Tcp, stream).await,
+                        Some(tls) => connections.serve_tls(tls.clone(), stream, room),
+                        None => connections.serve(Via::Tcp, stream, room),
                     }
                 }
                 Err(_) => pause().await,
@@ -137,21 +139,18 @@ async fn run(
     drop((unix, tcp));
     let grace = Duration::from_millis(options.grace_ms);
     connections.ending.send_replace(true);
-    let all = u32::try_from(MOST_CONNECTIONS).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(grace, connections.room.acquire_many(all)).await;
+    let all = |most: usize| u32::try_from(most).unwrap_or(u32::MAX);
+    let over = async {
+        let _ = connections.room.acquire_many(all(MOST_CONNECTIONS)).await;
+        let _ = connections.owners_room.acquire_many(all(MOST_OWNERS_CONNECTIONS)).await;
+    };
+    let _ = tokio::time::timeout(grace, over).await;
     Ok(())
 }
 
 /// No descriptor is left, most likely: others end soon.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(50)).await;
-}
-
-async fn accept(tcp: Option<&TcpListener>) -> io::Result<(tokio::net::TcpStream, SocketAddr)> {
-    match tcp {
-        Some(tcp) => tcp.accept().await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn look_round(service: Arc<Service>) {
@@ -180,10 +179,15 @@ async fn keep_warm(service: Arc<Service>) {
     }
 }
 
+/// A connection's place among those that may be open at once.
+type Room = Option<OwnedSemaphorePermit>;
+
 struct Connections {
     owners: Router,
     holders: Router,
     room: Arc<Semaphore>,
+    /// Apart from that of holders: callers without a token must not keep the owner out.
+    owners_room: Arc<Semaphore>,
     /// True once the daemon is about to end.
     ending: watch::Sender<bool>,
 }
@@ -194,6 +198,7 @@ impl Connections {
             owners: router.clone().layer(Extension(Via::OwnersSocket)),
             holders: router.layer(Extension(Via::Tcp)),
             room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            owners_room: Arc::new(Semaphore::new(MOST_OWNERS_CONNECTIONS)),
             ending: watch::Sender::new(false),
         }
     }
@@ -204,18 +209,37 @@ impl Connections {
         let mut since = Instant::now();
         while since.elapsed() < Duration::from_millis(most) {
             tokio::time::sleep(Duration::from_millis(most.clamp(10, 1000))).await;
-            if self.room.available_permits() < MOST_CONNECTIONS {
+            let connected = self.room.available_permits() < MOST_CONNECTIONS
+                || self.owners_room.available_permits() < MOST_OWNERS_CONNECTIONS;
+            if connected {
                 since = Instant::now();
             }
         }
     }
 
-    /// Those beyond the bound wait in the kernel's queue.
-    async fn serve<S>(&self, via: Via, stream: S)
+    /// The owner's next connection. Those beyond the bound wait in the kernel's queue.
+    async fn accept_owner(&self, unix: &UnixListener) -> (Room, io::Result<(UnixStream, Place)>) {
+        drop(self.owners_room.acquire().await);
+        let accepted = unix.accept().await;
+        // Nobody else takes any: what was there before is there now.
+        (Arc::clone(&self.owners_room).try_acquire_owned().ok(), accepted)
+    }
+
+    /// A holder's next connection. Only other holders wait for the room that it needs.
+    async fn accept_holder(
+        &self,
+        tcp: Option<&TcpListener>,
+    ) -> (Room, io::Result<(TcpStream, SocketAddr)>) {
+        let Some(tcp) = tcp else { return std::future::pending().await };
+        drop(self.room.acquire().await);
+        let accepted = tcp.accept().await;
+        (Arc::clone(&self.room).try_acquire_owned().ok(), accepted)
+    }
+
+    fn serve<S>(&self, via: Via, stream: S, room: Room)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Ok(room) = Arc::clone(&self.room).acquire_owned().await else { return };
         let router = if via == Via::OwnersSocket { &self.owners } else { &self.holders };
         let (router, ending) = (router.clone(), self.ending.subscribe());
         tokio::spawn(async move {
@@ -224,8 +248,7 @@ impl Connections {
         });
     }
 
-    async fn serve_tls(&self, tls: TlsAcceptor, stream: tokio::net::TcpStream) {
-        let Ok(room) = Arc::clone(&self.room).acquire_owned().await else { return };
+    fn serve_tls(&self, tls: TlsAcceptor, stream: TcpStream, room: Room) {
         let (router, ending) = (self.holders.clone(), self.ending.subscribe());
         tokio::spawn(async move {
             let _room = room;

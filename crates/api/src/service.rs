@@ -1,31 +1,35 @@
 //! What all requests share: engines, state, room, and what is under way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use ringwall_desk::{
+    Action, Books, Caller, Desk, Elevated, Keeper, OWNER, Refused, Reservation, Share,
+};
 use ringwall_engine::{Attached, Engine, EngineConfig, OpenError, Record, RecordKind, RecordState};
-use ringwall_grant::{Authority, Inspected, SpendError, Spending, Token, Verifier};
 use ringwall_spec::Outcome;
-use ringwall_store::{NewSandbox, Store, StoreError, now_ms};
+use ringwall_store::{NewSandbox, SandboxRow, Store, StoreError, now_ms};
 use ringwall_tool::{BuiltIns, ToolStore};
 use rustix::fs::FlockOperation;
 use serde_json::json;
 
 use crate::admission::{Admission, Permit, Room};
-use crate::caller::{Caller, OWNER};
 use crate::engines::Engines;
-use crate::live::{LiveCalls, LiveRuns};
+use crate::live::{LiveCall, LiveCalls, LiveRuns};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::page::Pages;
 use crate::problem::{Code, Problem};
 use crate::routes::tools::KnownTools;
+use crate::spending::SharedStore;
 use crate::trace::{self, Context, TraceError, Tracer};
 use crate::warm::Warm;
 
+/// How long the processes of a sandbox whose grant was revoked get to end by themselves.
+const GRACE: Duration = Duration::from_millis(500);
 /// How long what has ended is remembered.
 const MEMORY: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -40,7 +44,7 @@ pub enum OpenServiceError {
     #[error("another daemon serves {0}; end it first, or set RINGWALL_HOME to another directory")]
     Taken(String),
     #[error(transparent)]
-    Spending(#[from] SpendError),
+    Books(#[from] Refused),
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error("the state directory {path} cannot be used")]
@@ -53,7 +57,7 @@ pub(crate) struct Service {
     /// For all that is not one tenant's job: records, keepers, cleaning up.
     pub(crate) engine: Arc<Engine>,
     pub(crate) engines: Engines,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) tools: ToolStore,
     pub(crate) known_tools: KnownTools,
     pub(crate) admission: Admission,
@@ -64,13 +68,14 @@ pub(crate) struct Service {
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) warm: Warm,
     pub(crate) pages: Pages,
-    /// What was spent under grants and by tenants, here.
-    pub(crate) spending: Spending,
+    /// Grants, budgets and approvals.
+    pub(crate) books: Arc<Books>,
     /// Whether other daemons may be on the same database.
     pub(crate) shared: bool,
-    verifier: Mutex<Option<Arc<Verifier>>>,
     /// Connections to sandboxes that live, by id.
     attached: Mutex<HashMap<String, Arc<Living>>>,
+    /// Sandboxes that are being ended as their grant was revoked.
+    ending: Mutex<HashSet<String>>,
     /// What living sandboxes take of the memory, by id.
     memory: Mutex<HashMap<String, Permit>>,
     /// Held shared from the making of a sandbox until it stands in the store.
@@ -104,9 +109,12 @@ impl Service {
         store.forget_before(
             now_ms().saturating_sub(u64::try_from(MEMORY.as_millis()).unwrap_or(u64::MAX)),
         )?;
-        let spending = Spending::open(&home)?;
+        let store = Arc::new(store);
+        let shared = options.postgresql.is_some();
+        let elsewhere = shared.then(|| Box::new(SharedStore(Arc::clone(&store))) as _);
+        let books = Books::open_with(&home, elsewhere)?;
         // Better now than at the first call.
-        spending.tenants()?;
+        books.spending()?.tenants().map_err(Refused::from)?;
         let room = Room {
             jobs: options.jobs.max(1),
             jobs_per_tenant: options.jobs_per_tenant.max(1),
@@ -125,10 +133,10 @@ impl Service {
             tracer: Tracer::from_environment()?,
             warm: Warm::new(&options.warm),
             pages: Pages::new(options.listen, options.tls.is_some()),
-            spending,
-            shared: options.postgresql.is_some(),
-            verifier: Mutex::default(),
+            books,
+            shared,
             attached: Mutex::default(),
+            ending: Mutex::default(),
             memory: Mutex::default(),
             making: RwLock::new(()),
             _lock: lock,
@@ -139,7 +147,7 @@ impl Service {
 
     /// Compares what the store says with what lives, both ways.
     pub(crate) fn look_round(&self) -> Result<(), Problem> {
-        crate::elevating::record_ended(self)?;
+        self.books.record_ended()?;
         let Ok(_nothing_is_half_made) = self.making.try_write() else { return Ok(()) };
         let records = self.engine.records()?;
         for row in self.store.living()? {
@@ -147,11 +155,11 @@ impl Service {
             match record {
                 Some(record) if record.state == RecordState::Running => {
                     self.count_memory(record, &row.tenant);
+                    self.end_if_revoked(record)?;
                 }
                 found => {
                     let outcome = found.and_then(|record| record.outcome.as_ref());
                     self.ended(&row.id, outcome)?;
-                    found.inspect(|record| crate::elevating::sandbox_ended(self, record));
                 }
             }
         }
@@ -163,6 +171,20 @@ impl Service {
             }
         }
         Ok(())
+    }
+
+    /// What was made with a grant ends with it. To collect its changes can take a while, and nobody else
+    /// waits for that.
+    fn end_if_revoked(&self, record: &Record) -> Result<(), Problem> {
+        let Some(grant) = self.books.revoked(record) else { return Ok(()) };
+        if !lock(&self.ending).insert(record.id.to_string()) {
+            return Ok(());
+        }
+        self.books.write_revoked(record, &grant)?;
+        let (engine, record) = (Arc::clone(&self.engine), record.clone());
+        let thread = std::thread::Builder::new().name("revoked".to_owned());
+        let stopping = thread.spawn(move || engine.stop(&record, GRACE));
+        stopping.map(drop).map_err(|error| Problem::internal(&error))
     }
 
     /// To be held while a sandbox is made and written down.
@@ -208,9 +230,11 @@ impl Service {
     }
 
     pub(crate) fn ended(&self, id: &str, outcome: Option<&Outcome>) -> Result<(), Problem> {
-        crate::spending::end_sandbox(self, id, outcome)?;
+        let usage = outcome.map(|outcome| &outcome.usage);
+        self.books.sandbox_ended(Keeper::Daemon, id, usage)?;
         self.store.end_sandbox(id, &serde_json::to_string(&outcome).unwrap_or_default())?;
         lock(&self.attached).remove(id);
+        lock(&self.ending).remove(id);
         let taken = lock(&self.memory).remove(id);
         drop(taken);
         Ok(())
@@ -229,22 +253,28 @@ impl Service {
         })
     }
 
-    pub(crate) fn row(
-        &self,
-        caller: &Caller,
-        id: &str,
-    ) -> Result<ringwall_store::SandboxRow, Problem> {
-        if let Some(row) = self.store.sandbox(caller.sees(), id)? {
+    pub(crate) fn row(&self, caller: &Caller, id: &str) -> Result<SandboxRow, Problem> {
+        if let Some(row) = self.seen(caller, id)? {
             return Ok(row);
         }
         // It may have been made by the command line a moment ago.
         if matches!(caller, Caller::Owner) && self.engine.find(id).is_ok() {
             self.look_round()?;
-            if let Some(row) = self.store.sandbox(caller.sees(), id)? {
+            if let Some(row) = self.seen(caller, id)? {
                 return Ok(row);
             }
         }
         Err(Problem::not_found("sandbox", id))
+    }
+
+    /// By its id, of whatever tenant the caller may see, or else by the name that the caller's own tenant
+    /// gave it.
+    fn seen(&self, caller: &Caller, id: &str) -> Result<Option<SandboxRow>, Problem> {
+        if let Some(row) = self.store.any_sandbox(id)? {
+            let seen = caller.sees().is_none_or(|tenant| tenant == row.tenant);
+            return Ok(Some(row).filter(|_| seen));
+        }
+        Ok(self.store.sandbox(caller.tenant(), id)?)
     }
 
     /// A connection to a sandbox that lives.
@@ -281,36 +311,57 @@ impl Service {
         lock(&self.attached).remove(id);
     }
 
-    /// Checks grants with the keys that there are. They may be made while we run.
-    pub(crate) fn verifier(&self, anew: bool) -> Result<Arc<Verifier>, Problem> {
-        let mut verifier = lock(&self.verifier);
-        match &*verifier {
-            Some(known) if !anew => Ok(Arc::clone(known)),
-            _ => {
-                let authority = Authority::open_existing(&self.home).map_err(|_| {
-                    Problem::new(Code::Unauthenticated, "the token was not made here")
-                })?;
-                let fresh = Arc::new(authority.verifier());
-                *verifier = Some(Arc::clone(&fresh));
-                Ok(fresh)
-            }
-        }
+    /// Where it is decided what a caller may do.
+    pub(crate) fn desk(&self) -> Desk<'_> {
+        Desk::new(&self.engine, &self.books)
     }
 
-    /// A token whose grant is good at this moment.
-    pub(crate) fn inspect(&self, token: &Token) -> Result<Inspected, Problem> {
-        let refused = |error: &ringwall_grant::Refused| {
-            Problem::new(Code::Unauthenticated, error.to_string())
-        };
-        let inspected = match self.verifier(false)?.inspect(token) {
-            Ok(inspected) => inspected,
-            // Perhaps by a key that was made since.
-            Err(_) => self.verifier(true)?.inspect(token).map_err(|error| refused(&error))?,
-        };
-        match &inspected.refused {
-            Some(error) => Err(refused(error)),
-            None => Ok(inspected),
+    /// Whether the caller may do this with the sandbox; see [`Desk::enter`].
+    pub(crate) fn enter(
+        &self,
+        caller: &Caller,
+        record: &Record,
+        action: Action<'_>,
+    ) -> Result<Option<Elevated>, Problem> {
+        let search = Desk::policy_of(record);
+        let entered = self.desk().enter(caller, (record, &search), action);
+        entered.map_err(|refused| self.told(refused))
+    }
+
+    /// Whether the caller may see what a call writes, or end it: it is the caller's, or in a sandbox that
+    /// the caller may use.
+    pub(crate) fn may_follow(&self, caller: &Caller, call: &LiveCall) -> Result<(), Problem> {
+        if caller.is_above(&call.caller) {
+            return Ok(());
         }
+        let record = self.record(caller, &call.sandbox)?;
+        self.enter(caller, &record, Action::Follow).map(drop)
+    }
+
+    /// A connection to a sandbox whose files the caller may use.
+    pub(crate) fn files(&self, caller: &Caller, id: &str) -> Result<Arc<Living>, Problem> {
+        let living = self.attach(caller, id)?;
+        self.enter(caller, &living.record, Action::Files)?;
+        Ok(living)
+    }
+
+    pub(crate) fn reserve(
+        &self,
+        caller: &Caller,
+        name: &str,
+        share: Share,
+    ) -> Result<Reservation, Problem> {
+        let reserved = self.desk().reserve_within(caller, (name, share));
+        reserved.map_err(|refused| self.told(refused))
+    }
+
+    /// A refusal as an answer, with where a person decides about it.
+    pub(crate) fn told(&self, refused: Refused) -> Problem {
+        if let Some(part) = refused.part {
+            self.metrics.spent(part);
+        }
+        let url = refused.asked.as_ref().and_then(|it| self.pages.place.of(it.id.as_str()));
+        Problem::of(refused, url)
     }
 
     /// Does what blocks, on a thread for that.

@@ -4,13 +4,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ringwall_desk::{Caller, OWNER};
 use ringwall_engine::{Attached, Record};
 use ringwall_policy::{AdmittedSpec, Decided};
 use ringwall_spec::Limits;
 use tokio::sync::Notify;
 
 use crate::admission::Permit;
-use crate::caller::{Caller, OWNER};
 use crate::fields::{LIFETIME, SandboxFields};
 use crate::options::WarmKind;
 use crate::problem::Problem;
@@ -20,7 +20,7 @@ use crate::service::Service;
 /// More that nobody uses are an accident.
 pub(crate) const MOST: usize = 64;
 /// What a decision says of who asked; in the rest, two for the same sandbox are the same.
-const OF_ASKER: [&str; 3] = ["task", "grant", "grants"];
+const OF_ASKER: [&str; 5] = ["task", "tenant", "grant", "grants", "system"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Warm {
@@ -92,8 +92,9 @@ impl Warm {
     pub(crate) fn refill(&self, service: &Service) -> Result<bool, Problem> {
         for kind in &self.kinds {
             let default = Limits { timeout: LIFETIME, ..Limits::default() };
-            let owner = (service, &Caller::Owner);
-            let (admitted, _) = sandboxes::admit(owner, &kind.fields, (default, None))?;
+            let asking = (service, &Caller::System("warm"));
+            let placed = sandboxes::place(asking, &kind.fields, (default, "warm"))?;
+            let admitted = placed.admitted;
             kind.lock().retain(|ready| ready.is_for(&admitted));
             if kind.lock().len() >= kind.count {
                 continue;

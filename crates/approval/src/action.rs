@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use ringwall_grant::{ActionHash, Ask, Request};
-use ringwall_spec::{Command, SandboxSpec};
+use ringwall_spec::{Command, SandboxSpec, shown};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -167,6 +167,9 @@ pub fn sandbox_parameters(
         ("network", text(serde_json::to_string(&spec.egress))),
     ];
     parameters.extend(entries.map(|(name, value)| (name.to_owned(), value)));
+    if spec.own_filters {
+        parameters.insert("own filters".to_owned(), "yes".to_owned());
+    }
     parameters
 }
 
@@ -190,24 +193,6 @@ pub fn command_parameters(command: Option<&Command>) -> BTreeMap<String, String>
 /// As it is where it is text, else with every byte that is none written out.
 fn exact(text: &OsStr) -> String {
     text.to_str().map_or_else(|| format!("{text:?}"), str::to_owned)
-}
-
-/// Text from a sandbox, fit for a terminal: control characters and characters that hide or reorder
-/// text are written out.
-pub fn shown(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for character in text.chars() {
-        let deceptive = character.is_control()
-            || matches!(character,
-                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if deceptive {
-            // Writing to a string does not fail.
-            let _ = write!(clean, "\\u{{{:x}}}", u32::from(character));
-        } else {
-            clean.push(character);
-        }
-    }
-    clean
 }
 
 #[cfg(test)]
@@ -305,9 +290,10 @@ mod tests {
 
     #[test]
     fn a_terminal_gets_no_orders_from_an_action() {
-        let hostile = Action { resource: "\x1b[2J\u{202e}x\n".to_owned(), ..action() };
-        let text = hostile.to_string();
-        assert!(text.contains("\\u{1b}[2J\\u{202e}x\\u{a}"), "{text}");
+        let resource = "\x1b[2J\u{202e}x\n\u{e0041}\u{61c}\u{ad}".to_owned();
+        let text = Action { resource, ..action() }.to_string();
+        let expected = "\\u{1b}[2J\\u{202e}x\\u{a}\\u{e0041}\\u{61c}\\u{ad}";
+        assert!(text.contains(expected), "{text}");
         assert!(!text.contains('\x1b'));
     }
 }

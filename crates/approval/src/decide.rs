@@ -19,7 +19,7 @@ pub struct Answer<'a> {
     pub reason: &'a str,
     /// The person's own key.
     pub key: &'a SecretKey,
-    /// Who may approve at all, and the rule of this elevation: from policy.
+    /// The rule of this elevation and its approvers, from policy. Those of other elevations are none of these.
     pub approvers: &'a [Approver],
     pub rule: &'a ElevationRule,
     /// The grants that the deciding call carried, if it came over an API. A person's has none.
@@ -161,7 +161,9 @@ fn may_decide<'a>(asked: &AskedFor, answer: &Answer<'a>) -> Result<&'a Approver,
         .iter()
         .find(|approver| approver.key == key)
         .ok_or_else(|| DecideError::WrongKey(key.to_string()))?;
-    if approver.name.as_str() == asked.requester.holder {
+    // Under any name that the policy has for this key.
+    let names = answer.approvers.iter().filter(|approver| approver.key == key);
+    if names.map(|one| one.name.as_str()).any(|name| name == asked.requester.holder) {
         return Err(own());
     }
     if !answer.rule.admits(approver) {

@@ -28,13 +28,17 @@ mod store;
 
 pub use action::{
     Action, ActionError, MAX_PARAMETER_BYTES, MAX_PARAMETERS, MAX_RESOURCE_BYTES, MAX_WORD_BYTES,
-    command_parameters, sandbox_parameters, shown,
+    command_parameters, sandbox_parameters,
 };
 pub use decide::{Answer, DecideError, Decided, MAX_REASON_BYTES, Verdict};
 pub use ending::{EndError, Returned, Why};
 pub use permit::{Permit, Wanted};
 pub use person::{PersonError, default_place, load_key, make_key};
 pub use record::{ApprovalId, ApprovalIdError, AskedFor, Decision, RecordError, Requester};
+pub use ringwall_spec::shown;
 pub use rule::{Approver, ElevationRule, TermsError, trusted};
 pub use spend::{Authorized, Difference, ElevateError, UseError, UsedElevation};
-pub use store::{Approval, Approvals, AskError, Listed, MAX_PENDING, MAX_PENDING_OF_TASK, State};
+pub use store::{
+    Approval, Approvals, AskError, Listed, MAX_PENDING, MAX_PENDING_OF_TASK, MAX_PENDING_OF_TENANT,
+    State,
+};

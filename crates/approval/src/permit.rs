@@ -15,7 +15,7 @@ pub struct Wanted<'a> {
     pub request: &'a Request,
     pub action: &'a Action,
     pub rule: &'a ElevationRule,
-    /// All whom the policy knows.
+    /// Those of this rule.
     pub approvers: &'a [Approver],
 }
 
@@ -38,7 +38,6 @@ impl Approvals {
     ) -> Result<Permit, AskError> {
         let Wanted { request, action, rule, approvers } = wanted;
         let now = verifier.now();
-        let rules = std::slice::from_ref(rule);
         for approval in self.list(now)?.approvals {
             let holds = matches!(approval.state, State::Approved(_))
                 && approval.asked.elevation == rule.name.as_str()
@@ -52,7 +51,7 @@ impl Approvals {
                 // It was given to another grant, or has ended meanwhile.
                 Err(_) => continue,
             };
-            match self.authorize(verifier, &token, request, action, (rules, approvers), true) {
+            match self.authorize(verifier, &token, request, action, (rule, approvers), true) {
                 Ok(authorized) => match authorized.used {
                     Some(used) => return Ok(Permit::Used(used)),
                     None => continue,

@@ -58,15 +58,14 @@ impl ElevationRule {
     }
 }
 
-/// The keys whose signature makes each of these elevations, for a check of a grant.
-pub fn trusted(rules: &[ElevationRule], approvers: &[Approver]) -> Vec<TrustedApprovers> {
-    let keys = |rule: &ElevationRule| {
-        approvers.iter().filter(|one| rule.admits(one)).map(|one| one.key).collect()
-    };
-    rules
-        .iter()
-        .map(|rule| TrustedApprovers { elevation: rule.name.as_str().to_owned(), keys: keys(rule) })
-        .collect()
+/// The keys whose signature makes this elevation, for a check of a grant. One rule at a time: a name means
+/// a person only among the approvers of its own rule.
+pub fn trusted(rule: &ElevationRule, approvers: &[Approver]) -> TrustedApprovers {
+    let admitted = approvers.iter().filter(|one| rule.admits(one));
+    TrustedApprovers {
+        elevation: rule.name.as_str().to_owned(),
+        keys: admitted.map(|one| one.key).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -82,8 +81,8 @@ mod tests {
         };
         let (rule, approvers) = terms(key.to_string()).unwrap();
         assert!(rule.admits(&approvers[0]));
-        let trusted = trusted(&[rule], &approvers);
-        assert_eq!((trusted[0].elevation.as_str(), &trusted[0].keys), ("net", &vec![key]));
+        let trusted = trusted(&rule, &approvers);
+        assert_eq!((trusted.elevation.as_str(), trusted.keys), ("net", vec![key]));
         assert!(matches!(terms("ed25519/00".to_owned()), Err(TermsError::Key(_))));
     }
 }

@@ -103,10 +103,11 @@ impl Approvals {
         token: &Token,
         request: &Request,
         action: &Action,
-        policy: (&[ElevationRule], &[Approver]),
+        policy: (&ElevationRule, &[Approver]),
         policy_needs_it: bool,
     ) -> Result<Authorized, UseError> {
-        let request = request.clone().with_elevations(action.hash(), trusted(policy.0, policy.1));
+        let request =
+            request.clone().with_elevations(action.hash(), vec![trusted(policy.0, policy.1)]);
         let allowed = match verifier.check(token, &request) {
             Ok(allowed) => allowed,
             Err(refused) => return Err(self.explain(verifier, token, action, refused)),

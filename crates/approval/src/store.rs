@@ -13,8 +13,10 @@ use crate::rule::ElevationRule;
 /// What one task may have waiting for people. More would be a flood in which a person agrees to
 /// anything.
 pub const MAX_PENDING_OF_TASK: usize = 16;
-/// What all tasks together may.
-pub const MAX_PENDING: usize = 256;
+/// What all tasks of one tenant may: then another tenant can still ask.
+pub const MAX_PENDING_OF_TENANT: usize = 64;
+/// What all tenants together may.
+pub const MAX_PENDING: usize = 1024;
 /// Records of the past that are kept.
 const MAX_RECORDS: usize = 4096;
 /// Nobody looks at a question for longer.
@@ -35,6 +37,10 @@ pub enum AskError {
         "the task has {MAX_PENDING_OF_TASK} approvals waiting already; wait until people have decided on some"
     )]
     TaskFlood,
+    #[error(
+        "the tenant has {MAX_PENDING_OF_TENANT} approvals waiting already; wait until people have decided on some"
+    )]
+    TenantFlood,
     #[error("{MAX_PENDING} approvals are waiting already; wait until people have decided on some")]
     Flood,
     #[error(transparent)]
@@ -137,10 +143,15 @@ impl Approvals {
         if let Some(asked) = waiting.iter().find(same) {
             return Ok(asked.clone());
         }
-        if waiting.iter().filter(|asked| asked.action.task == action.task).count()
+        // Tasks of other tenants may have the same name.
+        let of_tenant = || waiting.iter().filter(|asked| asked.action.tenant == action.tenant);
+        if of_tenant().filter(|asked| asked.action.task == action.task).count()
             >= MAX_PENDING_OF_TASK
         {
             return Err(AskError::TaskFlood);
+        }
+        if of_tenant().count() >= MAX_PENDING_OF_TENANT {
+            return Err(AskError::TenantFlood);
         }
         if waiting.len() >= MAX_PENDING {
             return Err(AskError::Flood);

@@ -5,12 +5,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::{World, action, edit, mint, once, request, rule};
+use common::{World, action, edit, mint, name, once, request, rule};
 use ringwall_approval::{
     Action, Answer, ApprovalId, Approver, AskError, DecideError, Difference, ElevateError,
-    ElevationRule, MAX_PENDING_OF_TASK, Permit, RecordError, State, UseError, Verdict, Wanted, Why,
+    ElevationRule, MAX_PENDING_OF_TASK, MAX_PENDING_OF_TENANT, Permit, RecordError, State,
+    UseError, Verdict, Wanted, Why,
 };
-use ringwall_grant::{Ask, Basis, Narrowing, Reason, Request, SecretKey, TokenError};
+use ringwall_grant::{Ask, Basis, Narrowing, Reason, Request, Rights, SecretKey, TokenError};
 
 const YES: Verdict = Verdict::Approve { lasting: None };
 
@@ -159,7 +160,7 @@ fn an_elevation_that_is_not_needed_is_not_used_up() {
     let approvers = world.approvers();
     let rules = [once()];
     let go = || {
-        let policy = (rules.as_slice(), approvers.as_slice());
+        let policy = (&rules[0], approvers.as_slice());
         world.approvals.authorize(&world.verifier, &token, &grep, &action, policy, false)
     };
     assert_eq!(go().unwrap().used, None);
@@ -173,7 +174,7 @@ fn policy_may_ask_for_an_elevation_of_what_the_grant_allows() {
     let action = Action::of(&grep, [].into(), "box", "1");
     let (rules, approvers) = ([once()], world.approvers());
     let go = |token| {
-        let policy = (rules.as_slice(), approvers.as_slice());
+        let policy = (&rules[0], approvers.as_slice());
         world.approvals.authorize(&world.verifier, token, &grep, &action, policy, true)
     };
     // The caller sees that there is none.
@@ -304,6 +305,55 @@ fn a_flood_of_questions_is_refused() {
     assert_eq!(world.approvals.list(world.now()).unwrap().approvals.len(), MAX_PENDING_OF_TASK);
     world.answer(&again.id, &world.alice, &rule(), Verdict::Deny).unwrap();
     world.ask_of(&world.token, &numbered(99), &rule()).unwrap();
+}
+
+#[test]
+fn a_tenant_does_not_take_the_questions_of_another() {
+    let world = World::new();
+    let ask_as = |task: &str, tenant: &str, number: usize| {
+        let rights = Rights::none(name(task), name(tenant), name("agent"));
+        let token = world.authority.mint(&rights, Duration::from_secs(3600)).unwrap().token;
+        let request = Request::new(task, tenant, request().ask);
+        let parameters = [("n".to_owned(), number.to_string())].into();
+        let action = Action::of(&request, parameters, "box", "1");
+        world.approvals.ask(&world.verifier, &token, &request, &action, &rule(), None)
+    };
+    for number in 0..MAX_PENDING_OF_TASK {
+        ask_as("release", "mallory", number).unwrap();
+    }
+    assert!(matches!(ask_as("release", "mallory", 99), Err(AskError::TaskFlood)));
+    ask_as("release", "acme", 0).unwrap();
+    // With tasks of all names, and in the name of a tenant that is written like the task.
+    for number in MAX_PENDING_OF_TASK..MAX_PENDING_OF_TENANT {
+        ask_as(&format!("t-{number}"), "mallory", number).unwrap();
+    }
+    assert!(matches!(ask_as("another", "mallory", 0), Err(AskError::TenantFlood)));
+    ask_as("another", "release", 0).unwrap();
+    ask_as("release", "acme", 1).unwrap();
+}
+
+#[test]
+fn an_approver_who_is_the_holder_under_one_of_its_names_does_not_decide() {
+    let world = World::new();
+    let id = world.ask(&rule());
+    let approver = |who: &str| Approver {
+        name: name(who),
+        groups: vec![name("oncall")],
+        key: world.alice.public(),
+    };
+    for names in [["agent", "ann"], ["ann", "agent"]] {
+        let (approvers, rule) = (names.map(approver), rule());
+        let answer = Answer {
+            verdict: YES,
+            reason: "me",
+            key: &world.alice,
+            approvers: &approvers,
+            rule: &rule,
+            presented: &[],
+        };
+        let decided = world.approvals.decide(&id, &answer, world.now());
+        assert!(matches!(decided, Err(DecideError::SelfApproval(_))), "{decided:?}");
+    }
 }
 
 #[test]

@@ -44,13 +44,13 @@ fn of_many_processes_that_use_it_at_once_one_does() {
             [Approver { name: common::name("alice"), groups: vec![common::name("oncall")], key }];
         let authority = Authority::open(&home).unwrap();
         let approvals = Approvals::open(&home).unwrap();
-        let rules = [once()];
+        let rule = once();
         let used = approvals.authorize(
             &authority.verifier(),
             &token,
             &request(),
             &action(),
-            (&rules, &approvers),
+            (&rule, &approvers),
             false,
         );
         match used {

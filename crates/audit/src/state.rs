@@ -4,7 +4,8 @@
 //! unnoticed. It proves nothing by itself and is always compared with the log.
 //!
 //! It may go further than the disk does: of records that the kernel has and the disk perhaps not, it
-//! says so, and which boot of the machine that was.
+//! says so, which boot of the machine that was, and how far the disk goes for certain. Only what lies behind
+//! that can be lost with the machine. A log that is shorter was cut by somebody.
 //!
 //! One page, written in place by whoever holds the log's lock: another name for each new one would make
 //! the file system write at once. Only a machine that goes down can leave half of it, and its sum tells.
@@ -21,7 +22,7 @@ use crate::hash::{from_hex, hex, sha256};
 use crate::merkle::Edge;
 use crate::position::Position;
 
-const MAGIC: &str = "ringwall audit state 3";
+const MAGIC: &str = "ringwall audit state 4";
 /// Room for the edge of more records than any log will have.
 const PAGE: usize = 4096;
 
@@ -43,6 +44,10 @@ pub(crate) struct Kept {
     pub(crate) position: Position,
     /// The boot in which the last records were written, if the disk may not have them.
     pub(crate) unsynced: Option<String>,
+    /// How many bytes of the log the disk has for certain.
+    pub(crate) durable: u64,
+    /// When that was found out, in milliseconds since 1970.
+    pub(crate) synced_ms: u64,
 }
 
 /// What the file has.
@@ -102,13 +107,15 @@ fn decode(read: &[u8; PAGE]) -> Option<Kept> {
 }
 
 fn encode(kept: &Kept) -> String {
-    let Kept { position, unsynced } = kept;
+    let Kept { position, unsynced, .. } = kept;
     let edge: Vec<String> = position.edge.nodes().iter().map(hex).collect();
     format!(
-        "{MAGIC}\nsize {}\nlast {}\nend {}\nhash {}\nedge {}\nunsynced {}\n",
+        "{MAGIC}\nsize {}\nlast {}\nend {}\ndurable {}\nsynced {}\nhash {}\nedge {}\nunsynced {}\n",
         position.edge.size(),
         position.last,
         position.end,
+        kept.durable,
+        kept.synced_ms,
         hex(&position.hash),
         edge.join(" "),
         unsynced.as_deref().unwrap_or("-"),
@@ -121,6 +128,8 @@ fn parse(text: &str) -> Option<Kept> {
     let size = value("size")?.parse().ok()?;
     let last = value("last")?.parse().ok()?;
     let end = value("end")?.parse().ok()?;
+    let durable = value("durable")?.parse().ok()?;
+    let synced_ms = value("synced")?.parse().ok()?;
     let hash = from_hex(value("hash")?.as_bytes())?;
     let nodes = value("edge")?.split_terminator(' ').map(|node| from_hex(node.as_bytes()));
     let edge = Edge::new(size, nodes.collect::<Option<_>>()?)?;
@@ -129,7 +138,8 @@ fn parse(text: &str) -> Option<Kept> {
         boot if is_boot_id(boot) => Some(boot.to_owned()),
         _ => return None,
     };
-    Some(Kept { position: Position { edge, hash, last, end }, unsynced })
+    let position = Position { edge, hash, last, end };
+    Some(Kept { position, unsynced, durable, synced_ms })
 }
 
 fn is_boot_id(text: &str) -> bool {
@@ -148,7 +158,7 @@ mod tests {
         let mut position = Position { hash: [5; 32], last: 100, end: 900, ..Position::default() };
         (0..5).for_each(|leaf| position.edge.push([leaf; 32]));
         for unsynced in [None, Some("0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22".to_owned())] {
-            let kept = Kept { position: position.clone(), unsynced };
+            let kept = Kept { position: position.clone(), unsynced, durable: 450, synced_ms: 7 };
             write(&path, &kept).unwrap();
             assert_eq!(read(&path).unwrap(), Found::State(kept));
         }
@@ -170,6 +180,9 @@ mod tests {
         // Every bit set: as many nodes as there can be for a size.
         position.edge = Edge::new((1 << 50) - 1, vec![[7; 32]; 50]).unwrap();
         let boot = "0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22".to_owned();
-        assert!(page(&Kept { position, unsynced: Some(boot) }).is_some());
+        assert!(
+            page(&Kept { position, unsynced: Some(boot), durable: u64::MAX, synced_ms: u64::MAX })
+                .is_some()
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use ringwall_spec::SandboxId;
+use ringwall_spec::{SandboxId, push_shown};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -26,12 +26,7 @@ impl Text {
         let mut clean = String::new();
         for character in text.as_ref().chars() {
             let before = clean.len();
-            if is_deceptive(character) {
-                // Writing to a string cannot fail.
-                let _ = write!(clean, "\\u{{{:x}}}", u32::from(character));
-            } else {
-                clean.push(character);
-            }
+            push_shown(&mut clean, character);
             if clean.len() > Text::MOST_BYTES {
                 clean.truncate(before);
                 let mut end = clean.len().min(Text::MOST_BYTES - CUT.len());
@@ -77,12 +72,6 @@ impl Id {
     }
 }
 
-fn is_deceptive(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 macro_rules! conversions {
     ($name:ident) => {
         impl fmt::Display for $name {
@@ -123,6 +112,7 @@ mod tests {
     fn text_carries_no_orders_for_a_terminal() {
         assert_eq!(Text::new("a\x1b[2J\nb\u{202e}").as_str(), "a\\u{1b}[2J\\u{a}b\\u{202e}");
         assert_eq!(Text::new("größe").as_str(), "größe");
+        assert_eq!(Text::new("a\u{e0041}\u{ad}").as_str(), "a\\u{e0041}\\u{ad}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 
@@ -20,6 +20,10 @@ use crate::state::{self, Found, Kept, StateError};
 
 /// Unacknowledged bytes that are kept for people to look at; more than one group can have.
 const MOST_TORN_BYTES: u64 = 64 << 20;
+
+/// So often, while records are written, the disk is made to have them. What is older cannot be lost with the
+/// machine, so a log that lacks it was cut.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a record stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +111,9 @@ pub(crate) struct Writer {
     note: Option<String>,
     /// Names this boot of the machine.
     boot: String,
+    /// The disk had the log up to here: what is good of it goes at least so far.
+    durable: u64,
+    pub(crate) sync_every: Duration,
     /// Set when nobody knows whether the disk has what was written.
     unsure: bool,
 }
@@ -130,6 +137,8 @@ impl Writer {
             position: Position::default(),
             note: None,
             boot: boot_id().map_err(AppendError::from)?,
+            durable: 0,
+            sync_every: SYNC_EVERY,
             unsure: false,
         };
         writer.synchronise()?;
@@ -152,7 +161,10 @@ impl Writer {
             Found::Missing => Some("the writer's state was missing; the whole log was read"),
             Found::Damaged => Some("the writer's state was damaged; the whole log was read"),
         };
-        if let Found::State(Kept { position, .. }) = found {
+        let mut lost = 0;
+        if let Found::State(Kept { position, durable, .. }) = found {
+            self.durable = durable;
+            lost = position.end;
             match self.check_state(&position) {
                 Ok(()) => (self.position, unknown) = (position, None),
                 // The disk did not get all: what it has is read from its beginning.
@@ -161,6 +173,7 @@ impl Writer {
             }
         }
         self.catch_up()?;
+        let lost = lost.saturating_sub(self.position.end);
         if self.position.edge.size() == 0 {
             keys::publish_verifier(&self.paths, self.signer.verifier())?;
             let event = Event::LogOpened {
@@ -170,7 +183,7 @@ impl Writer {
             self.write(vec![(Ids::default(), event)], Durability::Disk)?;
         } else if let Some(reason) = unknown {
             let reason = reason.into();
-            let event = LogRecovered { reason, bytes: 0, sha256: None, moved_to: None };
+            let event = LogRecovered { reason, bytes: lost, sha256: None, moved_to: None };
             self.write(vec![(Ids::default(), Event::LogRecovered(event))], Durability::Disk)?;
         }
         drop(locked);
@@ -270,10 +283,17 @@ impl Writer {
         if found < self.position.end {
             return Err(Broken::Cut { found, known: self.position.end }.into());
         }
+        if found < self.durable {
+            return Err(Broken::Cut { found, known: self.durable }.into());
+        }
         if found == self.position.end {
             return Ok(());
         }
         self.position.advance(&self.file, self.signer.verifier())?;
+        // Bytes that are no records would make a log that was cut as long as it was.
+        if self.position.end < self.durable {
+            return Err(Broken::Cut { found: self.position.end, known: self.durable }.into());
+        }
         self.note = None;
         if found > self.position.end {
             self.move_aside(found - self.position.end)?;
@@ -350,20 +370,39 @@ impl Writer {
             self.unsure = self.file.set_len(self.position.end).is_err();
             return Err(error.into());
         }
-        if durability == Durability::Disk
-            && let Err(error) = self.file.sync_data()
-        {
-            // The kernel may have dropped the pages; reading them back would prove nothing.
-            self.unsure = true;
-            return Err(error.into());
-        }
+        let synced_ms = match self.synced_lately() {
+            Some(at) if durability == Durability::Kernel => at,
+            _ => {
+                if let Err(error) = self.file.sync_data() {
+                    // The kernel may have dropped the pages; reading them back would prove nothing.
+                    self.unsure = true;
+                    return Err(error.into());
+                }
+                self.durable = next.end;
+                unix_ms()
+            }
+        };
         self.position = next;
         self.note = Some(note);
-        let unsynced = (durability == Durability::Kernel).then(|| self.boot.clone());
-        let kept = Kept { position: self.position.clone(), unsynced };
+        let unsynced = (self.durable < self.position.end).then(|| self.boot.clone());
+        let kept =
+            Kept { position: self.position.clone(), unsynced, durable: self.durable, synced_ms };
         state::write(&self.paths.state(), &kept)?;
         Ok(receipts)
     }
+
+    /// When the disk was last made to have all, in whatever process, if that is not long ago.
+    fn synced_lately(&mut self) -> Option<u64> {
+        let Ok(Found::State(kept)) = state::read(&self.paths.state()) else { return None };
+        self.durable = self.durable.max(kept.durable);
+        let ago = unix_ms().checked_sub(kept.synced_ms)?;
+        (u128::from(ago) < self.sync_every.as_millis()).then_some(kept.synced_ms)
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A log where there is none, unless there has been one.

@@ -14,6 +14,8 @@ pub enum Door {
     Socks,
     Dns,
     Inference,
+    /// The gateway itself, at the server that makes tokens of a secret.
+    Token,
     /// Straight to an address, by a program that knows no proxy.
     Direct,
 }

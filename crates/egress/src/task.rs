@@ -18,7 +18,8 @@ pub struct Settings {
     pub names: Names,
     /// Certificates of further authorities to trust, PEM.
     pub roots: Vec<String>,
-    /// Addresses that are never refused, such as a model server on this machine.
+    /// Addresses that are not refused for one name at one port, such as a model server on this machine:
+    /// `HOST:PORT=ADDRESS`, or `ADDRESS:PORT`.
     pub exempt: Vec<String>,
 }
 

@@ -16,6 +16,7 @@ use ringwall_rules::{
 use ringwall_spec::{EgressSpec, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WriteRights};
 
 use crate::config::Engine;
+use crate::denials;
 use crate::egress::{self, EgressError, NetworkBounds, egress_by};
 use crate::ledger::{self, LedgerError};
 use crate::network::Basis;
@@ -53,9 +54,17 @@ pub enum AdmitError {
     )]
     Unreadable { tier: String, path: PathBuf, rule: String },
     #[error(
+        "{workspace:?} cannot be written directly: {rule} denies {denial:?} there, and no mount keeps that; use --workspace, whose changes are judged path by path, or deny one directory (as \"./.git/**\")"
+    )]
+    UnkeptDenial { workspace: PathBuf, rule: String, denial: String },
+    #[error(
         "{kind} work may not run in the sandbox {sandbox}: {refusal}; `ringwall run --kind {kind}` gives it a wall of its own"
     )]
     NotInSandbox { sandbox: String, kind: String, refusal: Box<Refusal> },
+    #[error(
+        "the policy allows no job to put filters of its own in force; leave --own-filters out, or have the owner of the policy set own-filters = true"
+    )]
+    OwnFilters,
     #[error("{path:?} cannot be shown; check that it exists and that you may read it")]
     Shown { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
@@ -183,7 +192,15 @@ impl Engine {
             let shown = path.canonicalize();
             *path = shown.map_err(|source| AdmitError::Shown { path: path.clone(), source })?;
         }
-        if let Some(refused) = unreadable(&plan.paths, &spec, &record) {
+        if spec.own_filters && !stack.allows_own_filters() {
+            let refused = AdmitError::OwnFilters;
+            self.record(vec![denied(&record, &refused.to_string())])?;
+            return Err(refused);
+        }
+        let refused = unreadable(&plan.paths, &spec, &record).or_else(|| {
+            denials::unkept(stack, &plan.paths, &record.phase, spec.workspace.as_ref())
+        });
+        if let Some(refused) = refused {
             self.record(vec![denied(&record, &refused.to_string())])?;
             return Err(refused);
         }
@@ -360,7 +377,7 @@ pub(crate) fn workspace_rights(
 }
 
 /// The directory or file that a pattern means, if it means one.
-fn place(pattern: &str, anchors: &Anchors) -> Option<PathBuf> {
+pub(crate) fn place(pattern: &str, anchors: &Anchors) -> Option<PathBuf> {
     let (top, rest) = match pattern.split_at_checked(1)? {
         ("~", rest) => (anchors.home.as_deref()?, rest),
         (".", rest) => (anchors.workspace.as_deref()?, rest),

@@ -1,13 +1,14 @@
 //! Where an engine keeps its state and finds its programs.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
 use ringwall_linux::launch::{Parking, Spawner};
 use ringwall_spec::CodeFor;
 
+use crate::home;
 use crate::host::{self, Caller};
 use crate::ledger::Ledger;
 use crate::raise::Parked;
@@ -37,12 +38,53 @@ pub enum OpenError {
         "the program {0} is missing next to ringwall; install all of Ringwall's programs in one directory"
     )]
     ProgramMissing(String),
+    #[error(
+        "the state directory {path} is not safe: {reason}; another user who can change it decides what `apply` writes, so make it yours alone, or set RINGWALL_HOME to another directory"
+    )]
+    Unsafe { path: String, reason: String },
     #[error("the running program could not be found")]
     NoExecutable(#[source] std::io::Error),
     #[error(
         "the directory {path} cannot be used for state; set RINGWALL_HOME to one you can write"
     )]
     Home { path: String, source: std::io::Error },
+}
+
+/// A launcher that starts while its caller finds out what to ask it for.
+#[derive(Debug)]
+pub struct EarlyLauncher {
+    program: PathBuf,
+    spawner: Spawner,
+}
+
+impl EarlyLauncher {
+    /// `None` if it cannot be started: raising a sandbox tells why.
+    pub fn start(config: &EngineConfig) -> Option<EarlyLauncher> {
+        let program = config.programs.launcher.clone();
+        let spawner = Spawner::start(&program).ok()?;
+        Some(EarlyLauncher { program, spawner })
+    }
+}
+
+/// What an engine is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// One sandbox, whose only command ends it.
+    OneRun,
+    /// One sandbox that lives on.
+    OneLivingSandbox,
+    /// As many as its process is asked for.
+    Many,
+}
+
+impl Serves {
+    /// What its launchers do after their first ring.
+    pub(crate) fn parking(self) -> Parking {
+        match self {
+            Serves::OneRun | Serves::OneLivingSandbox => Parking::NotAtAll,
+            Serves::Many => Parking::ForMore,
+        }
+    }
 }
 
 /// The control plane of one process.
@@ -52,7 +94,7 @@ pub struct Engine {
     pub(crate) programs: Programs,
     pub(crate) caller: Caller,
     pub(crate) cgroups: Hierarchy,
-    pub(crate) parking: Parking,
+    pub(crate) serves: Serves,
     pub(crate) apparmor: Option<String>,
     pub(crate) ledger: Arc<Ledger>,
     /// A launcher that was started early and has no template yet.
@@ -68,11 +110,24 @@ pub struct Engine {
 impl EngineConfig {
     /// State in `RINGWALL_HOME`, else where root's or the user's state belongs; programs next to
     /// the running one, or in `RINGWALL_PROGRAMS`.
+    ///
+    /// A process finds and checks them once: `ringwall run` asks in four places.
     pub fn from_environment() -> Result<EngineConfig, OpenError> {
+        static FOUND: OnceLock<EngineConfig> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Ok(found.clone());
+        }
+        let found = EngineConfig::found_in_environment()?;
+        Ok(FOUND.get_or_init(|| found).clone())
+    }
+
+    fn found_in_environment() -> Result<EngineConfig, OpenError> {
         let home = match std::env::var_os("RINGWALL_HOME") {
             Some(home) if !home.is_empty() => PathBuf::from(home),
             _ => default_home()?,
         };
+        home::check(&home)
+            .map_err(|reason| OpenError::Unsafe { path: home.display().to_string(), reason })?;
         let programs = match std::env::var_os("RINGWALL_PROGRAMS") {
             Some(dir) if !dir.is_empty() => PathBuf::from(dir),
             _ => {
@@ -106,14 +161,34 @@ impl Engine {
     }
 
     /// For a process that raises one sandbox and ends: the launcher starts at once, while the
-    /// engine looks round, and prepares nothing for another. The sandbox ends with this thread.
-    pub fn open_for_one_sandbox(config: EngineConfig) -> Result<Engine, OpenError> {
-        // If it cannot be started, raising tells why.
-        let waiting = Spawner::start(&config.programs.launcher).ok();
-        let mut engine = Engine::open_with(config, waiting)?;
-        engine.parking = Parking::NotAtAll;
+    /// engine looks round, and prepares nothing for another. The sandbox ends with this thread,
+    /// which must be the one that started `early`.
+    pub fn open_for_one_sandbox(
+        config: EngineConfig,
+        early: Option<EarlyLauncher>,
+    ) -> Result<Engine, OpenError> {
+        let early = early.filter(|early| early.program == config.programs.launcher);
+        let mut engine = Engine::open_serving(Serves::OneRun, config, early)?;
         // The ring is a child of ours: what it used is told when it ends.
         engine.cgroups = engine.cgroups.without_separate_accounting();
+        Ok(engine)
+    }
+
+    /// For the keeper of one living sandbox: its launcher ends when the ring is up, so that no more
+    /// processes stay than are needed. The sandbox ends with this thread.
+    pub fn open_for_keeper(config: EngineConfig) -> Result<Engine, OpenError> {
+        Engine::open_serving(Serves::OneLivingSandbox, config, None)
+    }
+
+    /// With a launcher that starts now, unless one was started early.
+    fn open_serving(
+        serves: Serves,
+        config: EngineConfig,
+        early: Option<EarlyLauncher>,
+    ) -> Result<Engine, OpenError> {
+        let early = early.or_else(|| EarlyLauncher::start(&config));
+        let mut engine = Engine::open_with(config, early.map(|early| early.spawner))?;
+        engine.serves = serves;
         Ok(engine)
     }
 
@@ -133,7 +208,7 @@ impl Engine {
             programs: config.programs,
             caller: Caller::read(),
             cgroups: Hierarchy::detect(),
-            parking: Parking::ForMore,
+            serves: Serves::Many,
             apparmor: host::sandbox_profile(),
             waiting: Mutex::new(waiting),
             parked: Mutex::new(Vec::new()),

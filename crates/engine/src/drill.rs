@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ringwall_linux::launch::encode_steps;
 use ringwall_linux::step::{PathAccess, RawPath, Step};
 use ringwall_policy::AdmittedSpec;
-use ringwall_ring::{RaiseRingError, RingPlan, inner_process_plan, run_slots};
+use ringwall_ring::{JobFilter, RaiseRingError, RingPlan, inner_process_plan, run_slots};
 use ringwall_ring_wasm::inner_wasm_plan;
 use ringwall_spec::{Limits, RingKind};
 use ringwall_wire::{Tunnel, guest_paths};
@@ -81,7 +81,7 @@ impl Engine {
             [.., ring] => {
                 let mut steps = match ring {
                     RingKind::Wasm => inner_wasm_plan(&[]),
-                    _ => inner_process_plan(&[]),
+                    _ => inner_process_plan(&[], JobFilter::Sealed),
                 };
                 start_instead(&mut steps, intruder);
                 let steps = encode_steps(&steps)

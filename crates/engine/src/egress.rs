@@ -36,6 +36,9 @@ pub enum EgressError {
     Secret(#[from] SecretError),
 }
 
+/// What the preset `open` opens of a host.
+const OPEN_PORTS: [u16; 2] = [80, 443];
+
 /// What a tool wants that is content with whatever may be reached.
 const ANY_HOST: &str = "*";
 
@@ -48,9 +51,12 @@ impl Engine {
         if egress.layers.is_empty() {
             egress.layers.push(RuleSet::default());
         }
-        let Some(first) = egress.layers.first_mut() else {
+        let Some((first, others)) = egress.layers.split_first_mut() else {
             return Ok(egress);
         };
+        for rules in others {
+            rules.narrows = true;
+        }
         for secret in known.into_iter().map(|known| known.spec) {
             if in_rules.contains(&secret.name) {
                 continue;
@@ -93,7 +99,7 @@ pub(crate) fn wanted_by_tool(mut egress: EgressSpec, wanted: &[String]) -> Egres
             ..Allow::host(name)
         })
     });
-    egress.layers.push(RuleSet { allow: allow.collect(), ..RuleSet::default() });
+    egress.layers.push(RuleSet { allow: allow.collect(), ..RuleSet::default() }.narrowing());
     egress
 }
 
@@ -123,7 +129,8 @@ pub(crate) fn egress_by(
             egress.secrets = asked.secrets;
         }
         egress.transparent = asked.transparent;
-        egress.layers.extend(asked.layers);
+        // Whoever asks has no say about where the policy lets a secret go.
+        egress.layers.extend(asked.layers.into_iter().map(RuleSet::narrowing));
     }
     Ok(Some(egress).filter(|egress| !egress.is_nothing()))
 }
@@ -140,7 +147,7 @@ pub struct NetworkBounds {
 
 pub(crate) fn within(mut egress: EgressSpec, most: Option<&NetworkBounds>) -> Option<EgressSpec> {
     if let Some(most) = most {
-        egress.layers.extend(most.layers.iter().cloned());
+        egress.layers.extend(most.layers.iter().cloned().map(RuleSet::narrowing));
         egress.secrets.retain(|name| most.secrets.contains(name));
         // Where nothing is left a byte is asked for all the same, so that the refusal names the budget.
         let usual = ringwall_egress::Limits::default().bytes_up;
@@ -168,8 +175,10 @@ fn lowered(stack: &Stack, task: &Task, layers: &[EgressRules]) -> Result<EgressS
         let mut set = RuleSet { presets: presets(rules), deny, ..RuleSet::default() };
         for rule in listed {
             let mut allow = allowed(rule)?;
-            if rules.reach == Reach::Open {
-                (allow.methods, allow.paths) = (Vec::new(), Vec::new());
+            if rules.reach == Reach::Open && OPEN_PORTS.contains(&rule.port) {
+                // All else there is as open as everywhere, and carries no secret.
+                let (methods, paths) = (Vec::new(), Vec::new());
+                set.allow.push(Allow { methods, paths, secret: None, ..allow.clone() });
             }
             allow.secret = allow.secret.filter(|name| may_use(stack, task, name, rule));
             let new = |name: &&String| !egress.secrets.contains(name);
@@ -282,6 +291,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_open_tier_opens_no_further_port_for_a_secret() {
+        let listed = LISTED.replacen("methods = [\"GET\"]", "port = 8443\nmethods = [\"GET\"]", 1);
+        let high = of_tier(&stack(&listed, &[]), Tier::High).unwrap();
+        let [set] = &high.layers[..] else { panic!("{high:?}") };
+        let [bound] = &set.allow[..] else { panic!("{set:?}") };
+        assert_eq!((bound.port, &bound.methods[..]), (Some(8443), &["GET".to_owned()][..]));
+    }
+
     const LISTED: &str = "presets = [\"packages\"]\n\
         [[network.allow]]\nhost = \"api.example.com\"\nmethods = [\"GET\"]\npaths = [\"/v1/\"]\nsecret = \"key\"\n\
         [[network.allow]]\nhost = \"plain.example.com\"\nport = 80\n\
@@ -307,8 +325,14 @@ mod tests {
         let high = of_tier(&stack(LISTED, &[]), Tier::High).unwrap();
         let [set] = &high.layers[..] else { panic!("{high:?}") };
         assert_eq!(set.presets, [Preset::Open]);
-        assert_eq!(set.allow.len(), 1);
-        assert!(set.allow[0].methods.is_empty() && set.allow[0].secret.is_some());
+        let [rest, bound] = &set.allow[..] else { panic!("{set:?}") };
+        assert_eq!((&rest.host, &rest.secret), (&bound.host, &None));
+        assert!(rest.methods.is_empty() && rest.paths.is_empty());
+        assert_eq!(bound.secret.as_deref(), Some("key"));
+        assert_eq!(
+            (&bound.methods[..], &bound.paths[..]),
+            (&["GET".into()][..], &["/v1/".into()][..])
+        );
         assert_eq!(set.deny.len(), 1);
     }
 
@@ -323,6 +347,26 @@ mod tests {
         assert_eq!(medium.layers.len(), 2);
         assert!(medium.secrets.is_empty(), "{medium:?}");
         assert_eq!(medium.layers[0].allow[0].secret, None);
+    }
+
+    #[test]
+    fn what_somebody_asks_for_only_narrows() {
+        let stack = stack(LISTED, &[]);
+        let task = Task { tier: Some(Tier::Medium), ..Task::default() };
+        let wide = Allow { secret: Some("key".to_owned()), ..Allow::host("api.example.com") };
+        let rules = RuleSet { allow: vec![wide], ..RuleSet::default() };
+        let asked = EgressSpec { layers: vec![rules.clone()], ..EgressSpec::default() };
+        let given = egress_by(&stack, &task, Some(asked)).unwrap().unwrap();
+        let most = NetworkBounds {
+            layers: vec![rules],
+            secrets: BTreeSet::from(["key".to_owned()]),
+            sent_bytes: None,
+        };
+        let given = within(given, Some(&most)).unwrap();
+        let narrows: Vec<bool> = given.layers.iter().map(|rules| rules.narrows).collect();
+        assert_eq!(narrows, [false, true, true]);
+        let told = wanted_by_tool(given, &["api.example.com".to_owned()]);
+        assert!(told.layers.last().unwrap().narrows);
     }
 
     #[test]

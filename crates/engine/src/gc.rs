@@ -12,6 +12,7 @@ use rustix::fs::FlockOperation;
 
 use crate::config::Engine;
 use crate::record::{self, Record, RecordState};
+use crate::remove_tree::remove_tree;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct GcReport {
@@ -105,7 +106,11 @@ impl Engine {
     fn look_after(&self, dir: &Path, report: &mut GcReport) -> Result<(), GcError> {
         let record = Record::load(dir);
         let recovered = record.as_ref().map_or(Ok(false), recover_apply);
-        if !record.is_ok_and(|record| record.state == RecordState::Finished) {
+        let finished = record.as_ref().is_ok_and(|record| record.state == RecordState::Finished);
+        if let (true, Ok(record)) = (finished, &record) {
+            remove_handed_over(record)?;
+        }
+        if !finished {
             let had_group = self.has_group(dir);
             self.clean_up(dir)?;
             report.cgroups += u64::from(had_group);
@@ -128,6 +133,15 @@ impl Engine {
 
     fn has_group(&self, dir: &Path) -> bool {
         id_of(dir).is_some_and(|id| self.cgroups.find(id.as_str()).is_some())
+    }
+}
+
+/// Removes what a guest handed over, and nobody needs any more once the changes were collected.
+fn remove_handed_over(record: &Record) -> Result<(), GcError> {
+    let upper = record.upper_dir();
+    match remove_tree(&upper) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|source| GcError::Io { path: upper.display().to_string(), source }),
     }
 }
 

@@ -125,10 +125,19 @@ pub(crate) fn read_own_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>
     Ok(Some(text))
 }
 
-/// Makes a directory that only its owner can enter. Does nothing when it is there.
+/// Makes a directory that only its owner can enter. One that is there must be this user's, and
+/// nobody else may write to it.
 pub(crate) fn make_private_dirs(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    match fs::symlink_metadata(path) {
+        Ok(found) => {
+            let own = found.uid() == rustix::process::geteuid().as_raw();
+            if found.is_dir() && own && found.mode() & 0o022 == 0 {
+                return Ok(());
+            }
+            let reason =
+                format!("{path:?} must be a directory of yours that nobody else can write");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+        }
+        Err(_) => fs::DirBuilder::new().recursive(true).mode(0o700).create(path),
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -16,9 +16,11 @@ use ringwall_wire::{
     RemoteProcess, StartProcess,
 };
 
+use crate::hiding::HidingError;
 use crate::ledger::{LedgerError, OpenCall};
 use crate::network::Network;
 use crate::sandbox::{Killer, Sandbox};
+use crate::watchdog::Watchdog;
 
 /// A warden that has not started a program by then never will.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,6 +43,8 @@ pub enum StartError {
     Refused(String),
     #[error("the sandbox did not answer")]
     Warden(#[source] ClientError),
+    #[error("the sandbox was stopped")]
+    Hiding(#[from] HidingError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -71,22 +75,24 @@ pub(crate) enum Reach {
 /// Tells whether the memory limit was reached, by whichever means it is kept.
 #[derive(Debug, Clone)]
 pub(crate) enum MemoryCheck {
-    Group(Arc<Group>),
-    Watchdog(Arc<AtomicBool>),
+    /// The group counts, and the watchdog what no group sees, as far as there are any.
+    Host { group: Option<Arc<Group>>, watchdog: Option<Arc<AtomicBool>> },
     /// Its kernel counts.
     Guest(Client),
-    Unknown,
 }
 
 impl MemoryCheck {
     pub(crate) fn exceeded(&self) -> bool {
         match self {
-            MemoryCheck::Group(group) => group.usage().is_ok_and(|usage| usage.oom_kills > 0),
-            MemoryCheck::Watchdog(exceeded) => exceeded.load(Ordering::SeqCst),
+            MemoryCheck::Host { group, watchdog } => {
+                let killed =
+                    |group: &Arc<Group>| group.usage().is_ok_and(|usage| usage.oom_kills > 0);
+                watchdog.as_ref().is_some_and(|exceeded| exceeded.load(Ordering::SeqCst))
+                    || group.as_ref().is_some_and(killed)
+            }
             MemoryCheck::Guest(client) => {
                 client.usage(ANSWER_TIMEOUT).is_ok_and(|usage| usage.oom_kills > 0)
             }
-            MemoryCheck::Unknown => false,
         }
     }
 }
@@ -372,6 +378,7 @@ impl Sandbox {
         timeout: Duration,
         call: Option<OpenCall>,
     ) -> Result<Job, StartError> {
+        self.hide_new()?;
         let client = self.innermost()?;
         let output_bytes = self.limits().output_bytes;
         let reach = Reach::Process(call.map(Box::new));
@@ -394,11 +401,8 @@ impl Sandbox {
         if let Some(guest) = &self.guest {
             return MemoryCheck::Guest(guest.clone());
         }
-        match (&self.watchdog, &self.group) {
-            (Some(watchdog), _) => MemoryCheck::Watchdog(watchdog.exceeded()),
-            (None, Some(group)) => MemoryCheck::Group(group.clone()),
-            (None, None) => MemoryCheck::Unknown,
-        }
+        let watchdog = self.watchdog.as_ref().map(Watchdog::exceeded);
+        MemoryCheck::Host { group: self.group.clone(), watchdog }
     }
 }
 

@@ -16,16 +16,22 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
+use crate::hiding::Hiding;
 use crate::job::{Output, StartError};
 use crate::ledger::LedgerError;
 use crate::raise::RaiseError;
 use crate::record::{Record, RecordError, RecordKind};
-use crate::relay::{Order, Relay};
+use crate::relay::{Order, Own, Relay};
+use crate::rights::ChangeRightsError;
 use crate::sandbox::Sandbox;
 use crate::secrets::SecretError;
 use crate::settle::SettleError;
 use crate::snapshot::Gate;
+use crate::standing::Standing;
 use crate::vm::SnapshotError;
+
+/// How often a keeper looks whether the ring is still as it was raised, when nobody asks for anything.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// The longest task that a keeper reads.
 const MAX_TASK_BYTES: u64 = 4 << 20;
@@ -227,8 +233,20 @@ impl Engine {
         loop {
             let left =
                 until.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            match ordered.recv_timeout(left) {
+            match ordered.recv_timeout(left.min(CHECK_EVERY)) {
                 Ok(Order::End(ending)) => return ending,
+                Ok(Order::Changed(error)) => return self.end_changed(sandbox, &error),
+                Ok(Order::ChangeRights { change, done }) => {
+                    let changed = self.change_rights_of(sandbox, &change);
+                    let distrusted = match &changed {
+                        Err(ChangeRightsError::Evidence { source, .. }) => Some(source.clone()),
+                        _ => None,
+                    };
+                    let _ = done.send(changed.map_err(|error| with_causes(&error)));
+                    if let Some(error) = distrusted {
+                        return self.end_changed(sandbox, &error);
+                    }
+                }
                 Ok(Order::Take { decided, done }) => {
                     let taken = take(sandbox, &decided);
                     let _ = done.send(taken.map_err(|error| with_causes(&error)));
@@ -236,6 +254,11 @@ impl Engine {
                 Ok(Order::Snapshot { id, name, for_fork, done }) => {
                     let kept = self.snapshot_of(sandbox, gate, (&id, name.as_deref()), for_fork);
                     let _ = done.send(kept.map_err(|error| with_causes(&error)));
+                }
+                Err(RecvTimeoutError::Timeout) if left > CHECK_EVERY => {
+                    if let Err(error) = self.check_again(sandbox) {
+                        return self.end_changed(sandbox, &error);
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => return Ending::Timeout,
                 Err(RecvTimeoutError::Disconnected) => return Ending::Stopped,
@@ -265,6 +288,9 @@ impl Engine {
         }
         sandbox.save_defaults()?;
         sandbox.record_evidence()?;
+        // The launcher has done its work and ended. Asked about, it is taken off the list of processes.
+        let _ = sandbox.ring.spawner.is_alive();
+        sandbox.standing = Some(Arc::new(Standing::of(&sandbox).map_err(KeepError::Io)?));
         let background = match command {
             None => None,
             Some(command) => {
@@ -276,7 +302,12 @@ impl Engine {
         if let Some(client) = sandbox.files() {
             let tools = sandbox.tools().cloned();
             let way = (gate.clone(), orders.clone());
-            let relay = Relay::new(client.clone(), tools, way, task.ready);
+            let own = Own {
+                tools,
+                standing: sandbox.standing.clone(),
+                hiding: sandbox.hiding.as_ref().map(Hiding::shared),
+            };
+            let relay = Relay::new(client.clone(), own, way, task.ready);
             Relay::serve(socket, Arc::new(relay));
         }
         Ok((sandbox, background))
@@ -310,7 +341,7 @@ fn watch_warden(sandbox: &Sandbox, orders: Sender<Order>) {
     let warden = sandbox.ring.launched.pidfd.clone();
     let memory = sandbox.memory_check();
     std::thread::spawn(move || {
-        let _ = crate::sandbox::wait_readable(&warden);
+        ringwall_linux::process::is_readable_within(&warden, None);
         let ending = if memory.exceeded() { Ending::Oom } else { Ending::Stopped };
         let _ = orders.send(Order::End(ending));
     });

@@ -10,7 +10,9 @@ use crate::policy_files::{SYSTEM_DIRECTORY, user_directories};
 impl Engine {
     /// Where they lie, with links resolved: what a ring that shows the host's tree must cover.
     pub(crate) fn places_to_cover(&self) -> Vec<PathBuf> {
-        named_places(&self.home).filter_map(|place| place.canonicalize().ok()).collect()
+        let system = PathBuf::from(SYSTEM_DIRECTORY);
+        let places = named_places(&self.home).chain([system]);
+        places.filter_map(|place| place.canonicalize().ok()).collect()
     }
 
     /// A job that can write our records decides what `apply` writes and what `gc` removes; one that
@@ -24,7 +26,9 @@ impl Engine {
 
     /// A job that can read our keys can sign.
     pub(crate) fn refuse_to_show_own(&self, path: &Path) -> Result<(), PlaceError> {
-        match overlapping(path, own_places(&self.home)) {
+        let system = PathBuf::from(SYSTEM_DIRECTORY);
+        let policy = path.starts_with(resolved(&system)).then_some(system);
+        match overlapping(path, own_places(&self.home)).or(policy) {
             Some(state) => Err(PlaceError::ShowsState { path: path.to_owned(), state }),
             None => Ok(()),
         }
@@ -36,6 +40,12 @@ impl Engine {
 pub fn own_state_in(home: &Path, workspace: &Path) -> Option<PathBuf> {
     let system = Path::new(SYSTEM_DIRECTORY).to_owned();
     overlapping(workspace, own_places(home).chain([system]))
+}
+
+/// The system's policy, relative to a shown directory that holds it: it is covered there.
+pub(crate) fn system_policy_in(path: &Path) -> Option<PathBuf> {
+    let system = Path::new(SYSTEM_DIRECTORY).canonicalize().ok()?;
+    system.strip_prefix(path).ok().map(Path::to_owned)
 }
 
 /// Also those that are not there yet.

@@ -1,10 +1,12 @@
 //! Phases: a task moves on, and with it where its sandbox may write, and what may be taken over.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use ringwall_audit::{Event, Text, WorkspaceApplied};
 use ringwall_rules::{Action, Decision, FilePath, LoadError, PlaceRequest, Stack, Task, Work};
 use ringwall_spec::{ChangeSummary, WriteRights};
+use ringwall_workspace::Selection;
 
 use crate::admit::{AdmitError, anchors, deciding, hint, workspace_rights};
 use crate::config::Engine;
@@ -26,6 +28,8 @@ pub enum PhaseError {
     Network(#[from] ChangeNetworkError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Changes(#[from] ringwall_workspace::LoadError),
 }
 
 impl PhaseError {
@@ -36,6 +40,14 @@ impl PhaseError {
             _ => None,
         }
     }
+}
+
+/// A command for a sandbox that lives.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkInside<'a> {
+    pub kind: &'a str,
+    /// The sandbox was made for this work. Work of some kinds runs in no sandbox that was made for another.
+    pub made_for_it: bool,
 }
 
 impl Engine {
@@ -99,12 +111,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether work of this kind may run in a sandbox that lives: its wall must be strong enough.
+    /// Whether this work may run in a sandbox that lives: its wall must be strong enough.
     /// `elevated`: with this elevation on top.
     pub fn allow_exec(
         &self,
         record: &Record,
-        kind: &str,
+        work: WorkInside<'_>,
         (search, elevated): (&PolicySearch, Option<&str>),
     ) -> Result<(), AdmitError> {
         let layers = search.read()?;
@@ -113,10 +125,10 @@ impl Engine {
         }
         let request = PlaceRequest {
             task: lifted(Task { phase: self.phase(record), ..task_of(record) }, elevated),
-            work: Work { tool: None, kind: Some(kind.to_owned()) },
+            work: Work { tool: None, kind: Some(work.kind.to_owned()) },
             wall: Some(record.wall.clone()),
             limits: None,
-            reuse: true,
+            reuse: !work.made_for_it,
         };
         let placed = deciding(|| -> Result<_, LoadError> {
             Ok(PolicySearch::stack(layers)?.place(&request, &self.host_facts(true)))
@@ -134,10 +146,10 @@ impl Engine {
 
     /// Whether policy lets these changes of a sandbox be written back. Without a policy it is for
     /// the person who asks to say. `elevated`: with this elevation on top.
-    pub fn allow_apply<'a>(
+    pub fn allow_apply(
         &self,
         record: &Record,
-        paths: impl Iterator<Item = &'a Path> + Send,
+        selection: &Selection<'_>,
         (search, elevated): (&PolicySearch, Option<&str>),
     ) -> Result<(), PhaseError> {
         let layers = search.read()?;
@@ -146,23 +158,46 @@ impl Engine {
         }
         let Some(workspace) = &record.workspace else { return Ok(()) };
         let anchors = anchors(&workspace.path);
-        let tasks: Vec<Task> =
-            tasks_of(record).into_iter().map(|task| lifted(task, elevated)).collect();
+        let then = |phase| lifted(Task { phase, ..task_of(record) }, elevated);
+        let phases = self.phases_of_changes(record)?;
         deciding(|| {
             let stack = PolicySearch::stack(layers)?;
-            let apply = any(&stack, &tasks, &Action::Apply);
+            let apply = stack.decide(&then(self.phase(record)), &Action::Apply);
             self.allow(record, &apply, "writing changes back")?;
-            for path in paths {
+            for path in selection.paths() {
                 let shown = format!("./{}", path.display());
                 let what = format!("writing {shown}");
-                let decision = match FilePath::new(&shown, &anchors) {
-                    Ok(path) => any(&stack, &tasks, &Action::Write(path)),
-                    Err(error) => refused(error.to_string()),
+                let decision = match (FilePath::new(&shown, &anchors), phases.get(path)) {
+                    (Ok(path), Some(phase)) => {
+                        stack.decide(&then(phase.clone()), &Action::Write(path))
+                    }
+                    (Ok(_), None) => refused("no change of this path is known".to_owned()),
+                    (Err(error), _) => refused(error.to_string()),
                 };
                 self.allow(record, &decision, &what)?;
             }
             Ok(())
         })
+    }
+
+    /// The phase in which each path was changed last.
+    fn phases_of_changes(
+        &self,
+        record: &Record,
+    ) -> Result<BTreeMap<PathBuf, Option<String>>, PhaseError> {
+        let id = || record.id.to_string();
+        let wrong = |source| ChangeRightsError::Io { id: id(), source };
+        let periods = History::load(record).map_err(wrong)?.periods;
+        let first = record.decided.as_ref().and_then(|decided| decided.phase.clone());
+        // A period that nobody knows has no phase, and nothing of it is taken over.
+        let phase = |period: usize| match periods.get(period) {
+            Some(known) => Some(known.phase.clone().or_else(|| first.clone())),
+            None => (period == 0).then(|| first.clone()),
+        };
+        let changes = self.changes(record)?;
+        let paths = changes.entries().iter();
+        let known = paths.filter_map(|it| Some((it.path.as_path().to_owned(), phase(it.period)?)));
+        Ok(known.collect())
     }
 
     /// Writes down that changes were written back.
@@ -207,29 +242,6 @@ fn lifted(mut task: Task, elevated: Option<&str>) -> Task {
 fn task_of(record: &Record) -> Task {
     let kept = record.decided.as_ref().and_then(|decided| decided.task.as_deref());
     kept.and_then(|task| serde_json::from_str(task).ok()).unwrap_or_default()
-}
-
-/// The task in every phase that the sandbox has been in: what one of them let it write, may be
-/// taken over.
-fn tasks_of(record: &Record) -> Vec<Task> {
-    let phases = History::load(record).map(|history| history.phases).unwrap_or_default();
-    let first = record.decided.as_ref().and_then(|decided| decided.phase.clone());
-    let task = task_of(record);
-    let mut tasks = vec![Task { phase: first, ..task.clone() }];
-    tasks.extend(phases.into_iter().map(|phase| Task { phase: Some(phase), ..task.clone() }));
-    tasks
-}
-
-/// The first yes, or else the last no.
-fn any(stack: &Stack, tasks: &[Task], action: &Action) -> Decision {
-    let mut last = refused("there is no task".to_owned());
-    for task in tasks {
-        last = stack.decide(task, action);
-        if last.allowed {
-            break;
-        }
-    }
-    last
 }
 
 fn refused(why: String) -> Decision {

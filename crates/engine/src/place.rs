@@ -1,23 +1,26 @@
 //! From an admitted spec to a plan: reads what the plan needs of the host, decides nothing else.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ringwall_image::{Image, ImageHold};
 use ringwall_linux::host::NoIds;
+use ringwall_linux::step::FileId;
 use ringwall_policy::AdmittedSpec;
-use ringwall_ring::{PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
+use ringwall_ring::{Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
-use ringwall_spec::{KeptLimit, RingKind, SandboxId, Wall, WorkspaceMode, WorkspaceSpec};
-use ringwall_workspace::HideRules;
+use ringwall_spec::{KeptLimit, RingKind, SandboxId, SandboxSpec, Wall, WorkspaceMode};
+use ringwall_workspace::{CheckedWorkspace, HideRules};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 
 use crate::config::Engine;
 use crate::network::{Network, NetworkError};
 use crate::vm::{Restored, VmError, VmPlacement};
-use crate::{host, inside, limits};
+use crate::{host, inside, limits, own, shown};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
@@ -63,6 +66,24 @@ pub enum PlaceError {
     WasmRunsTools,
     #[error("the image's user {0:?} is not known in the image; choose an image with a valid user")]
     ImageUser(String),
+    #[error(
+        "{0:?} holds keys, so it is hidden from sandboxes and cannot be shown; to let a sandbox use a key, see `ringwall secret --help`"
+    )]
+    Hidden(PathBuf),
+    #[error("{0:?} was replaced while it was looked at; try again when nothing moves it")]
+    Replaced(PathBuf),
+    #[error(
+        "a part of the path {0:?} is a link now, so it may lead elsewhere than was checked; give the path that you mean again"
+    )]
+    BecameLink(PathBuf),
+    #[error(
+        "{0:?} cannot be shown: it is a socket, a pipe or a device, and a job would reach what is behind it; give a file or a directory"
+    )]
+    NoFile(PathBuf),
+    #[error(
+        "{0:?} cannot be shown: file systems are mounted in it, and with them it has too many parts to be shown one by one; use --wall container, or mount them elsewhere"
+    )]
+    TooManyParts(PathBuf),
     #[error("{path:?} cannot be shown in the ring; check that it exists and that you may read it")]
     HostPath { path: PathBuf, source: std::io::Error },
 }
@@ -76,6 +97,10 @@ pub(crate) struct Placement {
     pub(crate) image: Option<Image>,
     /// Keeps the image from being removed while the sandbox lives.
     _held: Option<ImageHold>,
+    /// The directory that was checked. It stays open, so that nothing else can be taken for it.
+    pub(crate) workspace: Option<CheckedWorkspace>,
+    /// The same for what is shown beside it.
+    _shown: Vec<OwnedFd>,
     /// What the workspace must not show; not changes of the job's making.
     pub(crate) hidden: Vec<PathBuf>,
     /// Whose permission this is.
@@ -96,6 +121,8 @@ impl Placement {
             kept,
             image: None,
             _held: None,
+            workspace: None,
+            _shown: Vec::new(),
             hidden: Vec::new(),
             admitted,
             vm: None,
@@ -130,19 +157,12 @@ impl Engine {
             None => None,
         };
         let held = image.as_ref().map(Image::hold).transpose()?;
-        let mut workspace = spec.workspace.as_ref().map(read_workspace).transpose()?;
-        if let Some(workspace) = &workspace {
-            self.refuse_own_state(&workspace.path)?;
-        }
-        let shown = spec.read_only_paths.iter().map(|path| self.shown_path(path));
-        let shown = shown.collect::<Result<_, _>>()?;
+        let (checked, mut workspace) = self.check_workspace(spec)?.unzip();
+        let (shown, shown_files) = self.check_shown(spec)?;
         let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
         let outermost = spec.wall.outermost();
-        let root = match outermost {
-            RingKind::Process => host::root_entries()
-                .map_err(|source| PlaceError::HostPath { path: "/".into(), source })?,
-            RingKind::Container | RingKind::Wasm | RingKind::Vm => host::RootEntries::default(),
-        };
+        let root = root_of_host(outermost)?;
+        let in_parts = parts_of_host(outermost, &root.dirs, &shown)?;
         let image_user = image.as_ref().map_or(Ok((0, 0)), image_user)?;
         if let (Some(image), Some(workspace)) = (&image, &mut workspace) {
             workspace.inside = inside::of_workspace(&workspace.path, &image.layers, image_user);
@@ -167,6 +187,7 @@ impl Engine {
             workspace: workspace.filter(|_| !in_vm),
             host_links: root.links,
             host_dirs: root.dirs,
+            in_parts,
             layers: match &image {
                 Some(image) if !in_vm => image.layers.clone(),
                 _ => Vec::new(),
@@ -196,9 +217,16 @@ impl Engine {
                 plan
             }
         };
-        let admitted = admitted.clone();
-        let opening = Vec::new();
-        Ok(Placement { plan, kept, image, _held: held, hidden, admitted, vm, network, opening })
+        Ok(Placement {
+            image,
+            _held: held,
+            workspace: checked,
+            _shown: shown_files,
+            hidden,
+            vm,
+            network,
+            ..Placement::bare(plan, kept, admitted.clone())
+        })
     }
 }
 
@@ -216,31 +244,136 @@ impl Engine {
         if program.is_file() { Ok(program) } else { Err(PlaceError::NoWasmWarden(program)) }
     }
 
-    fn shown_path(&self, path: &Path) -> Result<ShownPath, PlaceError> {
+    /// The workspace that is asked for, held open, and what the plan needs to know of it.
+    fn check_workspace(
+        &self,
+        spec: &SandboxSpec,
+    ) -> Result<Option<(CheckedWorkspace, WorkspaceInput)>, PlaceError> {
+        let Some(asked) = &spec.workspace else { return Ok(None) };
+        let checked = ringwall_workspace::open_workspace(&asked.path)?;
+        self.refuse_own_state(checked.path())?;
+        let input = read_workspace(asked.mode, &checked)?;
+        Ok(Some((checked, input)))
+    }
+
+    /// The paths that are to be shown, and each of them held open.
+    fn check_shown(
+        &self,
+        spec: &SandboxSpec,
+    ) -> Result<(Vec<ShownPath>, Vec<OwnedFd>), PlaceError> {
+        let shown = spec.read_only_paths.iter().map(|path| self.shown_path(path));
+        let shown: Vec<_> = shown.collect::<Result<_, _>>()?;
+        Ok(shown.into_iter().unzip())
+    }
+
+    /// Opens a path that was decided about, and checks what is there. It has no links: mount points
+    /// are made without following any, and what is behind a new one was not decided about.
+    fn shown_path(&self, path: &Path) -> Result<(ShownPath, OwnedFd), PlaceError> {
         let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
-        // Mount points are made without following links, so the path must have none.
-        let path = std::fs::canonicalize(path).map_err(wrong)?;
-        self.refuse_to_show_own(&path)?;
-        let is_dir = path.is_dir();
-        Ok(ShownPath { path, is_dir })
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened =
+            openat2(CWD, path, flags, Mode::empty(), resolve).map_err(|error| match error {
+                Errno::LOOP => PlaceError::BecameLink(path.to_owned()),
+                error => wrong(error.into()),
+            })?;
+        self.refuse_to_show_own(path)?;
+        let stat = rustix::fs::fstat(&opened).map_err(|error| wrong(error.into()))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let is_dir = kind == FileType::Directory;
+        if !is_dir && kind != FileType::RegularFile {
+            return Err(PlaceError::NoFile(path.to_owned()));
+        }
+        let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+        let mut hidden = if is_dir { hidden_in(path, id)? } else { refuse_hidden_file(path)? };
+        hidden.extend(own::system_policy_in(path));
+        Ok((ShownPath { path: path.to_owned(), id, is_dir, hidden }, opened))
     }
 }
 
-fn read_workspace(spec: &WorkspaceSpec) -> Result<WorkspaceInput, PlaceError> {
-    let checked = ringwall_workspace::check_workspace(&spec.path)?;
+/// What a process ring sees of the host's root; others see nothing of it.
+fn root_of_host(ring: RingKind) -> Result<host::RootEntries, PlaceError> {
+    match ring {
+        RingKind::Process => {
+            host::root_entries().map_err(|source| PlaceError::HostPath { path: "/".into(), source })
+        }
+        RingKind::Container | RingKind::Wasm | RingKind::Vm => Ok(host::RootEntries::default()),
+    }
+}
+
+/// The directories of the host that have to be put together from their parts.
+fn parts_of_host(
+    ring: RingKind,
+    tops: &[String],
+    shown: &[ShownPath],
+) -> Result<BTreeMap<PathBuf, Vec<Part>>, PlaceError> {
+    let tops = tops.iter().filter(|_| ring == RingKind::Process);
+    let mut directories: Vec<_> = ringwall_ring_process::visible(tops).collect();
+    directories.extend(shown.iter().filter(|shown| shown.is_dir).map(|shown| shown.path.clone()));
+    match directories.is_empty() {
+        true => Ok(BTreeMap::new()),
+        false => shown::in_parts(&directories),
+    }
+}
+
+/// Directories that hold programs, not secrets, and that a process ring shows as they are.
+const PROGRAMS: [&str; 8] =
+    ["/bin", "/gnu/store", "/lib", "/lib32", "/lib64", "/nix/store", "/sbin", "/usr"];
+
+/// What must not be seen of a directory that is shown: the same as of a workspace.
+fn hidden_in(path: &Path, id: FileId) -> Result<Vec<PathBuf>, PlaceError> {
+    if PROGRAMS.iter().any(|programs| path.starts_with(programs)) {
+        return Ok(Vec::new());
+    }
+    let rules = HideRules::below(path);
+    if rules.hides_base() {
+        return Err(PlaceError::Hidden(path.to_owned()));
+    }
+    let opened = open_directory(path)?;
+    let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
+    if FileId::of(&opened).map_err(wrong)? != id {
+        return Err(PlaceError::Replaced(path.to_owned()));
+    }
+    Ok(ringwall_workspace::find_hidden(opened.as_fd(), &rules)?)
+}
+
+fn refuse_hidden_file(path: &Path) -> Result<Vec<PathBuf>, PlaceError> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(Vec::new());
+    };
+    let is_program = PROGRAMS.iter().any(|programs| path.starts_with(programs));
+    let rules = HideRules::below(parent);
+    if !is_program && rules.hides_file(open_directory(parent)?.as_fd(), Path::new(name)) {
+        return Err(PlaceError::Hidden(path.to_owned()));
+    }
+    Ok(Vec::new())
+}
+
+/// A directory at a path without links.
+fn open_directory(path: &Path) -> Result<OwnedFd, PlaceError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, flags, Mode::empty(), resolve)
+        .map_err(|error| PlaceError::HostPath { path: path.to_owned(), source: error.into() })
+}
+
+fn read_workspace(
+    mode: WorkspaceMode,
+    checked: &CheckedWorkspace,
+) -> Result<WorkspaceInput, PlaceError> {
     let path = checked.path().to_owned();
-    let wrong = |source| PlaceError::HostPath { path: path.clone(), source };
-    let dir = File::open(&path).map_err(wrong)?;
-    let owner = dir.metadata().map_err(wrong)?;
-    if spec.mode == WorkspaceMode::ReadWrite && owner.uid() == 0 {
+    let wrong = |error: Errno| PlaceError::HostPath { path: path.clone(), source: error.into() };
+    let stat = rustix::fs::fstat(checked).map_err(wrong)?;
+    if mode == WorkspaceMode::ReadWrite && stat.st_uid == 0 {
         return Err(PlaceError::RootsWorkspace(path));
     }
-    let hidden = ringwall_workspace::find_hidden(dir.as_fd(), &HideRules::default())?;
-    let hidden_parents = ringwall_workspace::hidden_parents(dir.as_fd(), &hidden)?;
+    let hidden = ringwall_workspace::find_hidden(checked.as_fd(), &HideRules::below(&path))?;
+    let hidden_parents = ringwall_workspace::hidden_parents(checked.as_fd(), &hidden)?;
     Ok(WorkspaceInput {
-        mode: spec.mode,
-        owner_uid: owner.uid(),
-        owner_gid: owner.gid(),
+        mode,
+        id: Some(FileId { device: stat.st_dev, inode: stat.st_ino }),
+        owner_uid: stat.st_uid,
+        owner_gid: stat.st_gid,
         hidden,
         hidden_parents,
         inside: path.clone(),
@@ -283,7 +416,7 @@ fn lookup(image: &Image, file: &str, key_field: usize, key: &str) -> Option<(u32
 
 /// Reads a small file of a layer without following any link out of it.
 fn read_in_layer(layer: &Path, file: &str) -> Option<String> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+    use rustix::fs::openat;
     use std::io::Read;
 
     const MOST: u64 = 1 << 20;

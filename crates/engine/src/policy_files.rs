@@ -69,7 +69,19 @@ impl PolicySearch {
             layers.push(layer.ok_or_else(absent)?);
         }
         for path in self.above_workspace(&layers) {
-            layers.extend(self.read_layer(OriginKind::Workspace, &path)?);
+            if !self.is_above(&path) {
+                layers.extend(self.read_layer(OriginKind::Workspace, &path)?);
+                continue;
+            }
+            // Another user can have put a file there.
+            if !is_ours(&path) {
+                continue;
+            }
+            let layer = self.read_layer(OriginKind::Workspace, &path)?;
+            if layer.as_ref().is_some_and(|layer| layer.facts.writable_by_others) {
+                return Err(LoadError::WritableByOthers { path: path.display().to_string() });
+            }
+            layers.extend(layer.filter(|layer| !layer.facts.foreign_owner));
         }
         Ok(layers)
     }
@@ -97,10 +109,17 @@ impl PolicySearch {
         paths
     }
 
+    /// Whether it lies above the workspace, and not in it.
+    fn is_above(&self, path: &Path) -> bool {
+        path.parent() != self.workspace.as_deref()
+    }
+
     fn read_layer(&self, origin: OriginKind, path: &Path) -> Result<Option<LayerText>, LoadError> {
         let Some((text, mut facts)) = self.read_file(path)? else { return Ok(None) };
         let rails = path.with_file_name(GUARD_RAIL_FILE);
-        let guard_rails = match self.read_file(&rails)? {
+        let counts = origin != OriginKind::Workspace || !self.is_above(path) || is_ours(&rails);
+        let rails_text = if counts { self.read_file(&rails)? } else { None };
+        let guard_rails = match rails_text {
             Some((text, of_rails)) => {
                 facts.foreign_owner |= of_rails.foreign_owner;
                 facts.writable_by_others |= of_rails.writable_by_others;
@@ -155,6 +174,19 @@ impl PolicySearch {
     }
 }
 
+/// Whether the name at this path, be it a file or a link, belongs to the user or to root, as the directory
+/// does, and not everybody can exchange it: in a sticky directory its owner decides. What is missing does not.
+fn is_ours(path: &Path) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    let trusted = |owner: u32| owner == 0 || owner == me;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let (Ok(named), Ok(of_directory)) = (path.symlink_metadata(), directory.metadata()) else {
+        return false;
+    };
+    let closed = of_directory.mode() & 0o002 == 0 || of_directory.mode() & 0o1000 != 0;
+    trusted(named.uid()) && trusted(of_directory.uid()) && closed
+}
+
 fn unreadable(path: &Path, error: &std::io::Error) -> LoadError {
     LoadError::Unreadable { path: path.display().to_string(), reason: error.to_string() }
 }
@@ -194,12 +226,67 @@ mod tests {
     #[test]
     fn files_are_found_on_the_way_up_and_stand_on_the_built_in_policy() {
         let (top, search) = place();
-        write(&top.path().join("w/ringwall.toml"), "version = 1\n", 0o666);
-        write(&top.path().join("w/deep/ringwall.toml"), "version = 1\n", 0o644);
+        write(&top.path().join("w/ringwall.toml"), "version = 1\n", 0o644);
+        write(&top.path().join("w/deep/ringwall.toml"), "version = 1\n", 0o666);
         let layers = search.load().unwrap().layer_refs();
         let origins: Vec<OriginKind> = layers.iter().map(|layer| layer.origin).collect();
         assert_eq!(origins, [OriginKind::BuiltIn, OriginKind::Workspace, OriginKind::Workspace]);
         assert!(layers[2].path.ends_with("w/deep/ringwall.toml"));
+    }
+
+    fn origins(search: &PolicySearch) -> Vec<OriginKind> {
+        search.read().unwrap().iter().map(|layer| layer.origin).collect()
+    }
+
+    #[test]
+    fn what_others_put_above_a_workspace_does_not_count() {
+        let (top, search) = place();
+        write(&top.path().join("user/ringwall.toml"), DEFAULT_POLICY, 0o644);
+        let above = top.path().join("w");
+        let file = above.join("ringwall.toml");
+        write(&file, "version = 1\n", 0o644);
+        assert_eq!(origins(&search), [OriginKind::User, OriginKind::Workspace]);
+        let mode = |mode| fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
+        // Sticky: the file's owner decides. Not sticky: anybody can have put it there.
+        mode(0o1777);
+        assert_eq!(origins(&search), [OriginKind::User, OriginKind::Workspace]);
+        mode(0o777);
+        assert_eq!(origins(&search), [OriginKind::User]);
+        // What is the user's own and open to a group is refused rather than left out.
+        mode(0o775);
+        assert!(matches!(search.read(), Err(LoadError::WritableByOthers { .. })));
+        mode(0o755);
+        write(&file, "version = 1\n", 0o666);
+        assert!(matches!(search.read(), Err(LoadError::WritableByOthers { .. })));
+        fs::remove_file(&file).unwrap();
+        if rustix::process::geteuid().as_raw() != 0 {
+            // Only root can make files of others.
+            return;
+        }
+        mode(0o1777);
+        let give = |path: &Path| std::os::unix::fs::lchown(path, Some(65_534), None).unwrap();
+        // A file, a directory, a link to the user's own file, guard-rails beside a file of the user's.
+        write(&file, "version = 1\n", 0o644);
+        give(&file);
+        assert_eq!(origins(&search), [OriginKind::User]);
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        give(&file);
+        assert_eq!(origins(&search), [OriginKind::User]);
+        fs::remove_dir(&file).unwrap();
+        std::os::unix::fs::symlink(top.path().join("user/ringwall.toml"), &file).unwrap();
+        give(&file);
+        assert_eq!(origins(&search), [OriginKind::User]);
+        fs::remove_file(&file).unwrap();
+        write(&file, "version = 1\n", 0o644);
+        let rails = above.join("ringwall.cedar");
+        fs::create_dir(&rails).unwrap();
+        give(&rails);
+        let layers = search.read().unwrap();
+        assert!(layers.len() == 2 && layers[1].guard_rails.is_none());
+        // A sticky directory of somebody else's is that one's to change.
+        give(&above);
+        assert_eq!(origins(&search), [OriginKind::User]);
     }
 
     #[test]

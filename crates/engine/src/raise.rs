@@ -10,8 +10,8 @@ use ringwall_linux::launch::{Parking, Spawner, encode_steps};
 use ringwall_linux::step::Step;
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{
-    EvidenceError, Expected, HostNamespaces, RaiseRingError, RaisedRing, RingPlan, SpawnerHandle,
-    check, inner_process_plan,
+    EvidenceError, Expected, HostNamespaces, JobFilter, RaiseRingError, RaisedRing, RingPlan,
+    SpawnerHandle, check, inner_process_plan,
 };
 use ringwall_ring_wasm::CacheError;
 use ringwall_spec::{CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, show_bytes};
@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use crate::config::Engine;
 use crate::distrust::DistrustError;
+use crate::hiding::Hiding;
 use crate::keep::with_causes;
 use crate::ledger::{self, CallEntry, LedgerError};
 use crate::network::NetworkError;
@@ -94,6 +95,8 @@ pub enum RaiseError {
     Evidence(#[from] EvidenceError),
     #[error(transparent)]
     Cache(#[from] CacheError),
+    #[error("what comes to the workspace later could not be kept hidden")]
+    Hiding(#[source] std::io::Error),
     #[error("/proc could not be read; Ringwall needs it")]
     Proc(#[source] std::io::Error),
     #[error("the plan of the inner ring could not be sent")]
@@ -154,7 +157,12 @@ impl Engine {
         sandbox.entry = entry;
         let checked = outside
             .and_then(|outside| self.check_wall(&mut sandbox, outside))
-            .and_then(|()| Ok(self.set_first_rights(&sandbox)?));
+            .and_then(|()| Ok(self.set_first_rights(&mut sandbox)?))
+            .and_then(|()| {
+                let hiding = Hiding::start(&mut sandbox, &self.programs.launcher);
+                sandbox.hiding = hiding.map_err(RaiseError::Hiding)?;
+                Ok(())
+            });
         match checked {
             Ok(()) => Ok(sandbox),
             Err(error) => {
@@ -272,7 +280,7 @@ impl Engine {
     /// every sandbox needs its own.
     fn spawner(&self, plan: &RingPlan) -> Result<SpawnerHandle, RaiseRingError> {
         let counted_outside = self.cgroups.means_of(Controller::Pids).is_some();
-        let parking = match self.parking {
+        let parking = match self.serves.parking() {
             Parking::ForMore if !counted_outside => Parking::OneRing,
             parking => parking,
         };
@@ -298,6 +306,11 @@ impl Engine {
     fn launcher(&self) -> Result<Spawner, RaiseRingError> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(waiting.map_or_else(|| Spawner::start(&self.programs.launcher), Ok)?)
+    }
+
+    /// Covers are mounted on files: in what a launcher made before, one may be gone with its file.
+    pub(crate) fn forget_spawners(&self) {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// A launcher whose template failed must not be asked again.
@@ -341,10 +354,12 @@ impl Engine {
         all: &mut Vec<Evidence>,
     ) -> Result<(Client, Expected), RaiseError> {
         let warden = |ring| move |source| RaiseError::Warden { ring, source };
-        for ring in sandbox.wall().command_rings().iter().skip(first) {
+        let wall = sandbox.wall();
+        for (number, ring) in wall.command_rings().iter().enumerate().skip(first) {
             let workspace = sandbox.spec.workspace.as_ref();
             let writable = workspace.map(|_| sandbox.plan().working_directory.clone());
-            let steps = encode_steps(&inner_process_plan(writable.as_slice()))
+            let filter = JobFilter::of(&sandbox.spec, number + 1 < wall.rings().len());
+            let steps = encode_steps(&inner_process_plan(writable.as_slice(), filter))
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
             let soon = innermost.until(Instant::now() + RAISE_TIMEOUT);
             let tunnel = soon.raise(steps).map_err(warden(*ring))?;
@@ -353,7 +368,7 @@ impl Engine {
                 .map_err(|error| RaiseError::Encode(std::io::Error::other(error)))?;
             // Filters stack: each inner ring adds its own.
             let seccomp_filters = expected.seccomp_filters + 1;
-            expected = Expected { own_namespaces: false, seccomp_filters, ..expected };
+            expected = Expected { own_namespaces: false, seccomp_filters, filter, ..expected };
             let facts = innermost.facts(FACTS_TIMEOUT).map_err(warden(*ring))?;
             let mut evidence = check(*ring, &expected, namespaces, facts)?;
             evidence.checks.push(try_forbidden_write(*ring, &innermost)?);
@@ -374,9 +389,33 @@ impl Engine {
 
     /// The limits as the kernel reports them, read from outside where a job cannot lie.
     fn check_group(&self, group: &Group, spec: &SandboxSpec) -> Result<CheckedFact, RaiseError> {
+        Ok(self.compare_limits(group.read_back()?, spec)?)
+    }
+
+    /// The same while the sandbox lives.
+    pub(crate) fn check_limits(
+        &self,
+        group: &Group,
+        spec: &SandboxSpec,
+    ) -> Result<(), EvidenceError> {
+        match group.read_back() {
+            Ok(found) => self.compare_limits(found, spec).map(drop),
+            Err(error) => Err(EvidenceError {
+                ring: spec.wall.outermost(),
+                layer: "control group".to_owned(),
+                expected: "to be read".to_owned(),
+                seen: error.to_string(),
+            }),
+        }
+    }
+
+    fn compare_limits(
+        &self,
+        found: GroupLimits,
+        spec: &SandboxSpec,
+    ) -> Result<CheckedFact, EvidenceError> {
         let ring = spec.wall.outermost();
         let asked = limits::group_limits(spec, &self.cgroups);
-        let found = group.read_back()?;
         // The kernel rounds memory down to whole pages.
         let page = 4096;
         let memory = asked.memory_bytes.map(|bytes| bytes / page);
@@ -386,7 +425,7 @@ impl Engine {
         let layer = "control group".to_owned();
         if !kept {
             let (expected, seen) = (format!("{asked:?}"), format!("{found:?}"));
-            return Err(EvidenceError { ring, layer, expected, seen }.into());
+            return Err(EvidenceError { ring, layer, expected, seen });
         }
         let mut seen = Vec::new();
         seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Engine;
 use crate::gc::CreationLock;
 use crate::job::Defaults;
-use crate::rights::RingHandle;
+use crate::remove_tree::remove_tree;
 
 /// The longest record that is read back.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
@@ -64,9 +64,6 @@ pub struct Record {
     /// What policy said of it.
     #[serde(default)]
     pub decided: Option<Decided>,
-    /// Where the outermost ring of a living sandbox is found; not that of a guest.
-    #[serde(default)]
-    pub(crate) ring: Option<RingHandle>,
     /// It was raised ahead, has run nothing, and is nobody's yet.
     #[serde(default)]
     pub ready: bool,
@@ -107,7 +104,6 @@ impl Record {
             outcome: None,
             defaults: Defaults::default(),
             decided: None,
-            ring: None,
             ready: false,
         }
     }
@@ -249,7 +245,7 @@ pub(crate) fn delete(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     };
-    gone(fs::remove_dir_all(dir))?;
+    gone(remove_tree(dir))?;
     gone(fs::remove_file(Record::file_path(dir)))
 }
 

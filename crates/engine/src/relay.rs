@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
+use ringwall_ring::EvidenceError;
 use ringwall_spec::Ending;
 use ringwall_wire::{
     CallInside, CallReport, Channel, Client, ClientError, ErrorCode, Handler, InputEvent,
@@ -17,8 +18,11 @@ use ringwall_wire::{
     Request, ServerStream, StartProcess,
 };
 
+use crate::hiding;
 use crate::keep::with_causes;
+use crate::rights::RightsOrder;
 use crate::snapshot::Gate;
+use crate::standing::Standing;
 use crate::tools::{DirGrant, ToolCall, ToolError, ToolHost, ToolInput};
 
 /// How many processes may be attached at once.
@@ -34,6 +38,8 @@ pub(crate) struct Relay {
     client: Client,
     /// For the wasm ring inside, where there is one.
     tools: Option<ToolHost>,
+    standing: Option<Arc<Standing>>,
+    hiding: Option<Arc<hiding::Shared>>,
     gate: Arc<Gate>,
     orders: Sender<Order>,
     /// Nobody's yet: it ends with the connection of whoever keeps it ready, and runs nothing.
@@ -44,21 +50,47 @@ pub(crate) struct Relay {
 /// What attached callers want of the keeper itself.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Take { decided: Vec<u8>, done: Sender<Result<(), String>> },
-    Snapshot { id: String, name: Option<String>, for_fork: bool, done: Sender<Result<(), String>> },
+    Take {
+        decided: Vec<u8>,
+        done: Sender<Result<(), String>>,
+    },
+    Snapshot {
+        id: String,
+        name: Option<String>,
+        for_fork: bool,
+        done: Sender<Result<(), String>>,
+    },
+    ChangeRights {
+        change: RightsOrder,
+        done: Sender<Result<(), String>>,
+    },
     End(Ending),
+    /// The ring is not as it was raised.
+    Changed(EvidenceError),
+}
+
+/// What a keeper has beside the line to its warden.
+pub(crate) struct Own {
+    /// For the wasm ring inside, where there is one.
+    pub(crate) tools: Option<ToolHost>,
+    /// How the ring was when it was raised.
+    pub(crate) standing: Option<Arc<Standing>>,
+    /// Hides what comes to the workspace.
+    pub(crate) hiding: Option<Arc<hiding::Shared>>,
 }
 
 impl Relay {
     pub(crate) fn new(
         client: Client,
-        tools: Option<ToolHost>,
+        own: Own,
         (gate, orders): (Arc<Gate>, Sender<Order>),
         ready: bool,
     ) -> Relay {
         Relay {
             client,
-            tools,
+            tools: own.tools,
+            standing: own.standing,
+            hiding: own.hiding,
             gate,
             orders,
             ready: AtomicBool::new(ready),
@@ -93,6 +125,24 @@ impl Relay {
         let (done, outcome) = mpsc::channel();
         let (id, name) = (id.to_owned(), name.map(str::to_owned));
         self.ordered(Order::Snapshot { id, name, for_fork, done }, &outcome)
+    }
+
+    fn change_rights(&self, change: &[u8]) -> Reply {
+        let (done, outcome) = mpsc::channel();
+        match serde_json::from_slice(change) {
+            Ok(change) => self.ordered(Order::ChangeRights { change, done }, &outcome),
+            Err(error) => refused(ErrorCode::Invalid, &error.to_string()),
+        }
+    }
+
+    /// Whether the ring is still as it was raised. If not, nothing more is started in it.
+    fn check(&self) -> Result<(), Reply> {
+        let Some(standing) = &self.standing else { return Ok(()) };
+        standing.lock().check().map_err(|error| {
+            let message = error.to_string();
+            let _ = self.orders.send(Order::Changed(error));
+            refused(ErrorCode::System, &message)
+        })
     }
 
     /// Serves connections until the process ends.
@@ -286,8 +336,23 @@ impl Handler for Relay {
             stream.reply(&refused(ErrorCode::NotPermitted, why));
             return;
         }
+        if let Request::ChangeRights { change } = &request {
+            stream.reply(&self.change_rights(change));
+            return;
+        }
+        if matches!(request, Request::Start(_) | Request::CallInside(_))
+            && let Err(refusal) = self.check()
+        {
+            stream.reply(&refusal);
+            return;
+        }
         // Nothing is asked of a guest while it rests.
         let _inside = self.gate.enter();
+        if let Some(Err(error)) = self.hiding.as_ref().map(|hiding| hiding.settle()) {
+            let why = format!("the sandbox was stopped: {}", with_causes(&error));
+            stream.reply(&refused(ErrorCode::System, &why));
+            return;
+        }
         let reply = match &request {
             Request::Start(start) => self.run(start, &stream),
             Request::CallInside(call) => Ok(self.call(call, &stream).unwrap_or_else(Reply::Error)),
@@ -297,10 +362,13 @@ impl Handler for Relay {
             | Request::Accept { .. }
             | Request::PutWorkspace { .. }
             | Request::TakeWorkspace
+            | Request::LookAtWorkspace
+            | Request::Adjust { .. }
             | Request::Usage
             | Request::Checkpoint
             | Request::Snapshot { .. }
             | Request::Take { .. }
+            | Request::ChangeRights { .. }
             | Request::Shutdown
             | Request::LoadTool(_)
             | Request::SendTool(_)

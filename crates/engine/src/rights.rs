@@ -1,30 +1,48 @@
 //! Changes where the jobs of a living sandbox may write in its workspace.
 //!
-//! What counts now is kept in a file beside the record, which belongs to the keeper. Whoever
-//! changes the rights holds that file's lock.
+//! The keeper of the sandbox makes the change: it holds what the ring was raised with. What counts
+//! now, and what counted before, is kept in a file beside the record.
+//!
+//! Invariant: nothing here is found by a path that a job can change.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use ringwall_linux::launch::{LaunchError, Spawner};
-use ringwall_ring::rights_steps;
+use ringwall_linux::launch::{LaunchError, Spawner, encode_steps};
+use ringwall_linux::step::Step;
+use ringwall_ring::{EvidenceError, RightsChange};
 use ringwall_spec::{NamespaceKind, RightsError, RingKind, WorkspaceMode, WriteRights};
-use rustix::fs::FlockOperation;
+use ringwall_wire::ClientError;
+use ringwall_workspace::{Periods, Told};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
+use crate::attach::AttachError;
 use crate::config::Engine;
-use crate::record::{Record, RecordState, rewrite};
+use crate::keep::with_causes;
+use crate::record::{Record, RecordKind, RecordState, rewrite};
 use crate::sandbox::Sandbox;
+use crate::settle::{COPY_PATIENCE, SettleError};
 
 /// Each lays mounts over those that are there.
 const MAX_CHANGES: u32 = 100;
 
 /// The longest file of rights that is read back.
 const MAX_RIGHTS_BYTES: u64 = 1 << 20;
+
+/// A keeper that has not made a change by then never will. A guest copies its changes out first.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(150);
+
+/// The kernel's clock for files ticks at least 100 times a second: what is written after a change of
+/// rights has a later time than what was written before.
+const ONE_TICK: Duration = Duration::from_millis(20);
 
 const BUSY: i32 = Errno::BUSY.raw_os_error();
 
@@ -42,58 +60,127 @@ pub enum ChangeRightsError {
         "sandbox {0} has files open for writing where it may not write any more; end those jobs, then try again"
     )]
     Busy(String),
-    #[error("the ring of sandbox {0} is not the one that was raised; nothing was changed")]
-    OtherRing(String),
-    #[error("where sandbox {id} may write could not be changed")]
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The keeper's own words.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the keeper of sandbox {id} did not answer")]
+    Keeper { id: String, source: ClientError },
+    #[error("where sandbox {id} may write could not be changed; all is as it was: {why}")]
+    Unchanged { id: String, why: String },
+    #[error("where sandbox {id} may write could not be changed; nothing can be written there now")]
     Launch { id: String, source: LaunchError },
+    #[error("where sandbox {id} may write could not be changed; nothing can be written there now")]
+    Guest { id: String, source: ClientError },
+    #[error(
+        "what sandbox {id} has changed so far could not be read; nothing can be written there now"
+    )]
+    Look { id: String, source: Box<SettleError> },
+    #[error("sandbox {id} was stopped: {source}")]
+    Evidence { id: String, source: EvidenceError },
     #[error("where sandbox {id} may write could not be read or kept")]
     Io { id: String, source: io::Error },
 }
 
-/// Finds the outermost ring of a sandbox again, from another process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RingHandle {
-    pid: u32,
-    /// Checked, because a number of a process can come to mean another one.
-    mount_namespace: u64,
-    user: (u32, u32),
-    workspace: PathBuf,
-}
-
-impl RingHandle {
-    pub(crate) fn of(sandbox: &Sandbox) -> Option<RingHandle> {
-        if sandbox.wall().outermost() == RingKind::Vm || sandbox.spec.workspace.is_none() {
-            return None;
+impl ChangeRightsError {
+    /// That of the step that failed, and why, where somebody said that it did.
+    fn failed_step(&self) -> Option<(Option<i32>, String)> {
+        match self {
+            ChangeRightsError::Launch { source: LaunchError::Step(failure), .. } => {
+                Some((failure.errno, failure.to_string()))
+            }
+            ChangeRightsError::Guest { source: ClientError::Remote(refusal), .. } => {
+                Some((refusal.errno, refusal.message.clone()))
+            }
+            _ => None,
         }
-        let pid = sandbox.ring.launched.pid;
-        let plan = sandbox.plan();
-        Some(RingHandle {
-            pid,
-            mount_namespace: open_namespace(pid, NamespaceKind::Mount).ok()?.1,
-            user: plan.expected.user,
-            workspace: plan.working_directory.clone(),
-        })
-    }
-
-    fn open(&self) -> io::Result<Option<[OwnedFd; 2]>> {
-        let (user, _) = open_namespace(self.pid, NamespaceKind::User)?;
-        let (mounts, id) = open_namespace(self.pid, NamespaceKind::Mount)?;
-        Ok((id == self.mount_namespace).then_some([user, mounts]))
     }
 }
 
-fn open_namespace(pid: u32, kind: NamespaceKind) -> io::Result<(OwnedFd, u64)> {
-    let file = File::open(format!("/proc/{pid}/ns/{}", kind.proc_name()))?;
-    let id = file.metadata()?.ino();
-    Ok((file.into(), id))
+/// What an attached caller asks of a keeper.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RightsOrder {
+    rights: WriteRights,
+    /// The phase that the task is in from now on.
+    phase: Option<String>,
 }
 
-/// What a sandbox may write, and ever might.
+/// What a change needs, kept from the moment when the ring was raised and no job had run.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The workspace on the host.
+    host: OwnedFd,
+    /// Not of a guest, whose first process holds the same.
+    ring: Option<HeldRing>,
+}
+
+#[derive(Debug)]
+struct HeldRing {
+    /// The workspace as the ring sees it. All later mounts of it lie on top.
+    workspace: OwnedFd,
+    user: OwnedFd,
+    mounts: OwnedFd,
+}
+
+impl Held {
+    /// `None` for a sandbox whose rights never change. `mount` is that of the workspace in its ring.
+    pub(crate) fn of(sandbox: &Sandbox, mount: Option<OwnedFd>) -> io::Result<Option<Held>> {
+        let record = sandbox.record.as_ref().map(|held| held.record.kind);
+        let own = sandbox.spec.workspace.as_ref();
+        let Some(own) = own.filter(|own| own.mode == WorkspaceMode::CopyOnWrite) else {
+            return Ok(None);
+        };
+        if record != Some(RecordKind::Living) && sandbox.spec.rights.is_none() {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let host = rustix::fs::open(&own.path, flags, Mode::empty())?;
+        let ring = mount.map(|mount| HeldRing::of(sandbox, mount)).transpose()?;
+        Ok(Some(Held { host, ring }))
+    }
+
+    /// The mount of the workspace in its ring, as it was made.
+    fn mount(&self) -> Option<BorrowedFd<'_>> {
+        self.ring.as_ref().map(|ring| ring.workspace.as_fd())
+    }
+}
+
+impl HeldRing {
+    fn of(sandbox: &Sandbox, workspace: OwnedFd) -> io::Result<HeldRing> {
+        let launched = &sandbox.ring.launched;
+        let open = |kind: NamespaceKind| {
+            File::open(format!("/proc/{}/ns/{}", launched.pid, kind.proc_name()))
+        };
+        let (user, mounts) = (open(NamespaceKind::User)?, open(NamespaceKind::Mount)?);
+        // The number was the warden's all the while, if the warden is still there.
+        let mut polled = [PollFd::new(&*launched.pidfd, PollFlags::IN)];
+        if rustix::event::poll(&mut polled, Some(&Timespec::default()))? > 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(HeldRing { workspace, user: user.into(), mounts: mounts.into() })
+    }
+
+    fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.workspace.as_fd(), self.user.as_fd(), self.mounts.as_fd()]
+    }
+}
+
+/// The rights of a time, and the phase that the task was in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Period {
+    pub(crate) rights: WriteRights,
+    /// `None` is the phase that the sandbox began in.
+    pub(crate) phase: Option<String>,
+}
+
+/// What a sandbox may write, and might before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct History {
     pub(crate) now: WriteRights,
-    /// Changes made under any of these are taken over.
-    pub(crate) ever: Vec<WriteRights>,
+    /// In their order; the last one counts now.
+    #[serde(default)]
+    pub(crate) periods: Vec<Period>,
     changes: u32,
     /// Those that were changed to, in their order.
     #[serde(default)]
@@ -101,35 +188,41 @@ pub(crate) struct History {
 }
 
 impl History {
+    fn of(first: WriteRights, changes: u32) -> History {
+        let periods = vec![Period { rights: first.clone(), phase: None }];
+        History { now: first, periods, changes, phases: Vec::new() }
+    }
+
     /// A sandbox whose rights were never changed has no such file.
-    fn unchanged() -> History {
-        let everywhere = WriteRights::everywhere();
-        History { now: everywhere.clone(), ever: vec![everywhere], changes: 0, phases: Vec::new() }
-    }
-
     pub(crate) fn load(record: &Record) -> io::Result<History> {
-        match File::open(record.rights_path()) {
-            Ok(mut file) => History::read(&mut file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(History::unchanged()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn read(file: &mut File) -> io::Result<History> {
+        let file = match File::open(record.rights_path()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(History::of(WriteRights::everywhere(), 0));
+            }
+            Err(error) => return Err(error),
+        };
         let mut text = Vec::new();
         file.take(MAX_RIGHTS_BYTES).read_to_end(&mut text)?;
-        if text.is_empty() { Ok(History::unchanged()) } else { Ok(serde_json::from_slice(&text)?) }
+        Ok(serde_json::from_slice(&text)?)
     }
 
-    fn change_to(&mut self, rights: &WriteRights) {
+    fn change_to(&mut self, rights: &WriteRights, phase: Option<&str>) {
+        let before = self.periods.last().and_then(|period| period.phase.clone());
+        let phase = phase.map(str::to_owned);
+        self.phases.extend(phase.clone());
+        self.periods.push(Period { rights: rights.clone(), phase: phase.or(before) });
         self.now = rights.clone();
-        if !self.ever.contains(rights) {
-            self.ever.push(rights.clone());
-        }
     }
 
-    fn write(&self, file: &File) -> io::Result<()> {
-        rewrite(file, &serde_json::to_vec(self)?)
+    fn write(&self, record: &Record) -> io::Result<()> {
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(record.rights_path())?;
+        rewrite(&file, &serde_json::to_vec(self)?)
     }
 }
 
@@ -166,76 +259,172 @@ impl Engine {
         if workspace != Some(WorkspaceMode::CopyOnWrite) {
             return Err(ChangeRightsError::NoWorkspace(id()));
         }
-        let wrong = |source| ChangeRightsError::Io { id: id(), source };
-        let mut file = open_locked(record).map_err(wrong)?;
-        let mut history = History::read(&mut file).map_err(wrong)?;
+        let order = RightsOrder { rights: rights.clone(), phase: phase.map(str::to_owned) };
+        let order = serde_json::to_vec(&order)
+            .map_err(|error| ChangeRightsError::Io { id: id(), source: error.into() })?;
+        let changed = self.attach(record)?.files().change_rights(order, CHANGE_PATIENCE);
+        changed.map_err(|error| match error {
+            ClientError::Remote(refusal) => ChangeRightsError::Refused(refusal.message),
+            source => ChangeRightsError::Keeper { id: id(), source },
+        })
+    }
+
+    /// The body of an order, in the keeper.
+    pub(crate) fn change_rights_of(
+        &self,
+        sandbox: &mut Sandbox,
+        order: &RightsOrder,
+    ) -> Result<(), ChangeRightsError> {
+        order.rights.validate()?;
+        let id = sandbox.id.to_string();
+        let wrong = |source| ChangeRightsError::Io { id: id.clone(), source };
+        let gone = || ChangeRightsError::NotRunning(id.clone());
+        let record = sandbox.record.as_ref().ok_or_else(gone)?.record.clone();
+        let mut history = History::load(&record).map_err(wrong)?;
         if history.changes >= MAX_CHANGES {
-            return Err(ChangeRightsError::TooOften(id()));
+            return Err(ChangeRightsError::TooOften(id));
         }
         history.changes += 1;
-        let changed = self.adjust(record, record.ring.as_ref(), rights);
+        let standing = sandbox.standing.clone();
+        // No command is checked against mounts that are half changed.
+        let mut checked = standing.as_ref().map(|standing| standing.lock());
+        let changed = self.adjust(sandbox, &history.now, &order.rights);
         match &changed {
-            Ok(()) => {
-                history.change_to(rights);
-                history.phases.extend(phase.map(str::to_owned));
-            }
-            // Half done, nothing can be written.
-            Err(ChangeRightsError::Launch { .. }) => history.now = WriteRights::nowhere(),
-            Err(_) => {}
+            Ok(()) => history.change_to(&order.rights, order.phase.as_deref()),
+            Err(Undone::Nothing(_)) => {}
+            Err(Undone::Half(_)) => history.change_to(&WriteRights::nowhere(), None),
         }
-        history.write(&file).map_err(wrong)?;
-        changed
+        history.write(&record).map_err(wrong)?;
+        let mount = sandbox.held.as_ref().and_then(Held::mount);
+        if let (Some(checked), Some(mount)) = (&mut checked, mount) {
+            let evidence = checked.expect_rights(mount, &history.now);
+            evidence.map_err(|source| ChangeRightsError::Evidence { id, source })?;
+        }
+        changed.map_err(Undone::into_error)
     }
 
     /// What the spec says about it, before the first job.
-    pub(crate) fn set_first_rights(&self, sandbox: &Sandbox) -> Result<(), ChangeRightsError> {
-        let (Some(rights), Some(held)) = (&sandbox.spec.rights, &sandbox.record) else {
+    pub(crate) fn set_first_rights(&self, sandbox: &mut Sandbox) -> Result<(), ChangeRightsError> {
+        let (Some(rights), Some(held)) = (sandbox.spec.rights.clone(), &sandbox.record) else {
             return Ok(());
         };
         let wrong = |source| ChangeRightsError::Io { id: held.record.id.to_string(), source };
         held.make_dir().map_err(wrong)?;
-        let ever = vec![rights.clone()];
-        let history = History { now: rights.clone(), ever, changes: 1, phases: Vec::new() };
-        history.write(&open_locked(&held.record).map_err(wrong)?).map_err(wrong)?;
-        self.adjust(&held.record, RingHandle::of(sandbox).as_ref(), rights)
-    }
-
-    /// A guest shares no file with the host, so what a job writes there counts only when it comes
-    /// out: then the history is asked.
-    fn adjust(
-        &self,
-        record: &Record,
-        ring: Option<&RingHandle>,
-        rights: &WriteRights,
-    ) -> Result<(), ChangeRightsError> {
-        let id = || record.id.to_string();
-        if record.wall.outermost() == RingKind::Vm {
+        History::of(rights.clone(), 1).write(&held.record).map_err(wrong)?;
+        // A copy of a guest has the mounts of the one that it was made from.
+        if sandbox.placement.vm.as_ref().is_some_and(|vm| vm.restored) {
             return Ok(());
         }
-        let ring = ring.ok_or_else(|| ChangeRightsError::NotRunning(id()))?;
-        let namespaces =
-            ring.open().map_err(|source| ChangeRightsError::Io { id: id(), source })?;
-        let [user, mounts] = namespaces.ok_or_else(|| ChangeRightsError::OtherRing(id()))?;
-        let steps = rights_steps(&ring.workspace, ring.user, rights);
-        Spawner::start(&self.programs.launcher)
-            .and_then(|launcher| launcher.adjust(steps, &[user.as_fd(), mounts.as_fd()]))
-            .map_err(|source| match source {
-                LaunchError::Step(failure) if failure.errno == Some(BUSY) => {
-                    ChangeRightsError::Busy(id())
-                }
-                source => ChangeRightsError::Launch { id: id(), source },
-            })
+        let mut hands = Hands::of(self, sandbox)?;
+        let changed = hands.forbid(sandbox).and_then(|()| hands.allow(sandbox, &rights));
+        changed.map_err(Undone::into_error)
+    }
+
+    /// Ends the period of the rights `before`, and begins that of others.
+    fn adjust(
+        &self,
+        sandbox: &mut Sandbox,
+        before: &WriteRights,
+        rights: &WriteRights,
+    ) -> Result<(), Undone> {
+        let mut hands = Hands::of(self, sandbox).map_err(Undone::Nothing)?;
+        let forbidden = match hands.forbid(sandbox) {
+            Err(Undone::Nothing(error)) => return Err(Undone::Nothing(error)),
+            forbidden => forbidden,
+        };
+        let told = if sandbox.guest.is_some() { Told::ByContent } else { Told::ByInode };
+        let periods = sandbox.periods.take();
+        let mut periods = periods.unwrap_or_else(|| Periods::new(before.clone(), told));
+        let looked = sandbox.look_at_changes(&mut periods).map_err(|source| {
+            let (id, source) = (sandbox.id.to_string(), Box::new(source));
+            Undone::Half(ChangeRightsError::Look { id, source })
+        });
+        std::thread::sleep(ONE_TICK);
+        // In force until the others are: nothing can be written.
+        let allowed = forbidden.and(looked).and_then(|()| hands.allow(sandbox, rights));
+        periods.begin(if allowed.is_ok() { rights.clone() } else { WriteRights::nowhere() });
+        sandbox.periods = Some(periods);
+        allowed
     }
 }
 
-fn open_locked(record: &Record) -> io::Result<File> {
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(record.rights_path())?;
-    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
+/// A change that was not made.
+enum Undone {
+    /// All is as it was.
+    Nothing(ChangeRightsError),
+    /// Nothing can be written any more.
+    Half(ChangeRightsError),
+}
+
+impl Undone {
+    fn into_error(self) -> ChangeRightsError {
+        match self {
+            Undone::Nothing(error) | Undone::Half(error) => error,
+        }
+    }
+}
+
+/// What changes the mounts.
+struct Hands {
+    change: RightsChange,
+    /// One of ours, which serves both orders. A guest starts its own for each.
+    launcher: Option<Spawner>,
+    entered: bool,
+}
+
+impl Hands {
+    fn of(engine: &Engine, sandbox: &Sandbox) -> Result<Hands, ChangeRightsError> {
+        if sandbox.wall().outermost() == RingKind::Vm {
+            let in_ring = sandbox.user_in_guest.map(|(uid, gid)| RightsChange::InRing { uid, gid });
+            let change = in_ring.unwrap_or(RightsChange::Here);
+            return Ok(Hands { change, launcher: None, entered: false });
+        }
+        let (uid, gid) = sandbox.plan().expected.user;
+        let launcher = Spawner::start(&engine.programs.launcher);
+        let id = sandbox.id.to_string();
+        let launcher = launcher.map_err(|error| {
+            let why = with_causes(&error);
+            ChangeRightsError::Unchanged { id, why }
+        })?;
+        let change = RightsChange::InRing { uid, gid };
+        Ok(Hands { change, launcher: Some(launcher), entered: false })
+    }
+
+    fn forbid(&mut self, sandbox: &Sandbox) -> Result<(), Undone> {
+        let id = || sandbox.id.to_string();
+        self.apply(sandbox, RightsChange::forbid()).map_err(|error| match error.failed_step() {
+            Some((Some(BUSY), _)) => Undone::Nothing(ChangeRightsError::Busy(id())),
+            Some((_, why)) => Undone::Nothing(ChangeRightsError::Unchanged { id: id(), why }),
+            // Nobody answered, so it may have been done.
+            None => Undone::Half(error),
+        })
+    }
+
+    fn allow(&mut self, sandbox: &Sandbox, rights: &WriteRights) -> Result<(), Undone> {
+        let hidden = &sandbox.placement.hidden;
+        let shown = |path: &&PathBuf| !hidden.iter().any(|it| path.starts_with(it));
+        let paths: Vec<_> = rights.read_only.iter().filter(shown).cloned().collect();
+        let host = sandbox.held.as_ref().map(|held| held.host.as_fd());
+        let present = host.map(|host| ringwall_workspace::present(host, &paths));
+        let steps = RightsChange::allow(rights, &present.unwrap_or_default());
+        self.apply(sandbox, steps).map_err(Undone::Half)
+    }
+
+    fn apply(&mut self, sandbox: &Sandbox, steps: Vec<Step>) -> Result<(), ChangeRightsError> {
+        let id = || sandbox.id.to_string();
+        let entering = if self.entered { Vec::new() } else { self.change.enter() };
+        let steps = [entering, steps].concat();
+        let Some(launcher) = &self.launcher else {
+            let wrong = |source| ChangeRightsError::Guest { id: id(), source };
+            let encoded = encode_steps(&steps)
+                .map_err(|error| wrong(ClientError::Local(io::Error::other(error))))?;
+            let guest = sandbox.guest.as_ref().ok_or_else(|| wrong(ClientError::Disconnected))?;
+            return guest.until(Instant::now() + COPY_PATIENCE).adjust(encoded).map_err(wrong);
+        };
+        self.entered = true;
+        let ring = sandbox.held.as_ref().and_then(|held| held.ring.as_ref());
+        let ring = ring.ok_or_else(|| ChangeRightsError::NotRunning(id()))?;
+        let adjusted = launcher.adjust(steps, &ring.descriptors());
+        adjusted.map_err(|source| ChangeRightsError::Launch { id: id(), source })
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,22 +12,29 @@ use ringwall_linux::cgroup::Group;
 use ringwall_linux::process;
 use ringwall_ring::{RaiseRingError, RaisedRing, RingPlan};
 use ringwall_ring_vm::Monitor;
-use ringwall_spec::{CheckedFact, Evidence, LimitMeans, Limits, SandboxId, SandboxSpec, Wall};
+use ringwall_spec::{
+    CheckedFact, Evidence, LimitMeans, Limits, SandboxId, SandboxSpec, Wall, WorkspaceMode,
+};
 use ringwall_wire::{Client, ClientError};
-use rustix::event::{PollFd, PollFlags};
+use ringwall_workspace::Periods;
 use rustix::process::Signal;
 
 use crate::attach::listen;
+use crate::hiding::{Hiding, HidingError};
 use crate::ledger::{self, CallEntry, Ledger, LedgerError};
 use crate::network::{NetworkError, Whose};
 use crate::place::Placement;
 use crate::raise::RaiseError;
 use crate::record::{HeldRecord, Record, RecordError};
-use crate::rights::RingHandle;
-use crate::settle::millis;
+use crate::rights::Held;
+use crate::settle::{millis, open_dir};
+use crate::standing::{Standing, mount_id};
 use crate::tools::ToolHost;
 use crate::vm::Door;
 use crate::watchdog::Watchdog;
+
+/// How long everything inside may take to end once it was killed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Lives until settled or dropped; either way nothing of it stays.
 #[derive(Debug)]
@@ -39,6 +46,19 @@ pub struct Sandbox {
     pub(crate) ring: RaisedRing,
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) scratch: Option<OwnedFd>,
+    /// What a change of rights needs of the ring.
+    pub(crate) held: Option<Held>,
+    /// What was changed under which rights, once they have changed.
+    pub(crate) periods: Option<Periods>,
+    /// The user of the ring inside a guest that has the workspace.
+    pub(crate) user_in_guest: Option<(u32, u32)>,
+    /// The number of the mount of a workspace that is the host's own directory.
+    pub(crate) covered: Option<u64>,
+    /// How the ring was when it was raised, where it lives on.
+    pub(crate) standing: Option<Arc<Standing>>,
+    /// The workspace as the ring sees it, until it is watched.
+    pub(crate) view: Option<OwnedFd>,
+    pub(crate) hiding: Option<Hiding>,
     pub(crate) client: Option<Client>,
     /// The first process of a guest, where there is one.
     pub(crate) guest: Option<Client>,
@@ -68,6 +88,8 @@ pub struct Sandbox {
     /// Why the wall did not come up.
     pub(crate) unraised: Option<String>,
     torn_down: bool,
+    /// It was killed and has not ended: it may still write.
+    pub(crate) still_there: bool,
 }
 
 /// Ends a sandbox from another thread.
@@ -114,6 +136,13 @@ impl Sandbox {
             ring,
             group: group.map(Arc::new),
             scratch: None,
+            held: None,
+            periods: None,
+            user_in_guest: None,
+            covered: None,
+            standing: None,
+            view: None,
+            hiding: None,
             client: None,
             guest: None,
             tools: None,
@@ -132,6 +161,7 @@ impl Sandbox {
             entry: None,
             unraised: None,
             torn_down: false,
+            still_there: false,
         }
     }
 
@@ -202,8 +232,29 @@ impl Sandbox {
     }
 
     pub(crate) fn take_scratch(&mut self) -> Result<(), RaiseRingError> {
+        let mount = self.plan().reports_workspace().then(|| self.ring.workspace()).transpose()?;
         self.scratch = Some(self.ring.scratch()?);
+        let shared = self.spec.workspace.as_ref().map(|own| own.mode);
+        if let (Some(WorkspaceMode::ReadWrite), Some(mount)) = (shared, &mount) {
+            let id = mount_id(mount.as_fd()).map_err(RaiseRingError::Workspace)?;
+            self.covered = Some(id);
+        }
+        self.held = Held::of(self, mount).map_err(RaiseRingError::Workspace)?;
+        if self.placement.workspace.is_some() && self.placement.vm.is_none() {
+            self.view = Some(self.ring.view()?);
+        }
         Ok(())
+    }
+
+    /// What the jobs have written to the workspace in place of it.
+    pub(crate) fn upper(&self) -> io::Result<OwnedFd> {
+        let scratch = self.scratch.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        open_dir(scratch, "workspace")
+    }
+
+    /// Hides what has come to the workspace since somebody looked.
+    pub(crate) fn hide_new(&self) -> Result<(), HidingError> {
+        self.hiding.as_ref().map_or(Ok(()), |hiding| hiding.shared().settle())
     }
 
     /// Hands the sockets that were made in the ring to its gateway, if it has one.
@@ -251,11 +302,15 @@ impl Sandbox {
 
     pub(crate) fn set_raised(&mut self, innermost: Client, evidence: Vec<Evidence>) {
         let watched = self.placement.kept.iter().any(|kept| kept.means == LimitMeans::Watchdog);
+        let (pid, most) = (self.ring.launched.pid, self.spec.limits.memory_bytes);
         if watched {
             let scratch = self.scratch.as_ref().and_then(|fd| fd.try_clone().ok());
-            let pid = self.ring.launched.pid;
-            let most = self.spec.limits.memory_bytes;
             self.watchdog = Some(Watchdog::start(pid, scratch, most, self.killer.clone()));
+        } else if matches!(
+            self.wall().outermost(),
+            ringwall_spec::RingKind::Process | ringwall_spec::RingKind::Container
+        ) {
+            self.watchdog = Some(Watchdog::of_connections(pid, most, self.killer.clone()));
         }
         self.client = Some(innermost);
         self.evidence = evidence;
@@ -272,9 +327,13 @@ impl Sandbox {
             return;
         }
         self.killer.kill_tree();
+        self.held = None;
+        if let Some(hiding) = self.hiding.as_mut() {
+            hiding.finish();
+        }
         // Both at once: the launcher takes as long to end as the ring does.
         self.ring.spawner.end_if_last();
-        let _ = wait_readable(&self.ring.launched.pidfd);
+        self.still_there = !process::is_readable_within(&self.ring.launched.pidfd, Some(PATIENCE));
         // If it is our child nobody else takes note of its end, and of what it and all below it
         // used.
         self.reaped_cpu = process::reap(self.ring.launched.pid);
@@ -292,12 +351,11 @@ impl Sandbox {
     }
 
     pub(crate) fn save_defaults(&mut self) -> Result<(), RecordError> {
-        let (defaults, ring) = (self.defaults(), RingHandle::of(self));
+        let defaults = self.defaults();
         let Some(record) = self.record.as_mut() else {
             return Ok(());
         };
         record.record.defaults = defaults;
-        record.record.ring = ring;
         record.save()
     }
 
@@ -350,7 +408,8 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         self.tear_down();
         self.record_drop();
-        if self.remove_group()
+        if !self.still_there
+            && self.remove_group()
             && let Some(record) = self.record.take()
         {
             let _ = record.remove();
@@ -363,10 +422,4 @@ fn with_dir(held: Option<&HeldRecord>) -> Result<Option<&Record>, NetworkError> 
     let Some(held) = held else { return Ok(None) };
     held.make_dir().map_err(NetworkError::Start)?;
     Ok(Some(&held.record))
-}
-
-pub(crate) fn wait_readable(fd: &OwnedFd) -> io::Result<()> {
-    let mut polled = [PollFd::new(fd, PollFlags::IN)];
-    rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
-    Ok(())
 }

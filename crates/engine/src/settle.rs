@@ -4,19 +4,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use ringwall_spec::{ChangeSummary, Ending, Limits, Outcome, Usage, WorkspaceMode};
-use ringwall_wire::ClientError;
-use ringwall_workspace::{Bounds, Changes, Copied, Upper};
+use ringwall_wire::{Client, ClientError};
+use ringwall_workspace::{Bounds, Changes, Copied, Periods, Upper};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::Engine;
 use crate::keep::with_causes;
 use crate::ledger::{self, LedgerError};
 use crate::record::{Record, RecordError, RecordKind};
+use crate::rights::History;
 use crate::sandbox::Sandbox;
 use crate::tools::ToolHost;
 use crate::workspace_copy::Sink;
 
-/// A guest that has not handed over its changes by then never will.
+/// Changes that are not collected by then never will be.
 pub(crate) const COPY_PATIENCE: Duration = Duration::from_secs(120);
 
 const HUNG_PATIENCE: Duration = Duration::from_secs(15);
@@ -25,6 +26,11 @@ const HUNG_PATIENCE: Duration = Duration::from_secs(15);
 pub enum SettleError {
     #[error(transparent)]
     Record(#[from] RecordError),
+    #[error(
+        "the sandbox's processes were killed and are still there, held up in the kernel; \
+         `dmesg` may say why, and `ringwall gc` removes the rest when they have ended"
+    )]
+    StillThere,
     #[error("the changes in the workspace could not be kept: {0}")]
     Collect(#[from] ringwall_workspace::CollectError),
     #[error("where the sandbox was allowed to write could not be read, so no change is kept")]
@@ -46,6 +52,11 @@ impl Sandbox {
         // A guest's files end with it.
         let copied = self.copy_changes_out(patience(ending));
         self.tear_down();
+        if self.still_there {
+            // What may still write cannot be collected. `gc` finds the record and tries again.
+            self.unraised = Some(SettleError::StillThere.to_string());
+            return Err(SettleError::StillThere);
+        }
         let (copied, changes_lost) = match copied {
             // How the job ended says more than that its guest has no changes to show.
             Err(error) if !matches!(ending, Ending::Exited { .. }) => {
@@ -60,7 +71,7 @@ impl Sandbox {
             }
             None => match &self.scratch {
                 Some(scratch) if self.keeps_changes() && self.guest.is_none() => {
-                    let upper = open_dir(scratch, "workspace").map_err(SettleError::Scratch)?;
+                    let upper = self.upper().map_err(SettleError::Scratch)?;
                     let copied = copied_into(scratch).map_err(SettleError::Scratch)?;
                     self.collect_changes(Upper { dir: upper.as_fd(), copied })?
                 }
@@ -112,6 +123,7 @@ impl Sandbox {
     fn usage(&self, wall_ms: u64) -> Usage {
         let group = self.group.as_ref().and_then(|group| group.usage().ok());
         let watched = self.watchdog.as_ref().map(crate::watchdog::Watchdog::peak_bytes);
+        let watched = watched.filter(|peak| *peak > 0);
         let network = self.network_usage();
         Usage {
             wall_ms,
@@ -134,43 +146,83 @@ impl Sandbox {
 
     /// Takes what was changed out of a guest, while it lives.
     fn copy_changes_out(&self, patience: Duration) -> Result<Option<Sink>, SettleError> {
-        let (Some(guest), Some(record)) = (&self.guest, &self.record) else {
-            return Ok(None);
-        };
         if !self.keeps_changes() {
             return Ok(None);
         }
+        self.copy_out(patience, |guest, sink, most| guest.take_workspace(sink, most))
+    }
+
+    /// The end of a period of rights: notes what was changed in it, while nothing can be written.
+    pub(crate) fn look_at_changes(&self, periods: &mut Periods) -> Result<(), SettleError> {
+        let look = |guest: &Client, sink: &mut Sink, most| guest.look_at_workspace(sink, most);
+        let upper = match (self.copy_out(COPY_PATIENCE, look)?, &self.scratch) {
+            (Some(mut copied), _) => {
+                let upper = copied.finish().map_err(SettleError::Copied)?;
+                return Ok(periods.look(upper.as_fd(), &self.bounds())?);
+            }
+            (None, Some(scratch)) => {
+                open_dir(scratch, "workspace").map_err(SettleError::Scratch)?
+            }
+            (None, None) => return Ok(()),
+        };
+        Ok(periods.look(upper.as_fd(), &self.bounds())?)
+    }
+
+    fn copy_out(
+        &self,
+        patience: Duration,
+        copy: impl FnOnce(&Client, &mut Sink, u64) -> Result<u64, ClientError>,
+    ) -> Result<Option<Sink>, SettleError> {
+        let (Some(guest), Some(record)) = (&self.guest, &self.record) else {
+            return Ok(None);
+        };
         record.make_dir().map_err(SettleError::Scratch)?;
         let Limits { disk_bytes, disk_inodes, .. } = *self.limits();
         let mut sink = Sink::new(&record.record.upper_dir(), disk_bytes, disk_inodes)
             .map_err(SettleError::Scratch)?;
         // Its headers come on top of what the guest can store.
         let most = disk_bytes.saturating_add(disk_inodes.saturating_mul(8 << 10));
-        guest
-            .until(Instant::now() + patience)
-            .take_workspace(&mut sink, most)
-            .map_err(SettleError::Guest)?;
+        let guest = guest.until(Instant::now() + patience);
+        copy(&guest, &mut sink, most).map_err(SettleError::Guest)?;
         Ok(Some(sink))
     }
 
+    fn bounds(&self) -> Bounds {
+        let Limits { disk_bytes, disk_inodes, .. } = *self.limits();
+        Bounds {
+            max_total_bytes: disk_bytes,
+            max_entries: disk_inodes,
+            max_hash_bytes: disk_bytes,
+            ..Bounds::default()
+        }
+    }
+
     /// Reads the upper directory of the workspace, now that nothing can change it any more.
-    fn collect_changes(&self, upper: Upper<'_>) -> Result<Option<ChangeSummary>, SettleError> {
-        let (Some(workspace), Some(record)) = (&self.spec.workspace, &self.record) else {
+    fn collect_changes(&mut self, upper: Upper<'_>) -> Result<Option<ChangeSummary>, SettleError> {
+        let (Some(workspace), Some(record)) = (&self.placement.workspace, &self.record) else {
             return Ok(None);
         };
         record.make_dir().map_err(SettleError::Scratch)?;
-        let limits = self.limits();
-        let bounds = Bounds {
-            max_total_bytes: limits.disk_bytes,
-            max_entries: limits.disk_inodes,
-            ..Bounds::default()
+        let bounds = self.bounds();
+        let periods = match self.periods.take() {
+            Some(mut periods) => {
+                periods.look(upper.dir, &bounds)?;
+                periods
+            }
+            None => {
+                let history = History::load(&record.record).map_err(SettleError::Rights)?;
+                Periods::always(history.now)
+            }
         };
-        let rights = crate::rights::History::load(&record.record).map_err(SettleError::Rights)?;
+        let hidden = match &self.hiding {
+            Some(hiding) => hiding.hidden(),
+            None => self.placement.hidden.clone(),
+        };
         let changes = ringwall_workspace::collect(
             upper,
-            &workspace.path,
-            &self.placement.hidden,
-            &rights.ever,
+            workspace,
+            &hidden,
+            &periods,
             &record.record.changes_dir(),
             &bounds,
         )?;
@@ -186,7 +238,7 @@ fn patience(ending: Ending) -> Duration {
     }
 }
 
-fn open_dir(scratch: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
+pub(crate) fn open_dir(scratch: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(scratch, name, flags, Mode::empty())?)
 }

@@ -3,15 +3,16 @@
 //! Invariant: a copy may do no more than its sandbox might when it was kept, nor than the policy allows
 //! when the copy is made.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringwall_policy::Decided;
-use ringwall_rules::LoadError;
-use ringwall_spec::{EgressSpec, SandboxId, SandboxName, SandboxSpec};
+use ringwall_rules::{LoadError, Task, Work};
+use ringwall_spec::{EgressSpec, SandboxId, SandboxName, SandboxSpec, WorkspaceMode, WriteRights};
 use ringwall_wire::ClientError;
 
-use crate::admit::deciding;
+use crate::admit::{AdmitError, Asked, deciding};
 use crate::attach::AttachError;
 use crate::config::Engine;
 use crate::egress::EgressError;
@@ -54,6 +55,12 @@ pub enum ForkError {
         "the network of this snapshot was a person's own order, and by now there is a policy, which was never asked about it; create a sandbox anew"
     )]
     PolicySince,
+    #[error("the snapshot {id} may not become a sandbox: {source}")]
+    NotAdmitted { id: SandboxId, source: Box<AdmitError> },
+    #[error(
+        "the snapshot {0} may write more in its workspace than the policy gives by now; create a new sandbox"
+    )]
+    NarrowerSince(SandboxId),
 }
 
 impl Engine {
@@ -114,6 +121,7 @@ impl Engine {
         for_fork: bool,
         names: Vec<Option<SandboxName>>,
     ) -> Result<Vec<Record>, ForkError> {
+        let decided = self.admit_copies(snapshot)?;
         let egress = self.network_of_copies(snapshot)?;
         // Held until every keeper has taken them over.
         let (memory, state) = self.open_snapshot(snapshot, for_fork)?;
@@ -126,7 +134,7 @@ impl Engine {
                 state: number_of(&state),
             };
             let spec = SandboxSpec { name, egress: egress.clone(), ..snapshot.spec.clone() };
-            self.create_from((spec, snapshot.decided.clone()), restore)
+            self.create_from((spec, decided.clone()), restore)
         };
         // At once: each waits for a monitor most of its time.
         let made: Vec<Result<Record, KeepError>> = std::thread::scope(|scope| {
@@ -142,6 +150,60 @@ impl Engine {
             }
         }
         Ok(made.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    /// Copies are admitted as new sandboxes are, by the policy of now. Gives what is to be written down of it.
+    /// Elevations were for the sandbox that was kept, and not for its copies.
+    fn admit_copies(&self, snapshot: &Snapshot) -> Result<Option<Decided>, ForkError> {
+        let (spec, before) = (&snapshot.spec, snapshot.decided.as_ref());
+        let task = before.and_then(|decided| decided.task.as_deref());
+        let task: Task = match task.map(serde_json::from_str).transpose() {
+            Ok(task) => task.unwrap_or_default(),
+            Err(source) => return Err(SnapshotError::Rights(source.into()).into()),
+        };
+        let phase = before.and_then(|decided| decided.phase.clone());
+        let phase = phase.filter(|phase| !phase.is_empty());
+        let workspace = spec.workspace.as_ref();
+        let search = match Basis::of(before).map_err(SnapshotError::Rights)? {
+            Some(basis) => basis.search,
+            None => PolicySearch {
+                written_by_sandbox: workspace
+                    .filter(|workspace| workspace.mode == WorkspaceMode::ReadWrite)
+                    .map(|workspace| workspace.path.clone()),
+                ..PolicySearch::from_environment(workspace.map(|workspace| workspace.path.clone()))
+            },
+        };
+        let asked = Asked {
+            // Its network is decided by itself.
+            spec: SandboxSpec { egress: None, ..spec.clone() },
+            wall: Some(spec.wall.clone()),
+            task: Task { phase, elevated: BTreeSet::new(), ..task },
+            work: Work { tool: None, kind: before.and_then(|decided| decided.kind.clone()) },
+            notes: BTreeMap::from([("snapshot".to_owned(), snapshot.id.to_string())]),
+            network_at_most: None,
+            search: None,
+        };
+        let refused =
+            |error| ForkError::NotAdmitted { id: snapshot.id.clone(), source: Box::new(error) };
+        let admitted = self.admit(asked, &|_| spec.limits.clone(), &search).map_err(refused)?;
+        let everywhere = WriteRights::everywhere();
+        let of =
+            |rights: &Option<WriteRights>| rights.clone().unwrap_or_else(|| everywhere.clone());
+        if !of(&admitted.spec().rights).covers(&of(&spec.rights)) {
+            return Err(ForkError::NarrowerSince(snapshot.id.clone()));
+        }
+        let Some(now) = admitted.decision().cloned() else { return Ok(before.cloned()) };
+        let Some(before) = before.cloned() else { return Ok(Some(now)) };
+        // Whose it is, and what it may have at most, stays as it was.
+        let mut inputs = before.inputs;
+        inputs.extend(now.inputs);
+        Ok(Some(Decided {
+            inputs,
+            at_most: before.at_most,
+            network: before.network,
+            egress: before.egress,
+            ..now
+        }))
     }
 
     /// What copies reach: what the policy gives them now.

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use ringwall_spec::{RingKind, WorkspaceMode};
+use ringwall_spec::WorkspaceMode;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::config::Engine;
@@ -27,8 +27,8 @@ pub enum StopError {
 }
 
 impl Engine {
-    /// Asks the owner to end the sandbox; after `grace`, and the time to copy changes out of a guest,
-    /// it is killed and cleaned up after.
+    /// Asks the owner to end the sandbox; after `grace`, and the time to collect changes of the
+    /// workspace, it is killed and cleaned up after.
     pub fn stop(&self, record: &Record, grace: Duration) -> Result<(), StopError> {
         if record.state != RecordState::Running {
             return Ok(());
@@ -68,13 +68,12 @@ impl Engine {
     }
 }
 
-/// How long the owner gets. What was changed in a guest ends with it unless it is copied out before,
-/// which takes its time; who gives no time at all does not want it.
+/// How long the owner gets. The changes of a workspace end with the owner unless it has collected
+/// them, which takes its time; who gives no time at all does not want them.
 fn patience(record: &Record, grace: Duration) -> Duration {
-    let in_guest = record.wall.rings().first() == Some(&RingKind::Vm);
     let workspace = record.workspace.as_ref();
     let kept = workspace.is_some_and(|workspace| workspace.mode == WorkspaceMode::CopyOnWrite);
-    if in_guest && kept && !grace.is_zero() { grace.max(COPY_PATIENCE) } else { grace }
+    if kept && !grace.is_zero() { grace.max(COPY_PATIENCE) } else { grace }
 }
 
 /// Waits until the owner has let go of the record.

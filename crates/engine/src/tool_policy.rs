@@ -20,6 +20,10 @@ pub enum ToolDenied {
     Call { tool: String, why: String, elevations: Vec<String> },
     #[error("the tool {tool} may not be called there: {refusal}{}", instead(.better.as_ref()))]
     Place { tool: String, refusal: Box<Refusal>, better: Option<Wall> },
+    #[error(
+        "the tool {tool} may be called in its strict mode only, by [[tool]] of the policy; give \"strict\": true in its input"
+    )]
+    NotStrict { tool: String },
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -39,6 +43,8 @@ pub struct AskedCall<'a> {
     pub writes: bool,
     pub wall: &'a Wall,
     pub sandbox: Option<&'a SandboxId>,
+    /// Whether its input asks for the tool's strict mode.
+    pub strict: bool,
     /// An elevation that it is called with.
     pub elevated: Option<&'a str>,
 }
@@ -49,7 +55,7 @@ impl ToolDenied {
         let all = match self {
             ToolDenied::Call { elevations, .. } => elevations.as_slice(),
             ToolDenied::Place { refusal, .. } => refusal.elevations(),
-            ToolDenied::Policy(_) | ToolDenied::Ledger(_) => &[],
+            ToolDenied::NotStrict { .. } | ToolDenied::Policy(_) | ToolDenied::Ledger(_) => &[],
         };
         all.first().map(String::as_str)
     }
@@ -118,6 +124,9 @@ impl Engine {
             let Decision { why, elevations, rules, .. } = decision;
             let denied = ToolDenied::Call { tool, why, elevations };
             return self.deny(asked, &rules, denied);
+        }
+        if stack.wants_strict(&tool) && !asked.strict {
+            return self.deny(asked, &[], ToolDenied::NotStrict { tool });
         }
         let request = PlaceRequest {
             task,

@@ -11,7 +11,7 @@ mod pool;
 mod reaching;
 mod warden;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,9 +80,9 @@ struct Rings {
 #[derive(Debug)]
 enum Place {
     /// Each ring is an outermost one.
-    Host(HostPlace),
+    Host(Box<HostPlace>),
     /// Each ring is the innermost of a sandbox.
-    Inside(Inside),
+    Inside(Box<Inside>),
 }
 
 #[derive(Debug)]
@@ -101,14 +101,15 @@ impl ToolHost {
         let (warden, compiler) =
             (beside("ringwall-wasm-warden")?, beside("ringwall-wasm-compiler")?);
         let cache = Cache::open(&engine.home.join(CACHE))?.with_code_for(code_for);
-        Ok(ToolHost::new(cache, Place::Host(HostPlace { engine, warden, compiler })))
+        let host = HostPlace { engine, warden, compiler };
+        Ok(ToolHost::new(cache, Place::Host(Box::new(host))))
     }
 
     /// For the wasm ring of a sandbox, of which a first one is raised and checked.
     pub(crate) fn inside(home: &Path, inside: Inside) -> Result<ToolHost, RaiseError> {
         let code_for = inside.code_for();
         let cache = Cache::open(&home.join(CACHE))?.with_code_for(code_for);
-        let host = ToolHost::new(cache, Place::Inside(inside));
+        let host = ToolHost::new(cache, Place::Inside(Box::new(inside)));
         drop(host.inner.pool.seat(&GrantClass::default())?);
         Ok(host)
     }
@@ -211,6 +212,7 @@ impl Engine {
             workspace: None,
             host_links: Vec::new(),
             host_dirs: Vec::new(),
+            in_parts: BTreeMap::new(),
             layers: Vec::new(),
             image_user: (0, 0),
             cgroup_files: self.cgroups.join_file_count(),

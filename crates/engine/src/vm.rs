@@ -9,8 +9,9 @@ pub(crate) use snapshot::{Restored, number_of, sweep as sweep_snapshots};
 pub use snapshot::{Snapshot, SnapshotError};
 pub(crate) use template::{Start, sweep as sweep_templates};
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -96,7 +97,7 @@ pub(crate) struct VmPlacement {
     /// The machine that its monitor is to be told of, where that takes requests.
     asked_for: Option<(&'static dyn Driver, Machine)>,
     /// The guest goes on from a snapshot, not from a template.
-    restored: bool,
+    pub(crate) restored: bool,
     /// What takes the guest's memory for a snapshot.
     loader: Option<Arc<snapshot::Loader>>,
 }
@@ -243,6 +244,7 @@ impl Engine {
             let facts = innermost.facts(crate::raise::FACTS_TIMEOUT).map_err(warden(kind))?;
             all.push(check(kind, &plan.expected, &of_guest, facts)?);
             sandbox.placement.plan.working_directory.clone_from(&plan.working_directory);
+            sandbox.user_in_guest = plan.reports_workspace().then_some(plan.expected.user);
             let expected = plan.expected;
             let (inner, expected) =
                 self.raise_inner_rings(sandbox, (innermost, 2), (expected, &of_guest), &mut all)?;
@@ -288,6 +290,7 @@ impl Engine {
         let inside = &sandbox.plan().working_directory;
         input.workspace = sandbox.spec.workspace.as_ref().map(|_| WorkspaceInput {
             path: inside.clone(),
+            id: None,
             inside: inside.clone(),
             mode: WorkspaceMode::ReadWrite,
             owner_uid: 0,
@@ -335,6 +338,7 @@ pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInpu
         workspace: None,
         host_links: Vec::new(),
         host_dirs: Vec::new(),
+        in_parts: BTreeMap::new(),
         layers: Vec::new(),
         image_user: (0, 0),
         cgroup_files: 1,
@@ -391,6 +395,7 @@ pub(crate) fn begin_in_guest(
         template: encode(&plan.template)?,
         ahead: encode(&plan.ahead)?,
         last: encode(&plan.last)?,
+        reports_workspace: plan.reports_workspace(),
     };
     let soon = client.until(Instant::now() + crate::raise::RAISE_TIMEOUT);
     soon.raise_planned(encoded).map_err(|source| RaiseError::Warden { ring, source })
@@ -458,7 +463,7 @@ impl Write for Patient<'_> {
 
 impl Sandbox {
     fn copy_workspace_in(&self, client: &Client, vm: &VmPlacement) -> Result<(), VmError> {
-        let Some(workspace) = &self.spec.workspace else {
+        let Some(workspace) = &self.placement.workspace else {
             return Ok(());
         };
         let inside = match self.wall().rings().get(1) {
@@ -467,7 +472,7 @@ impl Sandbox {
             Some(_) => shifted(Identity::root(guest_paths::RING_FIRST_ID).user_inside()),
         };
         let at = self.plan().working_directory.as_os_str().as_bytes();
-        let mut source = workspace_copy::source(&workspace.path, vm.hidden.clone())
+        let mut source = workspace_copy::source(workspace.as_fd(), vm.hidden.clone())
             .map_err(|error| VmError::Workspace(ClientError::Local(error)))?;
         client.put_workspace(inside, at, &mut source).map_err(VmError::Workspace)?;
         Ok(())

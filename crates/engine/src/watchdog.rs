@@ -3,6 +3,7 @@
 //! Invariant: memory is seen here, or charged at what it can be at most, or refused to the ring by
 //! `resources/seccomp/watched.filter`. SECURITY.md says what is left.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -14,8 +15,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::sandbox::Killer;
+use crate::unaccepted::{Statistics, unaccepted_bytes};
 
 const INTERVAL: Duration = Duration::from_millis(20);
+/// The same where a control group counts all but connections that nobody has accepted, and there are
+/// many connections.
+const SOCKET_INTERVAL: Duration = Duration::from_millis(50);
+/// The same while there are only a few. A host may have thousands of idle sandboxes.
+const QUIET_INTERVAL: Duration = Duration::from_millis(200);
 /// More processes than any limit allows; a bound for the walk.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -29,6 +36,10 @@ const SOCKET_BYTES: u64 = 208 << 10;
 const INODE_BYTES: u64 = 1 << 10;
 /// A mapping, a lock, a watch: all that is told in one line about a process is about so large.
 const LINE_BYTES: u64 = 256;
+/// How often a process is looked at whose threads are replaced faster than they can be asked.
+const LOOKS: usize = 32;
+/// How often the tree is walked anew when processes end while it is.
+const WALKS: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Watchdog {
@@ -56,17 +67,45 @@ impl Watchdog {
         let thread = std::thread::spawn(move || {
             let mut kernel = Kernel::default();
             while !state.done.load(Ordering::SeqCst) {
-                let mut used = scratch.as_ref().map_or(0, scratch_bytes);
-                let pids = tree(warden, |pid| used += own_bytes(pid));
-                state.peak.fetch_max(used, Ordering::SeqCst);
-                let charged = used + charges(&pids) + socket_charges(warden);
-                if charged > most || kernel.bookkeeping(&pids, most) > most - charged {
-                    state.peak.fetch_max(charged, Ordering::SeqCst);
+                let found = tree(warden);
+                let held = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes));
+                let used = held.saturating_add(scratch.as_ref().map_or(0, scratch_bytes));
+                // What could not be looked at is not what was used.
+                state.peak.fetch_max(used.min(most.saturating_mul(2)), Ordering::SeqCst);
+                let charged = used.saturating_add(charges(&found) + socket_charges(warden));
+                if charged > most || kernel.bookkeeping(&found, most) > most - charged {
+                    state.peak.fetch_max(charged.min(most.saturating_mul(2)), Ordering::SeqCst);
                     flag.store(true, Ordering::SeqCst);
                     killer.kill_tree();
                     return;
                 }
                 std::thread::park_timeout(INTERVAL);
+            }
+        });
+        Watchdog { shared, exceeded, thread: Some(thread) }
+    }
+
+    /// For a ring with a memory control group: what that does not count must not exceed the limit by
+    /// itself.
+    pub(crate) fn of_connections(warden: u32, most: u64, killer: Killer) -> Watchdog {
+        let shared = Arc::new(Shared::default());
+        let exceeded = Arc::new(AtomicBool::new(false));
+        let (state, flag) = (shared.clone(), exceeded.clone());
+        let thread = std::thread::spawn(move || {
+            let statistics = Statistics::of(warden);
+            let mut interval = SOCKET_INTERVAL;
+            while !state.done.load(Ordering::SeqCst) {
+                std::thread::park_timeout(interval);
+                if !statistics.could_hold_more_than(most) {
+                    interval = QUIET_INTERVAL;
+                    continue;
+                }
+                interval = SOCKET_INTERVAL;
+                if unaccepted_bytes(warden) > most {
+                    flag.store(true, Ordering::SeqCst);
+                    killer.kill_tree();
+                    return;
+                }
             }
         });
         Watchdog { shared, exceeded, thread: Some(thread) }
@@ -89,34 +128,99 @@ impl Watchdog {
     }
 }
 
-/// A process and all its descendants, each visited when it is found: in a pid namespace, orphans
-/// belong to its first process, so nothing gets away.
-fn tree(first: u32, mut visit: impl FnMut(u32)) -> Vec<u32> {
+/// A process as it was found.
+#[derive(Debug)]
+struct Found {
+    pid: u32,
+    /// The directory of a thread that can be asked. That of the process tells nothing once its first
+    /// thread has ended, while the others hold on to everything.
+    asked: String,
+    bytes: u64,
+}
+
+/// A process and all its descendants: in a pid namespace, orphans belong to its first process, so
+/// nothing gets away. Where a process ended before it was looked at, its memory may be another's by
+/// then that was already passed, so the walk is made again, and the fullest one counts.
+fn tree(first: u32) -> Vec<Found> {
+    let total =
+        |found: &[Found]| found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes));
+    let mut fullest = Vec::new();
+    for _ in 0..WALKS {
+        let (found, ended) = walk(first);
+        if fullest.is_empty() || total(&found) > total(&fullest) {
+            fullest = found;
+        }
+        if !ended {
+            break;
+        }
+    }
+    fullest
+}
+
+/// One walk, and whether a process ended meanwhile.
+fn walk(first: u32) -> (Vec<Found>, bool) {
     let mut pids = vec![first];
+    let mut known = BTreeSet::from([first]);
+    let (mut found, mut ended) = (Vec::new(), false);
     let mut next = 0;
     while let Some(pid) = pids.get(next).copied().filter(|_| next < MAX_PROCESSES) {
         next += 1;
-        visit(pid);
-        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        let Some(threads) = threads(pid) else {
+            ended = true;
             continue;
         };
-        for thread in threads.flatten() {
-            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            pids.extend(children.split_whitespace().filter_map(|text| text.parse::<u32>().ok()));
+        for thread in &threads {
+            let path = format!("/proc/{pid}/task/{thread}/children");
+            let children = fs::read_to_string(path).unwrap_or_default();
+            let children = children.split_whitespace().filter_map(|text| text.parse::<u32>().ok());
+            // One whose parent ends meanwhile is the first process's child, too.
+            pids.extend(children.filter(|child| known.insert(*child)));
         }
+        found.push(look(pid, threads));
     }
-    pids
+    (found, ended)
 }
 
-/// What a process has in memory, in page tables and in swap. Files of the host are not counted.
-fn own_bytes(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+/// The threads of a process, unless it has ended.
+fn threads(pid: u32) -> Option<Vec<u32>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    Some(entries.flatten().filter_map(number).collect())
+}
+
+/// Asks the first thread that has memory. A process none of whose threads has any is at its end,
+/// unless new ones come: nobody saw what those hold, so it counts as more than any limit.
+fn look(pid: u32, mut listed: Vec<u32>) -> Found {
+    let of_thread = |thread: &u32| format!("/proc/{pid}/task/{thread}");
+    let own = format!("/proc/{pid}");
+    if let Some(bytes) = memory(&own) {
+        return Found { pid, asked: own, bytes };
+    }
+    for _ in 0..LOOKS {
+        let asked = listed.iter().map(of_thread);
+        let holder = asked.filter_map(|asked| memory(&asked).map(|bytes| (asked, bytes))).next();
+        if let Some((asked, bytes)) = holder {
+            return Found { pid, asked, bytes };
+        }
+        let now = threads(pid).unwrap_or_default();
+        if now.iter().all(|thread| listed.contains(thread)) {
+            return Found { pid, asked: own, bytes: 0 };
+        }
+        listed = now;
+    }
+    Found { pid, asked: own, bytes: u64::MAX }
+}
+
+/// What a thread's process has in memory, in page tables and in swap; nothing once the thread has
+/// ended. Files of the host are not counted.
+fn memory(thread: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("{thread}/status")).ok()?;
     let counted = text.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
         let kibibytes: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;
         matches!(name, "RssAnon" | "RssShmem" | "VmPTE" | "VmSwap").then_some(kibibytes * 1024)
     });
-    counted.sum()
+    counted.fold(None, |sum, bytes| Some(sum.unwrap_or(0) + bytes))
 }
 
 /// The writable space is memory too.
@@ -129,15 +233,16 @@ fn scratch_bytes(scratch: &OwnedFd) -> u64 {
 }
 
 /// What the kernel keeps for these processes at most, by how many threads and descriptors they have.
-fn charges(pids: &[u32]) -> u64 {
-    let charge = |pid: &u32| {
+fn charges(found: &[Found]) -> u64 {
+    let charge = |one: &Found| {
         // A directory of threads has one link for each, beside its own two. That of descriptors
-        // tells their number as its size.
+        // tells their number as its size; all threads have the same, as the filter sees to.
+        let pid = one.pid;
         let threads = fs::metadata(format!("/proc/{pid}/task")).map_or(0, |found| found.nlink());
-        let descriptors = fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |found| found.size());
+        let descriptors = fs::metadata(format!("{}/fd", one.asked)).map_or(0, |found| found.size());
         threads.saturating_sub(2) * THREAD_BYTES + descriptors * DESCRIPTOR_BYTES
     };
-    pids.iter().map(charge).sum()
+    found.iter().map(charge).sum()
 }
 
 /// Nobody outside sees what is in a socket, so each counts as full; those too that are on their way
@@ -157,7 +262,7 @@ struct Kernel {
 
 impl Kernel {
     /// The mappings, locks and watches of these processes, if it is time to ask.
-    fn bookkeeping(&mut self, pids: &[u32], most: u64) -> u64 {
+    fn bookkeeping(&mut self, found: &[Found], most: u64) -> u64 {
         let now = kernel_bytes();
         let before = *self.in_order.get_or_insert(now);
         if now <= before.saturating_add(most / 8) {
@@ -166,10 +271,10 @@ impl Kernel {
         }
         self.in_order = Some(now);
         let mut bytes = 0;
-        for pid in pids {
-            let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        for Found { asked, .. } in found {
+            let files = fs::read_dir(format!("{asked}/fdinfo")).into_iter().flatten().flatten();
             let files = files.map(|file| file.path());
-            for file in files.chain([format!("/proc/{pid}/maps").into()]) {
+            for file in files.chain([format!("{asked}/maps").into()]) {
                 bytes += lines(&file, (most - bytes) / LINE_BYTES) * LINE_BYTES;
                 if bytes >= most {
                     return u64::MAX;
@@ -202,9 +307,14 @@ fn lines(path: &Path, most: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn own() -> Found {
+        let pid = std::process::id();
+        look(pid, threads(pid).unwrap())
+    }
+
     #[test]
     fn descriptors_and_threads_are_charged_to_their_process() {
-        let own = [std::process::id()];
+        let own = [own()];
         let before = charges(&own);
         let files: Vec<_> = (0..200).map(|_| File::open("/dev/null").unwrap()).collect();
         assert!(charges(&own) >= before + 200 * DESCRIPTOR_BYTES);
@@ -228,12 +338,12 @@ mod tests {
         for name in ["RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"] {
             assert!(status.contains(name), "this kernel does not tell {name}");
         }
-        assert!(own_bytes(std::process::id()) > 0);
+        assert!(own().bytes > 0);
     }
 
     #[test]
     fn the_kernel_is_asked_for_details_only_when_it_has_grown() {
-        let own = [std::process::id()];
+        let own = [own()];
         let most = 1 << 40;
         let mut quiet = Kernel::default();
         assert_eq!(quiet.bookkeeping(&own, most), 0);

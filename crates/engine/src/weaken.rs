@@ -8,6 +8,7 @@ use ringwall_policy::AdmittedSpec;
 use ringwall_ring::RingPlan;
 
 use crate::config::Engine;
+use crate::hiding::Hiding;
 use crate::host;
 use crate::raise::RaiseError;
 use crate::record::{Record, RecordKind};
@@ -21,18 +22,23 @@ pub enum Protection {
     DroppedCapabilities,
     NetworkNamespace,
     ControlGroups,
+    /// Of files that come to the workspace later.
+    Hiding,
 }
 
 impl Protection {
     fn is(self, step: &Step) -> bool {
         match self {
-            Protection::Seccomp => matches!(step, Step::Seccomp | Step::SeccompWatched),
+            Protection::Seccomp => {
+                matches!(step, Step::Seccomp | Step::SeccompNesting | Step::SeccompWatched)
+            }
             Protection::Landlock => matches!(step, Step::Landlock { .. }),
             Protection::DroppedCapabilities => matches!(step, Step::DropCapabilities),
             Protection::NetworkNamespace => {
                 matches!(step, Step::PrepareNetwork | Step::EnterNetwork)
             }
             Protection::ControlGroups => matches!(step, Step::JoinCgroups { .. }),
+            Protection::Hiding => false,
         }
     }
 
@@ -63,6 +69,10 @@ impl Engine {
         sandbox.take_scratch()?;
         sandbox.serve_network(&self.ledger)?;
         sandbox.set_raised(client, Vec::new());
+        if missing != Protection::Hiding {
+            let hiding = Hiding::start(&mut sandbox, &self.programs.launcher);
+            sandbox.hiding = hiding.map_err(RaiseError::Hiding)?;
+        }
         Ok(sandbox)
     }
 }

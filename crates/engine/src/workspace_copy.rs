@@ -2,19 +2,25 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ringwall_tree::{Bounds, OverlayKind, PackOptions, Packer, Progress, UnpackOptions, Unpacker};
 use rustix::fs::{Mode, OFlags};
 
+use crate::remove_tree::remove_tree;
+
 /// Packed at once.
 const PIECE: usize = 64 << 10;
 
 /// The workspace as a stream, without what is hidden.
-pub(crate) fn source(path: &Path, hidden: Vec<PathBuf>) -> io::Result<impl Read> {
+pub(crate) fn source(
+    workspace: BorrowedFd<'_>,
+    hidden: Vec<PathBuf>,
+) -> io::Result<impl Read + use<>> {
     let options = PackOptions { skip: hidden, ..PackOptions::default() };
-    let tree = Packer::new(open(path)?, options).map_err(io::Error::other)?;
+    let workspace = workspace.try_clone_to_owned()?;
+    let tree = Packer::new(workspace, options).map_err(io::Error::other)?;
     Ok(Source { tree, piece: Vec::new(), read: 0, done: false })
 }
 
@@ -46,7 +52,8 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
+        // `gc` looks for what could not be removed.
+        let _ = remove_tree(&self.directory);
     }
 }
 

@@ -52,6 +52,7 @@ pub fn gather(denied_open: DeniedOpen) -> RingFacts {
         open_files: (unlimited(files.current), unlimited(files.maximum)),
         apparmor: read_start("/proc/self/attr/apparmor/current", FILE_MAX)
             .and_then(|label| parse::apparmor(&label)),
+        core_bytes: unlimited(rustix::process::getrlimit(Resource::Core).maximum),
     }
 }
 

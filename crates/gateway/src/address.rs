@@ -33,6 +33,10 @@ impl Range {
         if tidy { Ok(range) } else { Err(bad()) }
     }
 
+    pub const fn one(address: IpAddr) -> Self {
+        Self { first: address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
     const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
         Self { first: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
     }

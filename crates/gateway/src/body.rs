@@ -13,10 +13,10 @@ use thiserror::Error;
 
 use crate::credential::BadCredential;
 use crate::event::Verdict;
-use crate::inference::UsageReader;
 use crate::meter::{Exhausted, Meter};
 use crate::needles::{Needles, Scanner};
 use crate::task::{Held, Stream};
+use crate::usage::UsageReader;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
 
@@ -43,7 +43,7 @@ pub(crate) fn empty() -> Body {
 
 /// A request's body as it goes up.
 pub(crate) struct Upload {
-    /// What was read of it before.
+    /// What was read of it before, and counted then.
     front: Option<Bytes>,
     rest: Option<Incoming>,
     meter: Arc<Meter>,
@@ -92,10 +92,12 @@ impl Upload {
         (upload, progress)
     }
 
-    fn look_at(&mut self, piece: &Bytes) -> Result<(), BodyError> {
+    fn look_at(&mut self, piece: &Bytes, counted: bool) -> Result<(), BodyError> {
         let size = piece.len() as u64;
         self.left = self.left.checked_sub(size).ok_or(Exhausted::RequestBody)?;
-        self.meter.up(size)?;
+        if !counted {
+            self.meter.up(size)?;
+        }
         if let Some((scanner, budget)) = &mut self.search {
             if scanner.sees(piece) {
                 return Err(BadCredential::InBody.into());
@@ -125,6 +127,7 @@ impl hyper::body::Body for Upload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let counted = self.front.is_some();
         let piece = if let Some(front) = self.front.take() {
             front
         } else {
@@ -147,7 +150,7 @@ impl hyper::body::Body for Upload {
                 }
             }
         };
-        match self.look_at(&piece) {
+        match self.look_at(&piece, counted) {
             Ok(()) => Poll::Ready(Some(Ok(Frame::data(piece)))),
             Err(error) => Poll::Ready(Some(Err(self.fail(error)))),
         }
@@ -230,7 +233,9 @@ impl Download {
     /// The stream has no more bytes: what waited goes out, then the trailers.
     fn finish(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         self.over = true;
-        self.usage = None;
+        if let Some(usage) = self.usage.take() {
+            usage.finish();
+        }
         let rest = self.scanner.as_mut().map(Scanner::rest).unwrap_or_default();
         if rest.is_empty() {
             return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));

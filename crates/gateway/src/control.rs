@@ -17,9 +17,18 @@ use crate::listen::Listeners;
 use crate::rules;
 use crate::secret::Sources;
 
+/// Stacks count against the process's limit of memory, whatever the machine has of cores.
+const MAX_WORKERS: usize = 8;
+const MAX_BLOCKING: usize = 4;
+
 /// Serves orders until the socket ends; then all tasks end with it.
 pub fn serve(control: &OwnedFd) -> Result<(), ControlError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.min(MAX_WORKERS))
+        .max_blocking_threads(MAX_BLOCKING)
+        .enable_all()
+        .build()?;
     let _within = runtime.enter();
     let mut gateway = None;
     let mut buffer = vec![0; fdpass::MAX_MESSAGE];

@@ -10,7 +10,7 @@ use hyper::http::request::Parts;
 use ringwall_egress::{Form, Provider, SecretSpec};
 use thiserror::Error;
 
-use crate::authorize::{Ask, AskedRequest, Permit};
+use crate::authorize::{Ask, AskedRequest, GoesBy, Permit};
 use crate::needles::{Needles, hexadecimal, percent_decoded};
 use crate::oauth::OAuthClient;
 use crate::pattern::HostPattern;
@@ -118,6 +118,12 @@ impl Credentials {
     /// Whether answers of this endpoint could hold a secret of the task.
     pub(crate) fn knows(&self, ask: &Ask) -> bool {
         self.list.iter().any(|one| one.host.matches(&ask.host) && one.port == ask.port)
+    }
+
+    /// What the secrets that are bound to this endpoint go by.
+    pub(crate) fn goes_by(&self, ask: &Ask) -> GoesBy {
+        let bound = self.list.iter().filter(|one| one.host.matches(&ask.host));
+        bound.map(|one| GoesBy::of(&one.matching)).fold(GoesBy::default(), GoesBy::or)
     }
 
     /// Replaces the placeholder of a request, and refuses every other use of one.

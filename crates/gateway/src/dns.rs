@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 
+use crate::authorize::Destination;
 use crate::event::{Door, Verdict};
 use crate::exchange::Visit;
 use crate::host::Host;
@@ -192,7 +193,8 @@ async fn look_up(task: &Arc<Task>, host: &Host) -> Result<Vec<IpAddr>, ResponseC
     if stream.record(Verdict::Allowed, None).is_err() {
         return Err(ResponseCode::ServFail);
     }
-    match task.pin(host, &permit).await {
+    stream.event.bytes_up = host.name().map_or(0, str::len) as u64;
+    match task.pin(Destination { host, port: None }, &permit).await {
         Ok(mut addresses) => match &task.fakes {
             None => {
                 addresses.truncate(MOST_ANSWERS);
@@ -201,6 +203,10 @@ async fn look_up(task: &Arc<Task>, host: &Host) -> Result<Vec<IpAddr>, ResponseC
             Some(fakes) => fakes.of(host).map(|fake| vec![fake]).ok_or(ResponseCode::ServFail),
         },
         Err(NoWay::Refused(reason)) => {
+            stream.note(Verdict::Refused, &reason);
+            Err(ResponseCode::Refused)
+        }
+        Err(NoWay::Exhausted(reason)) => {
             stream.note(Verdict::Refused, &reason);
             Err(ResponseCode::Refused)
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, HeaderValue};
 use hyper::http::request::Parts;
@@ -16,6 +16,7 @@ use crate::dial::Speak;
 use crate::event::{Door, Verdict};
 use crate::git;
 use crate::head;
+use crate::held::Reading;
 use crate::lane::{Lane, LaneError, Sender};
 use crate::meter::{Exhausted, OpenConnection};
 use crate::needles::Needles;
@@ -78,9 +79,7 @@ async fn try_exchange(
     let held = visit.leash.hold(ask.clone());
     let permit = task.authorize(&ask)?;
     stream.event.rule = Some(permit.rule.clone());
-    if permit.by_method {
-        head::check_override(&head)?;
-    }
+    head::check_override(&head, permit.goes_by.or(task.credentials.goes_by(&ask)))?;
     if length(&head).is_some_and(|length| length > task.meter.limits.request_body) {
         return Err(Exhausted::RequestBody.into());
     }
@@ -90,6 +89,10 @@ async fn try_exchange(
     let secretive = task.credentials.knows(&ask);
     if secretive {
         head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // Of a secret that comes back in parts, no part is recognised.
+        for name in ["range", "if-range", "request-range"] {
+            head.headers.remove(name);
+        }
     }
     if let Some(opening) = websocket {
         let parts = websocket::Sides { head, opening, client, held };
@@ -119,22 +122,19 @@ async fn prepare(
     mut incoming: Incoming,
     stream: &mut Stream,
 ) -> Result<(Option<Bytes>, Option<Incoming>), Problem> {
-    let mut front = None;
-    if let Some(rights) = &permit.git {
-        let asked = git::classify(&head.method, head.uri.path(), head.uri.query())?;
-        git::check(asked, rights)?;
-        if asked == git::Asked::Push {
-            front = Some(git::check_push(head, &mut incoming, rights).await?);
-        }
-    }
-    let fetch = Fetch { shared: &task.shared };
+    let front = match &permit.git {
+        Some(rights) => git::guard(task, head, &mut incoming, rights).await?,
+        None => None,
+    };
+    let fetch = Fetch { task };
     match task.credentials.apply(head, ask, permit, &fetch).await? {
         Applied::Nothing => {}
         Applied::Swapped(name) => stream.event.secret = Some(name),
         Applied::Sign(name) => {
             if sigv4::needs_body(head) {
-                let body = Limited::new(incoming, LONGEST_SIGNED).collect().await;
-                let body = body.map_err(|_| Exhausted::RequestBody)?.to_bytes();
+                let mut reading = Reading::new(task, LONGEST_SIGNED);
+                reading.read_to_end(&mut incoming).await?;
+                let body = reading.into_bytes();
                 task.credentials.sign(&name, head, ask, &sigv4::sha256(&body))?;
                 stream.event.secret = Some(name);
                 return Ok((Some(body), None));

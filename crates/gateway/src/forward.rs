@@ -7,8 +7,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Incoming;
+use hyper::header::UPGRADE;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -17,7 +18,7 @@ use crate::body::{self, Body};
 use crate::event::{Door, Verdict};
 use crate::exchange::{Visit, exchange};
 use crate::framing::Framed;
-use crate::head::BadHead;
+use crate::head::{self, BadHead};
 use crate::host::Host;
 use crate::inference::{self, is_inference};
 use crate::lane::Lane;
@@ -58,6 +59,15 @@ impl Client {
         if request.method() == Method::CONNECT {
             return self.connect(request).await;
         }
+        let wanted_upgrade = request.headers().contains_key(UPGRADE);
+        let mut response = self.answer_request(request, version).await;
+        if wanted_upgrade {
+            head::end_unless_switched(&mut response);
+        }
+        response
+    }
+
+    async fn answer_request(&self, request: Request<Incoming>, version: Version) -> Response<Body> {
         let stream =
             self.visit.task.stream(Door::Http).asking(request.method(), request.uri().path());
         match self.lane_for(&request, &stream).await {
@@ -96,7 +106,7 @@ impl Client {
         if let Some(lane) = self.last().clone().filter(|lane| lane.ask == ask) {
             return Ok(Some(lane));
         }
-        let pinned = self.visit.task.pin(&ask.host, &permit).await;
+        let pinned = self.visit.task.pin(ask.destination(), &permit).await;
         let pinned = pinned.map_err(|error| told(error.into()))?;
         let lane = Lane::new(&self.visit.task.shared, ask, pinned, true);
         *self.last() = Some(Arc::clone(&lane));
@@ -177,6 +187,6 @@ pub(crate) async fn decide_tunnel(
     let (ask, _) = visit.task.authorize_tunnel(host, port)?;
     let held = visit.leash.hold(ask.clone());
     let permit = visit.task.authorize(&ask)?;
-    let pinned = visit.task.pin(host, &permit).await?;
+    let pinned = visit.task.pin(ask.destination(), &permit).await?;
     Ok((Way { ask, permit, pinned }, held))
 }

@@ -122,7 +122,14 @@ fn in_head(mut head: Vec<u8>, bytes: &mut &[u8]) -> Result<State, BadFraming> {
     let known = head.len();
     let room = LONGEST_HEAD.saturating_sub(known) + 1;
     head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-    let Some(end) = memchr::memmem::find(&head[from..], b"\r\n\r\n").map(|at| from + at + 4) else {
+    let end = memchr::memmem::find(&head[from..], b"\r\n\r\n").map(|at| from + at + 4);
+    // A line end of one byte would end the head for others, before it ends here.
+    let new = known..end.unwrap_or(head.len());
+    let bare = |at: usize| at == 0 || head[at - 1] != b'\r';
+    if memchr::memchr_iter(b'\n', &head[new.clone()]).any(|at| bare(new.start + at)) {
+        return Err(BadFraming::Control);
+    }
+    let Some(end) = end else {
         if head.len() > LONGEST_HEAD {
             return Err(BadFraming::HeadTooLong);
         }
@@ -351,6 +358,8 @@ mod tests {
             ("A: b\r\n c", Bad::Folded),
             ("A: b\nC: d", Bad::Control),
             ("A: b\rC: d", Bad::Control),
+            ("A: b\n", Bad::Control),
+            ("A: b\n\nGET /second HTTP/1.1", Bad::Control),
             ("A: b\0", Bad::Control),
             ("A", Bad::HeaderName),
             (": b", Bad::HeaderName),
@@ -374,6 +383,10 @@ mod tests {
         }
         assert_eq!(feed(&"a".repeat(LONGEST_HEAD + 1)), Err(Bad::HeadTooLong));
         assert_eq!(feed("\r\n\r\n"), Err(Bad::Control));
+        // Before anybody could take the head for complete.
+        for bare in ["GET / HTTP/1.1\nHost: a\n\n", "GET / HTTP/1.1\n", "\nGET / HTTP/1.1\r\n"] {
+            assert_eq!(feed(bare), Err(Bad::Control), "{bare:?}");
+        }
     }
 
     #[test]

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringwall_egress::{Entrance, Settings, TaskInfo, TaskSpec};
 use ringwall_spec::RuleSet;
 use thiserror::Error;
+use tokio::sync::Semaphore;
 
-use crate::address::{BadRange, Range};
 use crate::ca::CaError;
 use crate::credential::BadSecret;
 use crate::dial::{Trust, TrustError};
 use crate::event::Sink;
+use crate::exempt::{BadExempt, Exempt};
+use crate::held::Room;
 use crate::inference::BadInference;
 use crate::listen::{self, Listeners, Serving};
 use crate::meter::Usage;
@@ -28,7 +30,7 @@ pub enum SetupError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     #[error(transparent)]
-    Exempt(#[from] BadRange),
+    Exempt(#[from] BadExempt),
 }
 
 #[derive(Debug, Error)]
@@ -55,8 +57,12 @@ pub enum TaskError {
 pub(crate) struct Shared {
     pub(crate) resolver: Resolver,
     pub(crate) trust: Trust,
-    pub(crate) exempt: Vec<Range>,
+    pub(crate) exempt: Vec<Exempt>,
     pub(crate) sink: Arc<dyn Sink>,
+    /// For bodies that are held whole.
+    pub(crate) room: Arc<Room>,
+    /// Whose turn it is to unpack what a task sent.
+    pub(crate) judging: Arc<Semaphore>,
 }
 
 /// By id, with what accepts their connections.
@@ -72,12 +78,14 @@ pub struct Gateway {
 impl Gateway {
     /// Must be called within a tokio runtime.
     pub fn new(settings: &Settings, sink: Arc<dyn Sink>) -> Result<Self, SetupError> {
-        let exempt = settings.exempt.iter().map(|range| Range::parse(range));
+        let exempt = settings.exempt.iter().map(|text| Exempt::parse(text));
         let shared = Shared {
             resolver: Resolver::new(&settings.names)?,
             trust: Trust::new(&settings.roots)?,
             exempt: exempt.collect::<Result<_, _>>()?,
             sink,
+            room: Arc::default(),
+            judging: Arc::new(Semaphore::new(1)),
         };
         Ok(Self { shared: Arc::new(shared), tasks: Mutex::new(HashMap::new()) })
     }

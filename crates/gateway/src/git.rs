@@ -1,22 +1,31 @@
 //! Git over HTTP: fetching by rule, and pushing only to the branches that the rule names.
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
 use hyper::Method;
-use hyper::body::Incoming;
-use hyper::header::CONTENT_ENCODING;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use thiserror::Error;
 
+use crate::fetch::{self, LONGEST_FETCH};
+use crate::held::{self, Reading};
 use crate::pack::{BadPack, LONGEST_PACK};
+use crate::problem::Problem;
 use crate::rules::GitRights;
+use crate::task::Task;
 
 /// The list of commands; the objects follow it.
 const LONGEST_LIST: usize = 64 * 1024;
 const MOST_COMMANDS: usize = 64;
+const FETCH_TYPE: &str = "application/x-git-upload-pack-request";
+const PUSH_TYPE: &str = "application/x-git-receive-pack-request";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
+    /// The list of references before a fetch.
+    FetchRefs,
     Fetch,
     /// The list of references before a push.
     PushRefs,
@@ -31,6 +40,14 @@ pub enum BadGit {
     Fetch,
     #[error("the rule for this host does not allow pushing")]
     Push,
+    #[error("the request is not one of git's to fetch, so a rule for git does not let it through")]
+    Request,
+    #[error("{0} is pushed twice at once")]
+    Twice(String),
+    #[error(
+        "a pushed commit is said to have no parents; fetch the whole history (`git fetch --unshallow`) and push again"
+    )]
+    Shallow,
     #[error("the push's list of commands is broken or too long")]
     List,
     #[error("a push with options or a certificate is not let through")]
@@ -57,26 +74,38 @@ pub struct Command {
     pub reference: String,
 }
 
+/// The list of commands of a push.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct List {
+    pub commands: Vec<Command>,
+    /// Commits that the client knows no parents of.
+    pub shallow: Vec<String>,
+    /// Where the pack begins.
+    pub length: usize,
+}
+
 pub fn classify(method: &Method, path: &str, query: Option<&str>) -> Result<Asked, BadGit> {
     // The repository's path must be as plain as any path rule wants it.
     crate::target::check_path(path).map_err(|_| BadGit::NotGit)?;
+    let of_repository =
+        |end: &str| path.strip_suffix(end).is_some_and(|repository| repository.len() > 1);
     match (method.as_str(), query) {
-        ("GET", Some("service=git-upload-pack")) if path.ends_with("/info/refs") => {
-            Ok(Asked::Fetch)
+        ("GET", Some("service=git-upload-pack")) if of_repository("/info/refs") => {
+            Ok(Asked::FetchRefs)
         }
-        ("GET", Some("service=git-receive-pack")) if path.ends_with("/info/refs") => {
+        ("GET", Some("service=git-receive-pack")) if of_repository("/info/refs") => {
             Ok(Asked::PushRefs)
         }
-        ("POST", None) if path.ends_with("/git-upload-pack") => Ok(Asked::Fetch),
-        ("POST", None) if path.ends_with("/git-receive-pack") => Ok(Asked::Push),
+        ("POST", None) if of_repository("/git-upload-pack") => Ok(Asked::Fetch),
+        ("POST", None) if of_repository("/git-receive-pack") => Ok(Asked::Push),
         _ => Err(BadGit::NotGit),
     }
 }
 
 pub fn check(asked: Asked, rights: &GitRights) -> Result<(), BadGit> {
     match asked {
-        Asked::Fetch if rights.fetch => Ok(()),
-        Asked::Fetch => Err(BadGit::Fetch),
+        Asked::FetchRefs | Asked::Fetch if rights.fetch => Ok(()),
+        Asked::FetchRefs | Asked::Fetch => Err(BadGit::Fetch),
         Asked::PushRefs | Asked::Push if rights.push.is_empty() && rights.tags.is_empty() => {
             Err(BadGit::Push)
         }
@@ -84,65 +113,125 @@ pub fn check(asked: Asked, rights: &GitRights) -> Result<(), BadGit> {
     }
 }
 
+/// Judges a request under a rule for git. Gives back what was read of its body.
+pub(crate) async fn guard(
+    task: &Arc<Task>,
+    head: &mut Parts,
+    body: &mut Incoming,
+    rights: &GitRights,
+) -> Result<Option<Bytes>, Problem> {
+    let asked = classify(&head.method, head.uri.path(), head.uri.query())?;
+    check(asked, rights)?;
+    match asked {
+        Asked::FetchRefs | Asked::PushRefs if body.is_end_stream() => Ok(None),
+        Asked::FetchRefs | Asked::PushRefs => Err(BadGit::NotGit.into()),
+        Asked::Fetch => check_fetch(task, head, body).await.map(Some),
+        Asked::Push => check_push(task, head, body, rights).await.map(Some),
+    }
+}
+
+fn check_type(head: &Parts, wanted: &str) -> Result<(), BadGit> {
+    let mut types = head.headers.get_all(CONTENT_TYPE).iter();
+    match (types.next(), types.next()) {
+        (Some(kind), None) if kind.as_bytes() == wanted.as_bytes() => Ok(()),
+        _ => Err(BadGit::NotGit),
+    }
+}
+
+/// A request to fetch is read whole. What was packed goes on unpacked: it is the same that was judged.
+async fn check_fetch(
+    task: &Arc<Task>,
+    head: &mut Parts,
+    body: &mut Incoming,
+) -> Result<Bytes, Problem> {
+    check_type(head, FETCH_TYPE)?;
+    let packed = match head.headers.get_all(CONTENT_ENCODING).iter().collect::<Vec<_>>()[..] {
+        [] => false,
+        [one] if one.as_bytes() == b"gzip" => true,
+        _ => return Err(BadGit::Request.into()),
+    };
+    let mut reading = Reading::new(task, LONGEST_FETCH);
+    reading.read_to_end(body).await?;
+    if !packed {
+        fetch::check_request(reading.bytes())?;
+        return Ok(reading.into_bytes());
+    }
+    // One at a time: each may unpack to much more than it is.
+    let _turn = task.shared.judging.acquire().await.map_err(|_| Problem::Broken)?;
+    let plain = fetch::unpacked(reading.bytes())?;
+    fetch::check_request(&plain)?;
+    head.headers.remove(CONTENT_ENCODING);
+    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(plain.len()));
+    Ok(held::kept(&task.shared.room, plain)?)
+}
+
 /// Reads the list of commands off the front of a push, and judges it. Where an existing branch is
-/// moved, the pack is read too. Gives back what was read.
-pub(crate) async fn check_push(
+/// moved, the pack is read too.
+async fn check_push(
+    task: &Arc<Task>,
     head: &Parts,
     body: &mut Incoming,
     rights: &GitRights,
-) -> Result<Bytes, BadGit> {
+) -> Result<Bytes, Problem> {
+    check_type(head, PUSH_TYPE)?;
     if head.headers.contains_key(CONTENT_ENCODING) {
-        return Err(BadGit::List);
+        return Err(BadGit::List.into());
     }
-    let mut read = BytesMut::new();
-    let (commands, length) = loop {
-        if let Some(list) = parse_commands(&read)? {
+    let mut reading = Reading::new(task, LONGEST_PACK);
+    let list = loop {
+        if let Some(list) = parse_commands(reading.bytes())? {
             break list;
         }
-        read.extend_from_slice(&next_piece(body).await?.ok_or(BadGit::List)?);
+        if !reading.more(body).await? {
+            return Err(BadGit::List.into());
+        }
     };
-    for command in &commands {
+    for command in &list.commands {
         judge(command, rights)?;
     }
-    let moved: Vec<&Command> = commands.iter().filter(|one| !is_zero(&one.old)).collect();
-    if rights.rewrite || moved.is_empty() {
-        return Ok(read.freeze());
+    if rights.rewrite || list.moved().next().is_none() {
+        return Ok(reading.into_bytes());
     }
-    while let Some(piece) = next_piece(body).await? {
-        read.extend_from_slice(&piece);
-        if read.len() > LONGEST_PACK {
-            return Err(BadPack.into());
+    reading.read_to_end(body).await?;
+    let read = reading.into_bytes();
+    // One push at a time is unpacked, and not where connections are served.
+    let turn = Arc::clone(&task.shared.judging).acquire_owned().await;
+    let judged = read.clone();
+    let verdict = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        list.check_forward(&judged[list.length..])
+    });
+    verdict.await.map_err(|_| Problem::Broken)??;
+    Ok(read)
+}
+
+impl List {
+    /// Branches that exist already.
+    fn moved(&self) -> impl Iterator<Item = &Command> {
+        self.commands.iter().filter(|one| !is_zero(&one.old))
+    }
+
+    /// Every branch that is moved must be shown to move forward, by the commits in the pack itself.
+    pub fn check_forward(&self, pack: &[u8]) -> Result<(), BadGit> {
+        let Some(first) = self.moved().next() else {
+            return Ok(());
+        };
+        let parents = crate::pack::parents(pack, first.old.len())?;
+        // A server may take the client's word for it that a commit has no parents.
+        if self.shallow.iter().any(|id| parents.contains_key(id)) {
+            return Err(BadGit::Shallow);
+        }
+        let forward = |one: &&Command| crate::pack::moves_forward(&parents, &one.old, &one.new);
+        match self.moved().find(|one| !forward(one)) {
+            Some(one) => Err(BadGit::Rewritten(crate::event::bounded(&one.reference))),
+            None => Ok(()),
         }
     }
-    check_forward(&moved, &read[length..])?;
-    Ok(read.freeze())
 }
 
-async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, BadGit> {
-    match body.frame().await {
-        None => Ok(None),
-        Some(frame) => {
-            let frame = frame.map_err(|_| BadGit::List)?;
-            Ok(Some(frame.into_data().unwrap_or_default()))
-        }
-    }
-}
-
-/// Every branch that is moved must be shown to move forward, by the commits in the pack itself.
-pub fn check_forward(moved: &[&Command], pack: &[u8]) -> Result<(), BadGit> {
-    let Some(first) = moved.first() else {
-        return Ok(());
-    };
-    let parents = crate::pack::parents(pack, first.old.len())?;
-    match moved.iter().find(|one| !crate::pack::moves_forward(&parents, &one.old, &one.new)) {
-        Some(one) => Err(BadGit::Rewritten(crate::event::bounded(&one.reference))),
-        None => Ok(()),
-    }
-}
-
-/// The commands of a push and the length of their list, once it is complete.
-pub fn parse_commands(bytes: &[u8]) -> Result<Option<(Vec<Command>, usize)>, BadGit> {
-    let mut commands = Vec::new();
+/// The list of commands of a push, once it is complete.
+pub fn parse_commands(bytes: &[u8]) -> Result<Option<List>, BadGit> {
+    let mut list = List::default();
     let mut at = 0;
     loop {
         let Some(length) = bytes.get(at..at + 4) else {
@@ -152,27 +241,26 @@ pub fn parse_commands(bytes: &[u8]) -> Result<Option<(Vec<Command>, usize)>, Bad
         let length = std::str::from_utf8(length).ok().filter(|_| digits).ok_or(BadGit::List)?;
         let length = usize::from_str_radix(length, 16).map_err(|_| BadGit::List)?;
         if length == 0 {
-            return Ok(Some((commands, at + 4)));
+            list.length = at + 4;
+            return Ok(Some(list));
         }
-        if length <= 4 || at + length > LONGEST_LIST || commands.len() >= MOST_COMMANDS {
+        if length <= 4 || at + length > LONGEST_LIST || list.commands.len() >= MOST_COMMANDS {
             return Err(BadGit::List);
         }
         let Some(line) = bytes.get(at + 4..at + length) else {
             return Ok(None);
         };
         at += length;
-        if let Some(command) = parse_line(line, commands.is_empty())? {
-            commands.push(command);
-        }
+        parse_line(line, &mut list)?;
     }
 }
 
-/// One line; `None` for one that only says where a shallow clone ends.
-fn parse_line(line: &[u8], first: bool) -> Result<Option<Command>, BadGit> {
+/// One line: a command, or where a shallow clone ends.
+fn parse_line(line: &[u8], list: &mut List) -> Result<(), BadGit> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let text = std::str::from_utf8(line).map_err(|_| BadGit::List)?;
     let (text, capabilities) = match text.split_once('\0') {
-        Some((text, capabilities)) if first => (text, capabilities),
+        Some((text, capabilities)) if list.commands.is_empty() => (text, capabilities),
         Some(_) => return Err(BadGit::List),
         None => (text, ""),
     };
@@ -180,7 +268,11 @@ fn parse_line(line: &[u8], first: bool) -> Result<Option<Command>, BadGit> {
         return Err(BadGit::Extra);
     }
     if let Some(id) = text.strip_prefix("shallow ") {
-        return if is_id(id) { Ok(None) } else { Err(BadGit::List) };
+        if !is_id(id) {
+            return Err(BadGit::List);
+        }
+        list.shallow.push(id.to_owned());
+        return Ok(());
     }
     let mut words = text.splitn(3, ' ');
     let (Some(old), Some(new), Some(reference)) = (words.next(), words.next(), words.next()) else {
@@ -189,10 +281,15 @@ fn parse_line(line: &[u8], first: bool) -> Result<Option<Command>, BadGit> {
     if !is_id(old) || !is_id(new) || old.len() != new.len() {
         return Err(BadGit::List);
     }
-    Ok(Some(Command { old: old.into(), new: new.into(), reference: reference.into() }))
+    // Of two commands for one reference a server might follow either.
+    if list.commands.iter().any(|one| one.reference == reference) {
+        return Err(BadGit::Twice(crate::event::bounded(reference)));
+    }
+    list.commands.push(Command { old: old.into(), new: new.into(), reference: reference.into() });
+    Ok(())
 }
 
-fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     matches!(text.len(), 40 | 64) && text.bytes().all(lower)
 }
@@ -257,7 +354,10 @@ mod tests {
     #[test]
     fn only_git_is_spoken() {
         let get = |path, query| classify(&Method::GET, path, query);
-        assert_eq!(get("/a/b.git/info/refs", Some("service=git-upload-pack")), Ok(Asked::Fetch));
+        assert_eq!(
+            get("/a/b.git/info/refs", Some("service=git-upload-pack")),
+            Ok(Asked::FetchRefs)
+        );
         assert_eq!(get("/a/b/info/refs", Some("service=git-receive-pack")), Ok(Asked::PushRefs));
         let post = |path| classify(&Method::POST, path, None);
         assert_eq!(post("/a/b/git-upload-pack"), Ok(Asked::Fetch));
@@ -267,6 +367,7 @@ mod tests {
             ("/a/b/info/refs", Some("service=git-upload-pack&x=1")),
             ("/a/b/HEAD", None),
             ("/a/../b/info/refs", Some("service=git-upload-pack")),
+            ("/info/refs", Some("service=git-upload-pack")),
             ("/login", None),
         ] {
             assert_eq!(get(path, query), Err(BadGit::NotGit), "{path} {query:?}");
@@ -285,12 +386,17 @@ mod tests {
         for cut in 0..end {
             assert_eq!(parse_commands(&list.as_bytes()[..cut]), Ok(None), "{cut}");
         }
-        let (commands, length) = parse_commands(list.as_bytes()).unwrap().unwrap();
-        assert_eq!(length, end);
-        assert_eq!(commands.len(), 2);
-        assert_eq!(commands[1].reference, "refs/heads/agent/x");
-        assert!(commands.iter().all(|command| judge(command, &rights()).is_ok()));
-        assert_eq!(parse_commands(b"0000"), Ok(Some((Vec::new(), 4))));
+        let list = parse_commands(list.as_bytes()).unwrap().unwrap();
+        assert_eq!(list.length, end);
+        assert_eq!(list.commands.len(), 2);
+        assert_eq!(list.shallow, [OLD]);
+        assert_eq!(list.commands[1].reference, "refs/heads/agent/x");
+        assert!(list.commands.iter().all(|command| judge(command, &rights()).is_ok()));
+        assert_eq!(parse_commands(b"0000"), Ok(Some(List { length: 4, ..List::default() })));
+        let twice = line(&format!("{OLD} {NEW} refs/heads/fix\0 a"))
+            + &line(&format!("{ZERO} {NEW} refs/heads/fix"))
+            + "0000";
+        assert!(matches!(parse_commands(twice.as_bytes()), Err(BadGit::Twice(_))));
     }
 
     #[test]

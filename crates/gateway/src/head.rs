@@ -2,12 +2,12 @@
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Version};
+use hyper::{Method, Response, StatusCode, Version};
 use thiserror::Error;
 
-use crate::authorize::Ask;
+use crate::authorize::{Ask, GoesBy};
 use crate::host::Host;
-use crate::needles::Needles;
+use crate::needles::{Needles, percent_decoded};
 use crate::rules::Scheme;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -20,14 +20,37 @@ pub(crate) enum BadHead {
     Target,
     #[error("only WebSocket may take over a connection")]
     Upgrade,
-    #[error("{0} would change the method that the rule allows")]
-    Override(&'static str),
+    #[error("{0:?} could change the method or path that rules for this host go by; leave it out")]
+    Override(String),
     #[error("HTTP/1.0 and older are not spoken")]
     Version,
 }
 
-/// Headers that servers take for the real method.
-const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// Headers that servers take for the real method, or queries with such a name.
+const OTHER_METHODS: [&str; 7] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-method",
+    "x-rewrite-method",
+    "_method",
+    "$httpmethod",
+];
+/// Headers that servers take for the real path, or for another one that is worked on.
+const OTHER_PATHS: [&str; 12] = [
+    "x-original-url",
+    "x-original-uri",
+    "x-rewrite-url",
+    "x-rewrite-uri",
+    "x-override-url",
+    "x-forwarded-uri",
+    "x-forwarded-path",
+    "x-forwarded-prefix",
+    "x-envoy-original-path",
+    "x-http-destinationurl",
+    "x-script-name",
+    "destination",
+];
 
 /// The request within a connection to `ask` must be meant for it, in every place that names a host.
 pub(crate) fn check(head: &Parts, ask: &Ask) -> Result<(), BadHead> {
@@ -80,9 +103,36 @@ pub(crate) fn wants_websocket(head: &Parts) -> Result<bool, BadHead> {
     if websocket && fits && upgrades.next().is_none() { Ok(true) } else { Err(BadHead::Upgrade) }
 }
 
-pub(crate) fn check_override(head: &Parts) -> Result<(), BadHead> {
-    match OVERRIDES.into_iter().find(|name| head.headers.contains_key(*name)) {
-        Some(name) => Err(BadHead::Override(name)),
+/// Behind the head of a request that wanted another protocol, bytes are not read strictly any more. So
+/// the connection ends with its answer, unless it is another protocol's now.
+pub(crate) fn end_unless_switched<B>(response: &mut Response<B>) {
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// Where rules go by method or path, nothing in the request must say another one.
+pub(crate) fn check_override(head: &Parts, goes_by: GoesBy) -> Result<(), BadHead> {
+    if goes_by == GoesBy::default() {
+        return Ok(());
+    }
+    let other = |name: &str| {
+        (goes_by.methods && OTHER_METHODS.contains(&name))
+            || (goes_by.paths && OTHER_PATHS.contains(&name))
+    };
+    // Behind CGI, every other byte becomes the same as a hyphen.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let header = head.headers.keys().map(HeaderName::as_str);
+    if let Some(name) = header.into_iter().find(|name| other(name) || !name.bytes().all(plain)) {
+        return Err(BadHead::Override(crate::event::bounded(name)));
+    }
+    let pairs = head.uri.query().unwrap_or_default().split(['&', ';']);
+    let mut names = pairs.map(|pair| {
+        let name = pair.split('=').next().unwrap_or_default();
+        String::from_utf8_lossy(&percent_decoded(name.as_bytes())).to_ascii_lowercase()
+    });
+    match names.find(|name| other(name)) {
+        Some(name) => Err(BadHead::Override(crate::event::bounded(&name))),
         None => Ok(()),
     }
 }
@@ -183,6 +233,31 @@ mod tests {
         ] {
             assert!(verdict(bad).is_err());
         }
+    }
+
+    #[test]
+    fn nothing_says_another_method_or_path() {
+        let (methods, paths) =
+            (GoesBy { methods: true, paths: false }, GoesBy { methods: false, paths: true });
+        let verdict = |uri: &str, name: &str, goes_by| {
+            let request = Request::get(uri).header(name, "DELETE").body(()).unwrap();
+            check_override(&request.into_parts().0, goes_by)
+        };
+        for (uri, name) in [
+            ("/", "X-HTTP-Method-Override"),
+            ("/", "X_HTTP_METHOD_OVERRIDE"),
+            ("/", "x-http.method-override"),
+            ("/?a=b&_method=DELETE", "accept"),
+            ("/?%5fmeTHod=DELETE", "accept"),
+            ("/?x-http-method-override=DELETE", "accept"),
+        ] {
+            assert!(verdict(uri, name, methods).is_err(), "{uri} {name}");
+            assert_eq!(verdict(uri, name, GoesBy::default()), Ok(()), "{uri} {name}");
+        }
+        for name in ["X-Original-URL", "x-rewrite-url", "X_Original_URL", "destination"] {
+            assert!(verdict("/", name, paths).is_err(), "{name}");
+        }
+        assert_eq!(verdict("/?a=_method", "x-request-id", methods.or(paths)), Ok(()));
     }
 
     #[test]

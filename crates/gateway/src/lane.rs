@@ -13,12 +13,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::authorize::Ask;
+use crate::authorize::{Ask, Destination, Permit, survivors};
 use crate::body::Body;
 use crate::dial::{DialError, Speak, dial};
+use crate::event::Verdict;
 use crate::gateway::Shared;
 use crate::host::Host;
+use crate::problem::Problem;
 use crate::rules::Scheme;
+use crate::task::{Stream, Task};
 
 /// Connections of one lane to a server that speaks HTTP/1 only.
 const MOST_KEPT: usize = 16;
@@ -173,34 +176,52 @@ async fn http2_over(
     Ok(Sender::Http2(sender))
 }
 
-/// Posts a form over TLS for the gateway itself; `None` for anything but a good answer.
+/// A form for a server that the gateway itself talks to.
+pub(crate) struct Form<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) port: u16,
+    /// With the query.
+    pub(crate) path: &'a str,
+    pub(crate) body: Bytes,
+}
+
+/// Posts a form over TLS; anything but a good answer is an error. What is done is recorded before it is.
 pub(crate) async fn post(
-    shared: &Shared,
-    host: &Host,
-    port: u16,
-    path: &str,
-    form: Bytes,
-) -> Option<Bytes> {
+    task: &Arc<Task>,
+    form: Form<'_>,
+    stream: &mut Stream,
+) -> Result<Bytes, Problem> {
+    let shared = &task.shared;
+    let Form { host, port, path, body } = form;
     let work = async {
-        let answers = shared.resolver.addresses(host).await.ok()?;
-        let permit = crate::authorize::Permit::default();
-        let pinned = crate::authorize::survivors(host, &answers, &permit, &shared.exempt).ok()?;
-        let (stream, _) = dial(host, &pinned, port).await.ok()?;
-        let stream = shared.trust.secure(stream, host, Speak::Http1).await.ok()?;
-        let mut sender = http1_over(stream).await.ok()?;
-        let body = Full::new(form).map_err(|never| match never {}).boxed_unsync();
+        let answers = shared.resolver.addresses(host).await?;
+        let to = Destination { host, port: Some(port) };
+        let pinned = survivors(to, &answers, &Permit::default(), &shared.exempt)?;
+        stream.event.address = pinned.first().copied();
+        stream.event.bytes_up = body.len() as u64;
+        stream.record(Verdict::Allowed, None)?;
+        let (stream_to, address) = dial(host, &pinned, port).await.map_err(LaneError::from)?;
+        stream.event.address = Some(address);
+        let secured = shared.trust.secure(stream_to, host, Speak::Http1);
+        let secured = secured.await.map_err(LaneError::from)?;
+        let mut sender = http1_over(secured).await.map_err(LaneError::from)?;
+        let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         let request = Request::post(path)
             .header(header::HOST, host.authority(port, 443))
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(header::ACCEPT, "application/json")
             .body(body)
-            .ok()?;
-        let response = sender.send(request).await.ok()?;
+            .map_err(|_| Problem::Broken)?;
+        let sent = sender.send(request).await;
+        let response = sent.map_err(|(error, _)| LaneError::Http(error))?;
+        stream.event.status = Some(response.status().as_u16());
         if !response.status().is_success() {
-            return None;
+            return Err(Problem::Broken);
         }
         let body = Limited::new(response.into_body(), LONGEST_TOKEN_ANSWER);
-        Some(body.collect().await.ok()?.to_bytes())
+        let answer = body.collect().await.map_err(|_| Problem::Broken)?.to_bytes();
+        stream.event.bytes_down = answer.len() as u64;
+        Ok(answer)
     };
-    tokio::time::timeout(TOKEN_PATIENCE, work).await.ok().flatten()
+    tokio::time::timeout(TOKEN_PATIENCE, work).await.unwrap_or(Err(LaneError::Slow.into()))
 }

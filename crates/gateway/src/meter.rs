@@ -29,6 +29,8 @@ pub enum Exhausted {
     RequestBody,
     #[error("the response's body is longer than allowed")]
     ResponseBody,
+    #[error("bodies that wait for a judgement take all the memory that they may; try again later")]
+    Held,
     #[error("the connection has lived as long as it may")]
     Duration,
     #[error("the task has used all the tokens that it may")]
@@ -86,6 +88,40 @@ impl Drop for OpenConnection {
     }
 }
 
+/// What no call costs.
+const MOST_RESERVED: u64 = 1 << 40;
+
+/// Tokens of one call, which count as they are unless it turns out how many they were.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    meter: Arc<Meter>,
+    input: u64,
+    output: u64,
+}
+
+impl Reserved {
+    /// The call has cost this much.
+    pub(crate) fn settle(self, input: u64, output: u64) {
+        let counters = &self.meter.counters;
+        correct(&counters.input_tokens, self.input, input);
+        correct(&counters.output_tokens, self.output, output);
+    }
+
+    /// The call has cost what was set aside, or more.
+    pub(crate) fn settle_at_least(self, input: u64, output: u64) {
+        let (input, output) = (self.input.max(input), self.output.max(output));
+        self.settle(input, output);
+    }
+}
+
+fn correct(counter: &AtomicU64, counted: u64, real: u64) {
+    if real >= counted {
+        counter.fetch_add(real - counted, Ordering::Relaxed);
+    } else {
+        counter.fetch_sub(counted - real, Ordering::Relaxed);
+    }
+}
+
 impl Meter {
     pub fn new(limits: Limits) -> Self {
         let (requests, refusals) = (Minute::new(), Minute::new());
@@ -121,16 +157,23 @@ impl Meter {
         add(&self.counters.bytes_down, bytes, self.limits.bytes_down, Exhausted::BytesDown)
     }
 
-    pub fn tokens(&self, input: u64, output: u64) {
-        self.counters.input_tokens.fetch_add(input, Ordering::Relaxed);
-        self.counters.output_tokens.fetch_add(output, Ordering::Relaxed);
-    }
-
-    /// Asked before each call of a model: tokens are known only afterwards.
-    pub fn has_tokens(&self) -> Result<(), Exhausted> {
-        let usage = self.usage();
-        let used = usage.input_tokens.saturating_add(usage.output_tokens);
-        if used < self.limits.tokens { Ok(()) } else { Err(Exhausted::Tokens) }
+    /// Sets aside what a call of a model can cost. Tokens are known only afterwards, and a call that is
+    /// given up costs them all the same.
+    pub(crate) fn reserve_tokens(
+        self: &Arc<Self>,
+        input: u64,
+        output: u64,
+    ) -> Result<Reserved, Exhausted> {
+        // Above every limit; sums of some of them do not overflow.
+        let (input, output) = (input.min(MOST_RESERVED), output.min(MOST_RESERVED));
+        let before = self.counters.input_tokens.fetch_add(input, Ordering::Relaxed);
+        let and = self.counters.output_tokens.fetch_add(output, Ordering::Relaxed);
+        let reserved = Reserved { meter: Arc::clone(self), input, output };
+        if before.saturating_add(and) < self.limits.tokens {
+            return Ok(reserved);
+        }
+        reserved.settle(0, 0);
+        Err(Exhausted::Tokens)
     }
 
     pub fn usage(&self) -> Usage {
@@ -197,8 +240,13 @@ mod tests {
         assert!(meter.dns_query().is_ok());
         assert!(meter.dns_query().is_ok());
         assert_eq!(meter.dns_query(), Err(Exhausted::Rate));
-        assert!(meter.has_tokens().is_ok());
-        meter.tokens(3, 2);
-        assert_eq!(meter.has_tokens(), Err(Exhausted::Tokens));
+        let call = meter.reserve_tokens(1, 1000).unwrap();
+        // While it is made, no other is.
+        assert_eq!(meter.reserve_tokens(1, 1).unwrap_err(), Exhausted::Tokens);
+        call.settle(3, 1);
+        assert_eq!((meter.usage().input_tokens, meter.usage().output_tokens), (3, 1));
+        let given_up = meter.reserve_tokens(1, u64::MAX).unwrap();
+        drop(given_up);
+        assert_eq!(meter.reserve_tokens(0, 0).unwrap_err(), Exhausted::Tokens);
     }
 }

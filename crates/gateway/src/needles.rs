@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 /// Shorter pieces would be found by chance.
 const SHORTEST: usize = 8;
 
-/// The forms of one or more values: plain, base64 at each of its three positions, percent codes,
-/// hexadecimal, JSON escapes.
+/// The forms of one or more values: plain and backwards, base64 at each of its three positions, base32,
+/// percent codes, hexadecimal, escapes of JSON and HTML, two bytes for each character.
 #[derive(Clone, Default)]
 pub(crate) struct Needles(Arc<Vec<Zeroizing<Vec<u8>>>>);
 
@@ -19,6 +19,18 @@ impl Needles {
     pub(crate) fn add(&mut self, value: &[u8]) {
         let mut forms = vec![value.to_vec(), percent_encoded(value), hexadecimal(value)];
         forms.push(String::from_utf8_lossy(value).replace('/', "\\/").into_bytes());
+        forms.push(value.iter().rev().copied().collect());
+        forms.push(lower_codes(&percent_encoded(value)));
+        forms.push(hexadecimal(value).to_ascii_uppercase());
+        forms.extend([each(value, "%"), each(value, "\\u00"), each(value, "\\x")]);
+        for form in [each(value, "%"), each(value, "\\u00")] {
+            forms.push(lower_codes(&form));
+        }
+        forms.push(html_escaped(value));
+        forms.push(value.iter().flat_map(|byte| [*byte, 0]).collect());
+        for lead in 0..5 {
+            forms.push(base32_core(value, lead));
+        }
         for lead in 0..3 {
             forms.push(base64_core(&STANDARD, value, lead));
             forms.push(base64_core(&URL_SAFE, value, lead));
@@ -109,6 +121,53 @@ fn base64_core(alphabet: &impl Engine, value: &[u8], lead: usize) -> Vec<u8> {
     text.as_bytes().get(first..last).unwrap_or_default().to_vec()
 }
 
+/// The same with base32 of RFC 4648, at each of its five positions.
+fn base32_core(value: &[u8], lead: usize) -> Vec<u8> {
+    const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let mut bytes = vec![0; lead];
+    bytes.extend_from_slice(value);
+    let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+    let (first, last) = ((lead * 8).div_ceil(5), bytes.len() * 8 / 5);
+    let digit = |number: usize| (0..5).fold(0, |sum, at| sum << 1 | bit(number * 5 + at));
+    (first..last).map(|number| ALPHABET[usize::from(digit(number))]).collect()
+}
+
+/// Every byte as a code of two digits behind some sign.
+fn each(value: &[u8], sign: &str) -> Vec<u8> {
+    value.iter().flat_map(|byte| format!("{sign}{byte:02X}").into_bytes()).collect()
+}
+
+/// Percent codes and escapes in small digits.
+fn lower_codes(text: &[u8]) -> Vec<u8> {
+    let mut lower = text.to_vec();
+    let mut at = 0;
+    while at < lower.len() {
+        let digits = match lower[at..] {
+            [b'%', ..] => 2,
+            [b'\\', b'u', ..] => 5,
+            _ => 0,
+        };
+        let end = (at + 1 + digits).min(lower.len());
+        if digits > 0 {
+            lower[at..end].make_ascii_lowercase();
+        }
+        at = end;
+    }
+    lower
+}
+
+fn html_escaped(value: &[u8]) -> Vec<u8> {
+    let escaped = |byte: &u8| match byte {
+        b'&' => b"&amp;".to_vec(),
+        b'<' => b"&lt;".to_vec(),
+        b'>' => b"&gt;".to_vec(),
+        b'"' => b"&quot;".to_vec(),
+        b'\'' => b"&#39;".to_vec(),
+        other => vec![*other],
+    };
+    value.iter().flat_map(escaped).collect()
+}
+
 fn percent_encoded(value: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(value.len());
     for byte in value {
@@ -184,6 +243,26 @@ mod tests {
             forms.push(STANDARD.encode(&with_lead).into_bytes());
             forms.push(URL_SAFE.encode(&with_lead).into_bytes());
         }
+        let base32 = |lead: usize| {
+            let padded = [vec![b'x'; lead], SECRET.to_vec(), b"tail".to_vec()].concat();
+            base32_core(&padded, 0)
+        };
+        forms.extend((0..5).map(base32));
+        let text = std::str::from_utf8(SECRET).unwrap();
+        forms.extend([
+            text.chars().rev().collect::<String>().into_bytes(),
+            text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+            text.replace('&', "&amp;").into_bytes(),
+            text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>().into_bytes(),
+            text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>().into_bytes(),
+            text.bytes().map(|byte| format!("{byte:02X}")).collect::<String>().into_bytes(),
+            text.bytes().map(|byte| format!("\\u{byte:04x}")).collect::<String>().into_bytes(),
+            text.replace('/', "%2f")
+                .replace('+', "%2b")
+                .replace('=', "%3d")
+                .replace('&', "%26")
+                .into_bytes(),
+        ]);
         for form in forms {
             let stream = [b"before s3cr3 ".as_slice(), &form, b" after s3cr3t/val"].concat();
             for cut in 1..stream.len() {

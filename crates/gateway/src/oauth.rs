@@ -1,22 +1,27 @@
 //! Access tokens: fetched with a refresh token that never leaves the gateway, and kept while fresh.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hyper::Uri;
+use hyper::{Method, Uri};
 use ringwall_egress::OAuth;
 use serde::Deserialize;
 use thiserror::Error;
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
-use crate::gateway::Shared;
+use crate::event::{Door, Verdict};
 use crate::host::Host;
+use crate::lane::{self, Form};
 use crate::secret::Secret;
+use crate::task::Task;
 
 /// A token is not used in its last moments.
 const MARGIN: Duration = Duration::from_secs(60);
 const SHORTEST: Duration = Duration::from_secs(30);
+/// A token is fetched again after this time, whatever its server says about its life.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Error)]
 #[error("no access token")]
@@ -24,7 +29,7 @@ pub(crate) struct NoToken;
 
 /// What a token is fetched with.
 pub(crate) struct Fetch<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) task: &'a Arc<Task>,
 }
 
 pub(crate) struct OAuthClient {
@@ -78,10 +83,7 @@ impl OAuthClient {
         {
             return Ok(token.clone());
         }
-        let body = self.form(&state.refresh);
-        let answer = crate::lane::post(fetch.shared, &self.host, self.port, &self.path, body)
-            .await
-            .ok_or(NoToken)?;
+        let answer = self.fetch(fetch, &state.refresh).await?;
         let answer: Answer = serde_json::from_slice(&answer).map_err(|_| NoToken)?;
         let secret =
             |text: String| Secret::new(Zeroizing::new(text.into_bytes())).map_err(|_| NoToken);
@@ -89,10 +91,31 @@ impl OAuthClient {
         if let Some(next) = answer.refresh_token {
             state.refresh = secret(next)?;
         }
-        let life = Duration::from_secs(answer.expires_in.unwrap_or(300));
+        let life = Duration::from_secs(answer.expires_in.unwrap_or(300)).min(LONGEST);
         let use_for = life.saturating_sub(MARGIN).max(SHORTEST.min(life));
         state.fresh = Some((token.clone(), Instant::now() + use_for));
         Ok(token)
+    }
+
+    /// One event says that the server is asked, and one what came of it.
+    async fn fetch(&self, fetch: &Fetch<'_>, refresh: &Secret) -> Result<Bytes, NoToken> {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let stream = fetch.task.stream(Door::Token).to(&self.host, self.port);
+        let mut stream = stream.asking(&Method::POST, path);
+        stream.event.rule = Some("a secret's token server".to_owned());
+        let form =
+            Form { host: &self.host, port: self.port, path: &self.path, body: self.form(refresh) };
+        match lane::post(fetch.task, form, &mut stream).await {
+            Ok(answer) => {
+                // The decision was recorded; that its end is not does not undo it.
+                let _ = stream.record(Verdict::Ended, None);
+                Ok(answer)
+            }
+            Err(problem) => {
+                stream.note(Verdict::Failed, &problem);
+                Err(NoToken)
+            }
+        }
     }
 
     fn form(&self, refresh: &Secret) -> Bytes {

@@ -10,9 +10,16 @@ use crate::needles::hexadecimal;
 
 /// Packs are held in memory for the look; larger ones are refused where it is needed.
 pub const LONGEST_PACK: usize = 32 * 1024 * 1024;
-/// All objects together, unpacked.
+/// What all objects together may unpack to; most of it is thrown away as it comes.
 const MOST_UNPACKED: usize = 256 * 1024 * 1024;
+/// What is kept at a time: commits, and the deltas that make further ones of them.
+const MOST_KEPT: usize = 32 * 1024 * 1024;
 const MOST_OBJECTS: u32 = 100_000;
+/// Objects that nobody looks at are unpacked into a buffer of this size.
+const THROWN_AWAY: usize = 32 * 1024;
+
+const TREE: &[u8] = b"tree ";
+const PARENT: &[u8] = b"parent ";
 
 const COMMIT: u8 = 1;
 const OFFSET_DELTA: u8 = 6;
@@ -21,11 +28,6 @@ const REFERENCE_DELTA: u8 = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the pushed pack is broken or too large to look into")]
 pub struct BadPack;
-
-struct Object {
-    kind: u8,
-    data: Vec<u8>,
-}
 
 /// The parents of every commit in a pack; `id_length` is 40 (SHA-1) or 64 (SHA-256) digits.
 pub fn parents(pack: &[u8], id_length: usize) -> Result<HashMap<String, Vec<String>>, BadPack> {
@@ -36,13 +38,14 @@ pub fn parents(pack: &[u8], id_length: usize) -> Result<HashMap<String, Vec<Stri
     if &header[..4] != b"PACK" || !matches!(number(4), 2 | 3) || number(8) > MOST_OBJECTS {
         return Err(BadPack);
     }
-    let mut reader = Reader { pack, at: 12, unpacked: 0 };
-    let mut commits: HashMap<usize, Object> = HashMap::new();
+    let mut reader = Reader { pack, at: 12, unpacked: 0, kept: 0 };
+    // By where they begin in the pack.
+    let mut commits: HashMap<usize, Vec<u8>> = HashMap::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
     let mut found = HashMap::new();
     for _ in 0..number(8) {
         let begin = reader.at;
-        let (mut kind, size) = reader.object_header()?;
+        let (kind, size) = reader.object_header()?;
         let base = match kind {
             OFFSET_DELTA => {
                 let back = reader.offset()?;
@@ -55,20 +58,23 @@ pub fn parents(pack: &[u8], id_length: usize) -> Result<HashMap<String, Vec<Stri
             1..=4 => None,
             _ => return Err(BadPack),
         };
-        let mut data = reader.inflate(size)?;
-        if let Some(base) = base {
-            let Some(base) = commits.get(&base) else {
+        let commit = match base.map(|base| commits.get(&base)) {
+            None if kind == COMMIT => reader.inflate(size)?,
+            Some(Some(base)) => {
+                let delta = reader.inflate(size)?;
+                let made = apply_delta(base, &delta, |size| reader.keep(size))?;
+                reader.kept -= delta.len();
+                made
+            }
+            _ => {
+                reader.throw_away(size)?;
                 continue;
-            };
-            kind = base.kind;
-            data = apply_delta(&base.data, &data)?;
-        }
-        if kind == COMMIT {
-            let id = object_id(&data, id_length);
-            found.insert(id.clone(), parents_of(&data));
-            by_id.insert(id, begin);
-            commits.insert(begin, Object { kind, data });
-        }
+            }
+        };
+        let id = object_id(&commit, id_length);
+        found.insert(id.clone(), parents_of(&commit, id_length)?);
+        by_id.insert(id, begin);
+        commits.insert(begin, commit);
     }
     Ok(found)
 }
@@ -91,7 +97,10 @@ pub fn moves_forward(parents: &HashMap<String, Vec<String>>, old: &str, new: &st
 struct Reader<'a> {
     pack: &'a [u8],
     at: usize,
+    /// The work that was done.
     unpacked: usize,
+    /// The memory that is in use.
+    kept: usize,
 }
 
 impl Reader<'_> {
@@ -136,35 +145,63 @@ impl Reader<'_> {
         Ok(String::from_utf8_lossy(&hexadecimal(bytes)).into_owned())
     }
 
+    /// Counts bytes before they are made.
+    fn keep(&mut self, size: usize) -> Result<(), BadPack> {
+        self.unpacked = self.unpacked.saturating_add(size);
+        self.kept = self.kept.saturating_add(size);
+        if self.unpacked > MOST_UNPACKED || self.kept > MOST_KEPT { Err(BadPack) } else { Ok(()) }
+    }
+
     fn inflate(&mut self, size: usize) -> Result<Vec<u8>, BadPack> {
-        self.unpacked = self.unpacked.checked_add(size).ok_or(BadPack)?;
+        self.keep(size)?;
+        let mut data = Vec::with_capacity(size);
+        self.unpack(size, |piece| data.extend_from_slice(piece))?;
+        Ok(data)
+    }
+
+    /// Unpacks what nobody looks at, to find where it ends.
+    fn throw_away(&mut self, size: usize) -> Result<(), BadPack> {
+        self.unpacked = self.unpacked.saturating_add(size);
         if self.unpacked > MOST_UNPACKED {
             return Err(BadPack);
         }
+        self.unpack(size, |_| {})
+    }
+
+    fn unpack(&mut self, size: usize, mut take: impl FnMut(&[u8])) -> Result<(), BadPack> {
         let mut inflater = Decompress::new(true);
-        // One byte more than said, so that a longer object shows itself.
-        let mut data = Vec::with_capacity(size + 1);
+        let mut piece = vec![0; THROWN_AWAY.min(size + 1)];
+        let mut made = 0;
         loop {
             let input = &self.pack[self.at..];
             let (read, written) = (inflater.total_in(), inflater.total_out());
             let status = inflater
-                .decompress_vec(input, &mut data, FlushDecompress::Finish)
+                .decompress(input, &mut piece, FlushDecompress::None)
                 .map_err(|_| BadPack)?;
             self.at += usize::try_from(inflater.total_in() - read).map_err(|_| BadPack)?;
+            let here = usize::try_from(inflater.total_out() - written).map_err(|_| BadPack)?;
+            made += here;
+            // A longer object shows itself before its bytes are kept.
+            if made > size {
+                return Err(BadPack);
+            }
+            take(&piece[..here]);
             match status {
-                Status::StreamEnd if data.len() == size => return Ok(data),
+                Status::StreamEnd if made == size => return Ok(()),
                 Status::StreamEnd => return Err(BadPack),
-                _ if data.len() > size => return Err(BadPack),
-                _ if inflater.total_in() == read && inflater.total_out() == written => {
-                    return Err(BadPack);
-                }
+                _ if inflater.total_in() == read && here == 0 => return Err(BadPack),
                 _ => {}
             }
         }
     }
 }
 
-fn apply_delta(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, BadPack> {
+/// What a delta makes of its base; `keep` is asked before it is made.
+fn apply_delta(
+    base: &[u8],
+    delta: &[u8],
+    keep: impl FnOnce(usize) -> Result<(), BadPack>,
+) -> Result<Vec<u8>, BadPack> {
     let mut rest = delta;
     let mut number = || -> Result<usize, BadPack> {
         let (mut value, mut shift) = (0, 0);
@@ -182,21 +219,22 @@ fn apply_delta(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, BadPack> {
         }
     };
     let (base_size, size) = (number()?, number()?);
-    if base_size != base.len() || size > MOST_UNPACKED {
+    if base_size != base.len() {
         return Err(BadPack);
     }
-    let mut data = Vec::new();
+    keep(size)?;
+    let mut data = Vec::with_capacity(size);
     while let Some((command, after)) = rest.split_first() {
         rest = after;
-        if command & 0x80 == 0 {
+        let part = if command & 0x80 == 0 {
             let (fresh, after) = rest.split_at_checked(usize::from(*command)).ok_or(BadPack)?;
             if fresh.is_empty() {
                 return Err(BadPack);
             }
-            data.extend_from_slice(fresh);
             rest = after;
+            fresh
         } else {
-            let mut part = |bits: std::ops::Range<u8>| -> Result<usize, BadPack> {
+            let mut number = |bits: std::ops::Range<u8>| -> Result<usize, BadPack> {
                 let mut value = 0;
                 for (place, bit) in bits.enumerate() {
                     if command & (1 << bit) != 0 {
@@ -207,13 +245,14 @@ fn apply_delta(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, BadPack> {
                 }
                 Ok(value)
             };
-            let (from, length) = (part(0..4)?, part(4..7)?);
+            let (from, length) = (number(0..4)?, number(4..7)?);
             let length = if length == 0 { 0x10000 } else { length };
-            data.extend_from_slice(base.get(from..from + length).ok_or(BadPack)?);
-        }
-        if data.len() > size {
+            base.get(from..from + length).ok_or(BadPack)?
+        };
+        if part.len() > size - data.len() {
             return Err(BadPack);
         }
+        data.extend_from_slice(part);
     }
     if data.len() == size { Ok(data) } else { Err(BadPack) }
 }
@@ -226,10 +265,23 @@ fn object_id(data: &[u8], digits: usize) -> String {
     String::from_utf8_lossy(&hexadecimal(context.finish().as_ref())).into_owned()
 }
 
-fn parents_of(commit: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(commit);
-    let head = text.split("\n\n").next().unwrap_or_default();
-    head.lines().filter_map(|line| line.strip_prefix("parent ")).map(str::to_owned).collect()
+/// The parents as git's own parser reads them: the lines right behind `tree`, and none further on. A
+/// commit that git could not read proves nothing, and is refused.
+fn parents_of(commit: &[u8], id_length: usize) -> Result<Vec<String>, BadPack> {
+    let named = |rest: &[u8], name: &[u8]| -> Option<String> {
+        let id = rest.strip_prefix(name)?.get(..=id_length)?.strip_suffix(b"\n")?;
+        let digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+        id.iter().all(digit).then(|| String::from_utf8_lossy(id).into_owned())
+    };
+    let line = |name: &[u8]| name.len() + id_length + 1;
+    named(commit, TREE).ok_or(BadPack)?;
+    let mut rest = &commit[line(TREE)..];
+    let mut parents = Vec::new();
+    while rest.starts_with(PARENT) {
+        parents.push(named(rest, PARENT).ok_or(BadPack)?);
+        rest = &rest[line(PARENT)..];
+    }
+    Ok(parents)
 }
 
 #[cfg(test)]
@@ -291,5 +343,98 @@ mod tests {
                 assert_eq!(super::parents(&pack[..cut], 40).err(), Some(BadPack), "{cut}");
             }
         }
+    }
+
+    #[test]
+    fn only_the_parents_behind_the_tree_count() {
+        let (tree, old) = ("1".repeat(40), "2".repeat(40));
+        let who = "a <a@example.com> 1 +0000";
+        let commit = |first: &str, last: &str| {
+            format!("tree {tree}\n{first}author {who}\ncommitter {who}\n{last}\nmessage\n")
+        };
+        let parents = |text: &str| parents_of(text.as_bytes(), 40);
+        let line = format!("parent {old}\n");
+        assert_eq!(parents(&commit(&line, "")), Ok(vec![old.clone()]));
+        assert_eq!(parents(&commit(&line.repeat(2), &line)), Ok(vec![old.clone(), old.clone()]));
+        for hidden in [line.clone(), format!("gpgsig x\n {line}"), format!("encoding\n{line}")] {
+            assert_eq!(parents(&commit("", &hidden)), Ok(Vec::new()), "{hidden:?}");
+        }
+        assert_eq!(parents(&commit(&format!("\n{line}"), "")), Ok(Vec::new()));
+        for broken in [
+            line.clone(),
+            format!("tree {tree}"),
+            format!("tree {tree} \n{line}"),
+            format!("tree {tree}\nparent {old} \n"),
+            format!("tree {tree}\nparent {}\n", old.replace('2', "A")),
+            format!("tree {tree}\nparent 22\n{line}"),
+        ] {
+            assert_eq!(parents(&broken), Err(BadPack), "{broken:?}");
+        }
+    }
+
+    /// A pack of a commit and deltas on it, each of which makes as much as it may.
+    fn pack_of_deltas(base: &[u8], deltas: &[Vec<u8>]) -> Vec<u8> {
+        let mut pack = b"PACK\0\0\0\x02".to_vec();
+        pack.extend_from_slice(&u32::try_from(1 + deltas.len()).unwrap().to_be_bytes());
+        let mut add = |kind: u8, before: &[u8], data: &[u8]| {
+            let begin = pack.len();
+            let mut size = data.len();
+            let mut byte = kind << 4 | u8::try_from(size & 15).unwrap();
+            size >>= 4;
+            while size > 0 {
+                pack.push(byte | 0x80);
+                byte = u8::try_from(size & 0x7f).unwrap();
+                size >>= 7;
+            }
+            pack.push(byte);
+            pack.extend_from_slice(before);
+            let mut packed =
+                flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+            packed.write_all(data).unwrap();
+            pack.extend_from_slice(&packed.finish().unwrap());
+            begin
+        };
+        add(COMMIT, &[], base);
+        for delta in deltas {
+            let id = object_id(base, 40);
+            let id: Vec<u8> = (0..40)
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap())
+                .collect();
+            add(REFERENCE_DELTA, &id, delta);
+        }
+        pack
+    }
+
+    fn number(mut value: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while value > 0x7f {
+            bytes.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
+            value >>= 7;
+        }
+        bytes.push(u8::try_from(value).unwrap());
+        bytes
+    }
+
+    #[test]
+    fn what_deltas_make_is_counted_before_it_is_made() {
+        let base = [format!("tree {}\n\n", "1".repeat(40)).as_bytes(), &[b'x'; 100_000]].concat();
+        let copies = |count: usize| {
+            let mut delta = [number(base.len()), number(count * 0x10000)].concat();
+            delta.extend(std::iter::repeat_n(0x80, count));
+            delta
+        };
+        let small = pack_of_deltas(&base, &[copies(2), copies(3)]);
+        assert_eq!(parents(&small, 40).unwrap().len(), 3);
+        let one = copies(MOST_KEPT / 0x10000 + 1);
+        let many = vec![copies(64); 9];
+        for bomb in [vec![one], many] {
+            let pack = pack_of_deltas(&base, &bomb);
+            assert!(pack.len() < 32 * 1024, "{}", pack.len());
+            assert_eq!(parents(&pack, 40), Err(BadPack));
+        }
+        // A size that no memory has is only a number.
+        let delta = [number(base.len()), number(1 << 34)].concat();
+        assert_eq!(parents(&pack_of_deltas(&base, &[delta]), 40), Err(BadPack));
     }
 }

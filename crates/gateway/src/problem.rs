@@ -53,6 +53,7 @@ impl From<NoWay> for Problem {
         match reason {
             NoWay::Refused(refusal) => Self::Refused(refusal),
             NoWay::Unresolved(error) => Self::Unresolved(error),
+            NoWay::Exhausted(reason) => Self::Exhausted(reason),
         }
     }
 }
@@ -68,6 +69,11 @@ impl From<BodyError> for Problem {
 }
 
 impl Problem {
+    /// Whether it is certain that the server knows nothing of the request.
+    pub(crate) fn before_anything_was_sent(&self) -> bool {
+        matches!(self, Self::NotRecorded(_) | Self::Lane(LaneError::Dial(_)))
+    }
+
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::Unresolved(_) | Self::Lane(_) | Self::Compressed | Self::Broken => {
@@ -82,9 +88,9 @@ impl Problem {
             Self::Head(BadHead::Misdirected(_)) => StatusCode::MISDIRECTED_REQUEST,
             Self::Head(BadHead::Override(_)) => StatusCode::FORBIDDEN,
             Self::Head(_) | Self::Host(_) | Self::Broken => StatusCode::BAD_REQUEST,
-            Self::Refused(Refusal::Host(_) | Refusal::Literal { .. } | Refusal::Path(_)) => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::Refused(
+                Refusal::Host(_) | Refusal::Literal { .. } | Refusal::Path(_) | Refusal::Method(_),
+            ) => StatusCode::BAD_REQUEST,
             Self::Refused(_) | Self::Credential(_) | Self::Git(_) => StatusCode::FORBIDDEN,
             Self::Call(reason) => reason.status(),
             Self::Exhausted(Exhausted::RequestBody) => StatusCode::PAYLOAD_TOO_LARGE,

@@ -50,6 +50,8 @@ pub struct Rules {
     pub(crate) deny: Vec<Refused>,
     /// Any public name on the two web ports.
     pub(crate) open: bool,
+    /// It has no say about secrets.
+    pub(crate) narrows: bool,
     /// Each of these must allow, too.
     pub(crate) also: Vec<Rules>,
 }
@@ -110,6 +112,13 @@ impl Matching {
         let method = self.methods.is_empty() || self.methods.contains(method.as_str());
         method && (self.paths.is_empty() || self.paths.iter().any(|p| target::lies_below(path, p)))
     }
+
+    /// For rules that deny, which cover a path however a server may read its letters.
+    pub(crate) fn may_cover(&self, method: &Method, path: &str) -> bool {
+        let below = |prefix: &String| target::may_lie_below(path, prefix);
+        let method = self.methods.is_empty() || self.methods.contains(method.as_str());
+        method && (self.paths.is_empty() || self.paths.iter().any(below))
+    }
 }
 
 /// Checks sets of rules, every one of which must allow. Without any, nothing is allowed.
@@ -126,7 +135,8 @@ pub fn check(sets: &[RuleSet]) -> Result<Rules, BadRules> {
 }
 
 fn check_set(set: &RuleSet) -> Result<Rules, BadRules> {
-    let mut rules = Rules { open: set.presets.contains(&Preset::Open), ..Rules::default() };
+    let open = set.presets.contains(&Preset::Open);
+    let mut rules = Rules { open, narrows: set.narrows, ..Rules::default() };
     let presets = set.presets.iter().flat_map(|preset| presets::rules_of(*preset));
     for allow in set.allow.iter().cloned().chain(presets) {
         rules.allow.push(check_allow(allow)?);

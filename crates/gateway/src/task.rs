@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringwall_egress::{TaskInfo, TaskSpec};
 use tokio::sync::watch;
 
-use crate::authorize::{Ask, Permit, Refusal, authorize, authorize_name, survivors};
+use crate::authorize::{Ask, Destination, Permit, Refusal, authorize, authorize_name, survivors};
 use crate::ca::Authority;
 use crate::credential::Credentials;
 use crate::event::{Door, Event, NotRecorded, Verdict, bounded};
@@ -45,6 +45,8 @@ pub(crate) enum NoWay {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Unresolved(#[from] ResolveError),
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
 }
 
 /// A decision for a connection, with the addresses that it may use.
@@ -136,9 +138,15 @@ impl Task {
     }
 
     /// Resolves after the decision, and keeps the addresses that survive.
-    pub(crate) async fn pin(&self, host: &Host, permit: &Permit) -> Result<Vec<IpAddr>, NoWay> {
-        let answers = self.shared.resolver.addresses(host).await?;
-        Ok(survivors(host, &answers, permit, &self.shared.exempt)?)
+    /// The name goes to those who answer for it, so its letters are bytes that go up.
+    pub(crate) async fn pin(
+        &self,
+        to: Destination<'_>,
+        permit: &Permit,
+    ) -> Result<Vec<IpAddr>, NoWay> {
+        self.meter.up(to.host.name().map_or(0, str::len) as u64)?;
+        let answers = self.shared.resolver.addresses(to.host).await?;
+        Ok(survivors(to, &answers, permit, &self.shared.exempt)?)
     }
 
     pub(crate) fn stream(self: &Arc<Self>, door: Door) -> Stream {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::UPGRADE;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -18,6 +19,7 @@ use crate::ca::CaError;
 use crate::event::{NotRecorded, Verdict};
 use crate::exchange::{Visit, exchange};
 use crate::framing::Framed;
+use crate::head;
 use crate::hello::{BadHello, Hello, check_name, check_open, read_hello};
 use crate::lane::{Lane, LaneError};
 use crate::needles::Needles;
@@ -27,6 +29,9 @@ use crate::task::{Cut, Held, Stream, Way};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 const MOST_HEADERS: usize = 128;
+/// What a client may have sent of a body that nobody has read yet, and of all bodies of a connection.
+const MAX_UNREAD_OF_STREAM: u32 = 128 * 1024;
+const MAX_UNREAD_OF_CONNECTION: u32 = 256 * 1024;
 
 #[derive(Debug, Error)]
 enum TunnelError {
@@ -165,7 +170,14 @@ where
 {
     let service = service_fn(|request: Request<Incoming>| {
         let (visit, lane) = (Arc::clone(visit), Arc::clone(lane));
-        async move { Ok::<_, Infallible>(exchange(&visit, &lane, request).await) }
+        let wanted_upgrade = request.headers().contains_key(UPGRADE);
+        async move {
+            let mut response = exchange(&visit, &lane, request).await;
+            if wanted_upgrade {
+                head::end_unless_switched(&mut response);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let io = TokioIo::new(Framed::new(io));
     let connection = http1_server(visit.task.meter.limits.idle()).serve_connection(io, service);
@@ -183,6 +195,8 @@ where
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(100)
+        .initial_stream_window_size(MAX_UNREAD_OF_STREAM)
+        .initial_connection_window_size(MAX_UNREAD_OF_CONNECTION)
         .max_header_list_size(64 * 1024)
         .max_send_buf_size(64 * 1024)
         .auto_date_header(false)

@@ -77,11 +77,8 @@ pub(crate) async fn exchange(
     stream.event.status = Some(response.status().as_u16());
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let progress = Progress::default();
-        let mut answer =
-            answer_to(task, response, secretive, needles, progress, Some(held), stream.clone())?;
-        // What the client sends next could be either protocol.
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return Ok(answer);
+        let stream = stream.clone();
+        return answer_to(task, response, secretive, needles, progress, Some(held), stream);
     }
     let server = hyper::upgrade::on(&mut response);
     let mut answer = switching(response.headers(), &needles);

@@ -117,7 +117,7 @@ impl Authority {
         let _lock = lock(&self.grants)?;
         let now = unix(SystemTime::now());
         let key = self.newest()?;
-        Ok(revocations::append(&self.grants, &self.public_keys(), key, ids, now)?)
+        Ok(revocations::append(self.places(), &self.public_keys(), key, ids, now)?)
     }
 
     /// Signs the list of revoked grants anew, for copies of it that must be fresh.
@@ -134,7 +134,7 @@ impl Authority {
         key.store_new(&key_file(&self.keys_directory, number))?;
         self.keys.push((number, key));
         let now = unix(SystemTime::now());
-        revocations::append(&self.grants, &self.public_keys(), self.newest()?, &[], now)?;
+        revocations::append(self.places(), &self.public_keys(), self.newest()?, &[], now)?;
         // Only now that the list is under the new key.
         while self.keys.len() > ACTIVE_KEYS {
             let (old, _) = self.keys.remove(0);
@@ -155,12 +155,17 @@ impl Authority {
     }
 
     pub fn revocations(&self) -> Revocations {
-        Revocations::new(&self.grants, self.public_keys())
+        Revocations::new(&self.grants, self.public_keys()).kept_beside(&self.keys_directory)
     }
 
     /// By number.
     pub fn public_keys(&self) -> Vec<(u32, PublicKey)> {
         self.keys.iter().map(|(number, key)| (*number, key.public())).collect()
+    }
+
+    /// Where the list is, and where it is kept how far it went.
+    fn places(&self) -> (&Path, &Path) {
+        (&self.grants, &self.keys_directory)
     }
 
     fn newest(&self) -> Result<(u32, &SecretKey), AuthorityError> {

@@ -100,10 +100,7 @@ pub(crate) fn plain(what: &'static str, text: &str, most: usize) -> Result<(), N
 /// Quotes and backslashes would end a string in a token; the others are obeyed by terminals, or
 /// hide and reorder text.
 fn is_plain(character: char) -> bool {
-    !character.is_control()
-        && !matches!(character,
-            '"' | '\\' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    !matches!(character, '"' | '\\') && !ringwall_spec::is_deceptive(character)
 }
 
 impl Name {
@@ -131,7 +128,10 @@ impl ToolPattern {
     pub(crate) fn matches(&self, tool: &str) -> bool {
         match self {
             ToolPattern::Exact(name) => tool == name,
-            ToolPattern::Prefix(prefix) => tool.starts_with(prefix),
+            // A tool that is a file goes by its digest, which has a colon. A prefix of it means nothing.
+            ToolPattern::Prefix(prefix) => {
+                tool.starts_with(prefix) && (prefix.is_empty() || !tool.contains(':'))
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The list of revoked grants: a file that only grows, and a signed head that says how far it goes.
 //!
 //! Every enforcement point looks at the head before each check, which costs one system call, and reads
-//! on where it has changed. A list that is missing, cut short, edited, older than one that was seen, or
+//! on where it has changed. How far it went is also kept beside the keys, for processes that have not seen
+//! it yet: who can only write to the list cannot put an older one back. A list that is missing, cut short, edited, older than one that was seen, or
 //! older than allowed is no list: everything is refused until it is whole again.
 
 use std::collections::HashSet;
@@ -21,8 +22,11 @@ use crate::token::GrantId;
 
 const LIST: &str = "revocations";
 const HEAD: &str = "revocations.head";
+/// How far the list went, beside the keys.
+const SEEN: &str = "revocations.seen";
 const SORT: &str = "head of the list of revoked grants";
 const MAX_HEAD_BYTES: u64 = 4096;
+const MAX_SEEN_BYTES: u64 = 32;
 /// A million grants and more.
 const MAX_LIST_BYTES: u64 = 64 << 20;
 
@@ -38,6 +42,10 @@ pub enum RevocationsError {
         "the list of revoked grants is an old one: it ends at {found}, and {seen} were seen before"
     )]
     RolledBack { found: u64, seen: u64 },
+    #[error(
+        "the file revocations.seen beside the keys is damaged, so it is not known how many grants were revoked; write the number of lines of grants/revocations into it"
+    )]
+    Seen,
     #[error("the list of revoked grants was last confirmed {age} seconds ago, {most} are allowed")]
     Stale { age: u64, most: u64 },
     #[error("the list of revoked grants is full")]
@@ -64,6 +72,8 @@ pub struct Revocations {
     directory: PathBuf,
     keys: Vec<(u32, PublicKey)>,
     max_age: Option<Duration>,
+    /// Where it is kept how far the list went. Copies elsewhere have none.
+    seen_in: Option<PathBuf>,
     known: RwLock<Known>,
 }
 
@@ -100,7 +110,13 @@ impl Revocations {
             ids: HashSet::new(),
         };
         let directory = directory.to_owned();
-        Revocations { directory, keys, max_age: None, known: RwLock::new(known) }
+        Revocations { directory, keys, max_age: None, seen_in: None, known: RwLock::new(known) }
+    }
+
+    /// Refuses a list that is shorter than one that any process of this home has seen.
+    pub(crate) fn kept_beside(mut self, keys_directory: &Path) -> Revocations {
+        self.seen_in = Some(keys_directory.to_owned());
+        self
     }
 
     /// For copies of the list, which somebody must keep fresh: one that was not confirmed for so long
@@ -141,7 +157,11 @@ impl Revocations {
             return Ok(());
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if seen(&known) { Ok(()) } else { known.read_on(&self.directory, &self.keys) }
+        if seen(&known) {
+            return Ok(());
+        }
+        let seen = self.seen_in.as_deref().map(read_seen).transpose()?.unwrap_or_default();
+        known.read_on(&self.directory, &self.keys, seen)
     }
 }
 
@@ -151,12 +171,14 @@ impl Known {
         &mut self,
         directory: &Path,
         keys: &[(u32, PublicKey)],
+        seen: u64,
     ) -> Result<(), RevocationsError> {
         let file = files::open_private(&directory.join(HEAD))?;
         let stamp = Stamp::of(&file, &directory.join(HEAD))?;
         let head = Head::read(&file, &directory.join(HEAD), keys)?;
-        if head.count < self.count || head.at_unix < self.at_unix {
-            return Err(RevocationsError::RolledBack { found: head.count, seen: self.count });
+        let seen = seen.max(self.count);
+        if head.count < seen || head.at_unix < self.at_unix {
+            return Err(RevocationsError::RolledBack { found: head.count, seen });
         }
         let added = head.bytes.checked_sub(self.bytes).ok_or(RevocationsError::List)?;
         let lines = read_part(&directory.join(LIST), self.bytes, added)?;
@@ -223,6 +245,17 @@ impl Head {
     }
 }
 
+fn read_seen(keys_directory: &Path) -> Result<u64, RevocationsError> {
+    let text = match files::read_secret(&keys_directory.join(SEEN), MAX_SEEN_BYTES) {
+        Ok(text) => text,
+        // Of a home whose list was never added to.
+        Err(FileError::Missing(_)) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok());
+    number.ok_or(RevocationsError::Seen)
+}
+
 /// Begins an empty list. The caller holds the lock, and there is no key yet that a token could be
 /// signed with.
 pub(crate) fn begin(
@@ -238,13 +271,13 @@ pub(crate) fn begin(
 
 /// Adds ids to the list; confirms it if there are none to add. The caller holds the lock.
 pub(crate) fn append(
-    directory: &Path,
+    (directory, keys_directory): (&Path, &Path),
     keys: &[(u32, PublicKey)],
     key: (u32, &SecretKey),
     ids: &[GrantId],
     now_unix: u64,
 ) -> Result<u64, RevocationsError> {
-    let list = Revocations::new(directory, keys.to_vec());
+    let list = Revocations::new(directory, keys.to_vec()).kept_beside(keys_directory);
     list.refresh()?;
     let mut known = list.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let path = directory.join(LIST);
@@ -272,6 +305,12 @@ pub(crate) fn append(
     known.count += added;
     known.bytes += lines.len() as u64;
     Head::write(&known, directory, key, now_unix)?;
+    // After the list: a crash between them leaves a number that is too small, and never one too large, by
+    // which a good list would look like an old one.
+    if read_seen(keys_directory)? < known.count {
+        let number = format!("{}\n", known.count);
+        files::replace(&keys_directory.join(SEEN), number.as_bytes())?;
+    }
     Ok(added)
 }
 

@@ -56,6 +56,32 @@ fn a_revoked_grant_ends_at_once_in_every_verifier_with_all_made_from_it() {
     }
 }
 
+/// Both files as they were, put back by somebody who can write to the list's directory and to no key.
+#[test]
+fn an_older_list_revokes_no_less_in_a_process_that_never_saw_the_newer_one() {
+    let world = World::new();
+    let (first, second) = (world.token(), world.token());
+    let (path, head) = list(&world);
+    let keep = || (std::fs::read(&path).unwrap(), std::fs::read(&head).unwrap());
+    let empty = keep();
+    world.authority.revoke(&[own_id(&first)]).unwrap();
+    let one = keep();
+    world.authority.revoke(&[own_id(&second)]).unwrap();
+    world.authority.confirm_revocations().unwrap();
+    for (lines, signed) in [&empty, &one] {
+        std::fs::write(&path, lines).unwrap();
+        std::fs::write(&head, signed).unwrap();
+        let fresh = Authority::open(world.home.path()).unwrap();
+        for token in [&first, &second, &world.token()] {
+            let no = fresh.verifier().check(token, &tool("grep")).unwrap_err();
+            assert!(matches!(no.reason, Reason::RevocationsUnusable), "{no:?}");
+        }
+        // Nor is it added to, which would make it the list.
+        assert!(fresh.revoke(&[own_id(&first)]).is_err());
+        assert!(fresh.revoke(&[]).is_err());
+    }
+}
+
 #[test]
 fn many_revocations_in_a_row_are_each_seen() {
     let world = World::new();

@@ -11,16 +11,19 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use files::Files;
+use files::{Files, Opened};
 
 use crate::artifact::{Artifact, ArtifactKind};
-use crate::digest::DigestError;
-use crate::manifest::{Descriptor, ManifestError};
+use crate::budget::{Bomb, Budget};
+use crate::digest::{Digest, DigestError};
+use crate::limits::MAX_IMPORTED_NAMES;
+use crate::manifest::{Descriptor, Manifest, ManifestError};
 use crate::progress::{Piece, Progress};
 use crate::reference::{Reference, ReferenceError};
-use crate::store::{BlobError, BlobWriter, Image, LayerError, Store, StoreError};
+use crate::store::{
+    BlobError, BlobSource, BlobWriter, Candidate, Image, LayerError, Naming, Store, StoreError,
+};
 use crate::tar_stream::ArchiveError;
-use crate::unpack::Bomb;
 
 /// Why an import failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +54,8 @@ pub enum ImportError {
     Archive(#[from] ArchiveError),
     #[error("the archive has more than {0} entries")]
     TooManyEntries(usize),
+    #[error("there are more than {0} names of images; choose one with oci:DIRECTORY:TAG")]
+    TooManyImages(usize),
     #[error(transparent)]
     Bomb(#[from] Bomb),
     #[error(transparent)]
@@ -65,6 +70,22 @@ pub enum ImportError {
     Store(#[from] StoreError),
 }
 
+/// What images are called when they come from files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImportOptions<'a> {
+    /// The name for the only image, instead of the one that the files give it.
+    pub name: Option<&'a str>,
+    /// Lets a name that the files give stand for the new image from now on, where it stood for
+    /// another one. A name that the caller gives always does.
+    pub replace: bool,
+}
+
+impl<'a> ImportOptions<'a> {
+    pub fn named(name: &'a str) -> ImportOptions<'a> {
+        ImportOptions { name: Some(name), replace: false }
+    }
+}
+
 /// Where to import from.
 struct Source {
     path: PathBuf,
@@ -76,24 +97,38 @@ struct Import<'a> {
     store: &'a Store,
     source: &'a Source,
     name: Option<Reference>,
+    naming: Naming,
+    /// What all images together may unpack to.
+    budget: &'a Budget,
     progress: &'a dyn Progress,
+}
+
+/// An image that the files offer, with its names.
+struct Offer<B> {
+    names: Vec<Reference>,
+    manifest_bytes: Vec<u8>,
+    manifest: Manifest,
+    blobs: B,
 }
 
 impl Store {
     /// Imports from an OCI layout directory (also spelled `oci:DIRECTORY` or `oci:DIRECTORY:TAG`), an
     /// OCI layout in a tar archive, or an archive from `docker save`, gzipped or not.
     ///
-    /// Images get the names that they have in there, or `name` if there is only one image.
+    /// Images get the names that they have in there, or the given one if there is only one image.
     pub fn import(
         &self,
         source: &Path,
-        name: Option<&str>,
+        options: ImportOptions<'_>,
         progress: &dyn Progress,
     ) -> Result<Vec<Image>, ImportError> {
-        let name = name.map(str::parse::<Reference>).transpose()?;
+        let name = options.name.map(str::parse::<Reference>).transpose()?;
+        let asked_for = options.replace || name.is_some();
+        let naming = if asked_for { Naming::Replace } else { Naming::KeepOthers };
         let source = Source::parse(source);
-        let files = Files::open(&source.path, self)?;
-        let import = Import { store: self, source: &source, name, progress };
+        let Opened { files, budget } = Files::open(&source.path, self)?;
+        let import =
+            Import { store: self, source: &source, name, naming, budget: &budget, progress };
         if files.contains("oci-layout") && files.contains("index.json") {
             import.layout(&files)
         } else if files.contains("manifest.json") {
@@ -114,11 +149,46 @@ impl Store {
         progress: &dyn Progress,
     ) -> Result<Artifact, ImportError> {
         let source = Source::parse(source);
-        let files = Files::open(&source.path, self)?;
+        let Opened { files, budget } = Files::open(&source.path, self)?;
         if !files.contains("oci-layout") || !files.contains("index.json") {
             return Err(ImportError::NotAnImage(source.path));
         }
-        Import { store: self, source: &source, name: None, progress }.artifact(&files, kind)
+        let naming = Naming::KeepOthers;
+        Import { store: self, source: &source, name: None, naming, budget: &budget, progress }
+            .artifact(&files, kind)
+    }
+}
+
+impl Import<'_> {
+    /// Takes all images or, if one of their names belongs to another image, none.
+    fn take<B: BlobSource<Error = ImportError>>(
+        &self,
+        offers: &[Offer<B>],
+    ) -> Result<Vec<Image>, ImportError> {
+        let names: usize = offers.iter().map(|offer| offer.names.len()).sum();
+        if names > MAX_IMPORTED_NAMES {
+            return Err(ImportError::TooManyImages(MAX_IMPORTED_NAMES));
+        }
+        for offer in offers {
+            let digest = Digest::of(&offer.manifest_bytes);
+            for name in &offer.names {
+                self.store.check_name(&name.to_string(), &digest, self.naming)?;
+            }
+        }
+        let mut images = Vec::new();
+        for offer in offers {
+            for name in &offer.names {
+                let candidate = Candidate {
+                    name: name.to_string(),
+                    manifest_bytes: &offer.manifest_bytes,
+                    manifest: &offer.manifest,
+                    budget: self.budget,
+                    naming: self.naming,
+                };
+                images.push(self.store.assemble(&offer.blobs, &candidate, self.progress)?);
+            }
+        }
+        Ok(images)
     }
 }
 

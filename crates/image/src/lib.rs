@@ -7,6 +7,7 @@
 //! Invariant: blocking, no async runtime; no unsafe code; plain HTTP only to this machine itself.
 
 mod artifact;
+mod budget;
 mod config;
 mod digest;
 mod erofs;
@@ -23,10 +24,11 @@ mod tar_stream;
 mod unpack;
 
 pub use artifact::{Artifact, ArtifactKind};
+pub use budget::Bomb;
 pub use config::{ConfigError, ImageConfig};
 pub use digest::{Digest, DigestError};
 pub use flatten::{FlattenError, write_root_image};
-pub use import::ImportError;
+pub use import::{ImportError, ImportOptions};
 pub use limits::{ImageLimits, UnpackLimits};
 pub use manifest::ManifestError;
 pub use progress::{NoProgress, Progress};
@@ -38,4 +40,4 @@ pub use store::{
     ResolveError, RootImage, RootImageError, Store, StoreError, wait_for_lock,
 };
 pub use tar_stream::ArchiveError;
-pub use unpack::{Bomb, Refusal, UnpackError, Unpacked, unpack_layer};
+pub use unpack::{Refusal, UnpackError, Unpacked, unpack_layer};

@@ -15,20 +15,26 @@ pub struct ImageLimits {
     pub unpack: UnpackLimits,
 }
 
-/// Bounds for unpacking one layer.
+/// Bounds for unpacking an image: all layers together, and all images of one archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnpackLimits {
-    /// Uncompressed bytes of the layer's archive.
+    /// Uncompressed bytes of the layers' archives, and a block for each file and directory.
     pub max_bytes: u64,
-    /// Files, directories and links that the layer may create, directories that are only
+    /// Files, directories and links that the layers may create, directories that are only
     /// implied by a longer name included.
     pub max_entries: u64,
-    /// Uncompressed bytes for each compressed byte, once past `ratio_floor_bytes`.
+    /// Uncompressed bytes for each compressed byte, but for `ratio_floor_bytes`.
     pub max_ratio: u64,
     /// Small layers may compress as well as they like: up to this size a bomb does no harm.
     pub ratio_floor_bytes: u64,
 }
 
+/// Images that one import may bring, counted by their names.
+pub(crate) const MAX_IMPORTED_NAMES: usize = 256;
+/// Bytes of all manifests, indexes and configurations that one pull or import parses.
+pub(crate) const MAX_DOCUMENTS_BYTES: u64 = 64 << 20;
+/// What a file or a directory takes on the host's disk beside its content.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Bytes of one extended header (long name, PAX records) in an archive.
 pub(crate) const MAX_EXTENDED_HEADER_BYTES: u64 = 1 << 20;
 /// PATH_MAX without its final NUL.

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::budget::Budget;
 use crate::digest::Digest;
 use crate::manifest::{Choose, Document, Index, Manifest, ManifestError, parse_document};
 use crate::progress::{Piece, Progress};
 use crate::reference::{Reference, ReferenceError, Version};
 use crate::registry::{RegistryClient, RegistryError};
 use crate::store::{
-    BlobError, BlobSource, BlobWriter, Candidate, Image, LayerError, Store, StoreError,
+    BlobError, BlobSource, BlobWriter, Candidate, Image, LayerError, Naming, Store, StoreError,
 };
 
 /// An index may name an index, once; nobody needs more.
@@ -78,6 +79,8 @@ impl Store {
             name: reference.to_string(),
             manifest_bytes: &manifest_bytes,
             manifest: &manifest,
+            budget: &Budget::new(self.limits().unpack),
+            naming: Naming::Replace,
         };
         self.assemble(&client, &candidate, progress)
     }

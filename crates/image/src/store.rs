@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-pub(crate) use assemble::{BlobSource, Candidate};
+pub(crate) use assemble::{BlobSource, Candidate, Naming};
 pub use blobs::BlobError;
 pub(crate) use blobs::BlobWriter;
 pub use hold::{HoldError, ImageHold};
@@ -96,6 +96,10 @@ pub enum StoreError {
     DamagedRecord { path: PathBuf, source: serde_json::Error },
     #[error("another ringwall process is using the image store; try again when it has finished")]
     Busy,
+    #[error(
+        "the name {name} belongs to another image, {there}; choose another name with --name, or use --replace"
+    )]
+    NameTaken { name: String, there: Digest },
 }
 
 /// Why a name does not lead to an image.
@@ -193,6 +197,23 @@ impl Store {
         }
         images.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(images)
+    }
+
+    /// Refuses a name by which another image is found now: the name itself, or the short form of
+    /// what was pulled.
+    pub(crate) fn check_name(
+        &self,
+        name: &str,
+        digest: &Digest,
+        naming: Naming,
+    ) -> Result<(), StoreError> {
+        let Ok(reference) = name.parse::<Reference>() else { return Ok(()) };
+        match self.find_tag(&reference)? {
+            Some(tag) if naming == Naming::KeepOthers && tag.image.digest != *digest => {
+                Err(StoreError::NameTaken { name: name.to_owned(), there: tag.image.digest })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A local name first; then, for a name without a host, what an explicit pull of it stored.

@@ -11,7 +11,7 @@
 //!   mounts its own `/dev` over it; sparse files: refused;
 //! * attributes `trusted.*` and `user.overlay.*`, which would steer overlayfs: refused; other
 //!   attributes, file capabilities among them, are left out, as are set-user-id and set-group-id bits;
-//! * more bytes, entries or compression than the limits allow: refused.
+//! * more bytes, entries or compression than the limits allow for the whole image: refused.
 //!
 //! Whiteouts become what overlayfs understands in a user namespace (`userxattr`): `.wh.x` a character
 //! device 0:0 named `x` (any user may make one, Linux 5.8), `.wh..wh..opq` the attribute
@@ -29,12 +29,12 @@ mod tree;
 use std::io::{self, Read};
 use std::path::Path;
 
-pub use decompress::Bomb;
 pub(crate) use decompress::LayerReader;
 use name::{EntryPath, Marker};
 use tree::{Metadata, Tree};
 pub(crate) use tree::{OPAQUE_ATTRIBUTE, open_beneath};
 
+use crate::budget::{Bomb, Budget, Meter};
 use crate::digest::Digest;
 use crate::limits::UnpackLimits;
 use crate::tar_stream::{ArchiveError, Entry, EntryKind, TarStream};
@@ -104,17 +104,27 @@ pub enum Refusal {
     BadWhiteout,
 }
 
-/// Unpacks the layer that `layer` reads, compressed or not, into the empty directory `into`.
+/// Unpacks a layer, compressed or not, into the empty directory `into`, as an image of its own.
 ///
 /// On an error the directory holds part of the layer; it is for the caller to remove.
 pub fn unpack_layer(
-    layer: impl Read,
+    layer: &[u8],
     into: &Path,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
-    let reader = LayerReader::new(layer, *limits)
+    let budget = Budget::new(*limits);
+    unpack_within(layer, into, &budget.meter(layer.len() as u64))
+}
+
+/// Unpacks one layer of an image, for as long as the image's budget lasts.
+pub(crate) fn unpack_within(
+    layer: impl Read,
+    into: &Path,
+    meter: &Meter<'_>,
+) -> Result<Unpacked, UnpackError> {
+    let reader = LayerReader::new(layer, meter)
         .map_err(|error| UnpackError::Archive(ArchiveError::Read(error)))?;
-    let tree = Tree::open(into, limits.max_entries)
+    let tree = Tree::open(into, meter)
         .map_err(|source| UnpackError::Write { entry: String::new(), source })?;
     Unpacker { archive: TarStream::new(reader), tree, devices_left_out: 0 }.run()
 }
@@ -142,7 +152,7 @@ impl From<rustix::io::Errno> for PlaceError {
 
 struct Unpacker<'a> {
     archive: TarStream<LayerReader<'a>>,
-    tree: Tree,
+    tree: Tree<'a>,
     devices_left_out: u64,
 }
 

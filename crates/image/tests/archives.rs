@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringwall_image::{BlobError, Image, ImportError, NoProgress, Store};
+use ringwall_image::{BlobError, Image, ImportError, ImportOptions, NoProgress, Store};
 use support::images::{Layout, convert};
 use support::{run, told, tool};
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ impl Setting {
     }
 
     fn import(&self, source: impl AsRef<Path>) -> Result<Vec<Image>, ImportError> {
-        self.store.import(source.as_ref(), None, &NoProgress)
+        self.store.import(source.as_ref(), ImportOptions::default(), &NoProgress)
     }
 
     /// Writes the image as an archive of the kind that skopeo calls `kind`.
@@ -75,7 +75,10 @@ fn one_tag_of_a_layout_is_imported_under_a_given_name() {
     let setting = Setting::new();
     setting.layout.change("v2", |root| fs::write(root.join("extra"), "x").unwrap());
     let source = setting.layout.source("v2");
-    let images = setting.store.import(Path::new(&source), Some("tool"), &NoProgress).unwrap();
+    let images = setting
+        .store
+        .import(Path::new(&source), ImportOptions::named("tool"), &NoProgress)
+        .unwrap();
     assert_eq!(names(&images), ["tool:latest"]);
     assert_eq!(images[0].layers.len(), 2);
     assert_eq!(setting.store.resolve("tool").unwrap(), images[0]);
@@ -84,7 +87,8 @@ fn one_tag_of_a_layout_is_imported_under_a_given_name() {
     assert_eq!(names(&all), ["layout:v1", "layout:v2"]);
     let missing = setting.import(setting.layout.source("v3")).unwrap_err();
     assert!(told(&missing).contains("there are: v1, v2"), "{}", told(&missing));
-    let several = setting.store.import(&setting.layout.path, Some("tool"), &NoProgress);
+    let several =
+        setting.store.import(&setting.layout.path, ImportOptions::named("tool"), &NoProgress);
     assert!(matches!(several, Err(ImportError::SeveralImages(_))));
 }
 
@@ -112,7 +116,8 @@ fn an_archive_in_the_old_docker_format_is_imported() {
     assert_eq!(names(&images), ["docker.io/team/tool:1.0"]);
     assert_complete(&images[0]);
     assert_eq!(setting.store.resolve("team/tool:1.0").unwrap(), images[0]);
-    let named = setting.store.import(&archive, Some("mine:2"), &NoProgress).unwrap();
+    let named =
+        setting.store.import(&archive, ImportOptions::named("mine:2"), &NoProgress).unwrap();
     assert_eq!(named[0].digest, images[0].digest);
     let from_layout = setting.import(&setting.layout.path).unwrap();
     assert_eq!(from_layout[0].layers, images[0].layers, "layers are shared");
@@ -232,7 +237,8 @@ fn what_is_no_image_is_refused_with_a_reason() {
     let noise = setting.path("noise.tar");
     fs::write(&noise, "this is not an archive".repeat(100)).unwrap();
     assert!(matches!(setting.import(&noise), Err(ImportError::Archive(_))));
-    let bad_name = setting.store.import(&setting.layout.path, Some("../x"), &NoProgress);
+    let bad_name =
+        setting.store.import(&setting.layout.path, ImportOptions::named("../x"), &NoProgress);
     assert!(matches!(bad_name, Err(ImportError::BadName(_))));
     setting.assert_store_is_empty();
 }

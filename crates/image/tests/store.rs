@@ -8,8 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ringwall_image::{
-    FlattenError, Freed, HoldError, ImageLimits, NoProgress, RemoveError, ResolveError, RootImage,
-    RootImageError, Store, StoreError, UnpackLimits,
+    FlattenError, Freed, HoldError, ImageLimits, ImportOptions, NoProgress, RemoveError,
+    ResolveError, RootImage, RootImageError, Store, StoreError, UnpackLimits,
 };
 use support::images::Layout;
 use support::{is_root, names_in, told};
@@ -37,7 +37,7 @@ impl Setting {
 
     fn import(&self, tag: &str, name: &str) {
         let source = self.layout.source(tag);
-        self.store.import(Path::new(&source), Some(name), &NoProgress).unwrap();
+        self.store.import(Path::new(&source), ImportOptions::named(name), &NoProgress).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -216,7 +216,9 @@ fn adding_and_cleaning_up_at_the_same_time_never_breaks_an_image() {
                 for round in 0..8 {
                     let name = format!("worker{worker}:r{round}");
                     let source = layout.source(if round % 2 == 0 { "v1" } else { "v2" });
-                    store.import(Path::new(&source), Some(&name), &NoProgress).unwrap();
+                    store
+                        .import(Path::new(&source), ImportOptions::named(&name), &NoProgress)
+                        .unwrap();
                     let image = store.resolve(&name).unwrap();
                     let hold = image.hold().unwrap();
                     store.gc().unwrap();

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::detach::Detaching;
 use crate::host::support;
-use crate::step::{Place, RawPath, Slot, Step};
+use crate::step::{Place, RawPath, Slot, Step, Workplaces};
 use crate::{apparmor, confine, exec, fdpass, mount, network, process, seccomp};
 
 /// The register file that steps work on.
@@ -83,10 +83,11 @@ impl Machine {
             Step::UnshareUserNamespace { maps } => process::unshare_user_namespace(maps),
             Step::LeaveRoot { uid, gid } => process::leave_root(*uid, *gid),
             Step::BecomeUser { uid, gid } => process::become_user(*uid, *gid),
-            Step::DenyNestedUserNamespaces => fs::write("/proc/sys/user/max_user_namespaces", "0"),
-            Step::LimitFileEvents { queues, watches } => {
-                fs::write("/proc/sys/user/max_inotify_instances", queues.to_string())?;
-                fs::write("/proc/sys/user/max_inotify_watches", watches.to_string())
+            Step::DenyNestedUserNamespaces { proc } => {
+                process::deny_nested_user_namespaces(self.open(proc)?.as_fd())
+            }
+            Step::LimitFileEvents { proc, queues, watches } => {
+                process::limit_file_events(self.open(proc)?.as_fd(), *queues, *watches)
             }
             Step::LimitConnections { proc, buffer_bytes, closed } => {
                 network::limit_connections(self.open(proc)?.as_fd(), *buffer_bytes, *closed)
@@ -128,9 +129,49 @@ impl Machine {
                 confine::landlock(rules, &held.collect::<io::Result<Vec<_>>>()?)
             }
             Step::Seccomp => seccomp::install_job_filter(),
+            Step::SeccompNesting => seccomp::install_nesting_filter(),
             Step::SeccompWatched => seccomp::install_watched_filter(),
             Step::Exec { program, arguments, environment, descriptors, open_files } => {
                 self.exec((program, arguments, environment), descriptors, *open_files)
+            }
+            other => self.apply_on_host(other),
+        }
+    }
+
+    /// What needs the host's view.
+    fn apply_on_host(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::OpenHostTree { path, recursive, into } => {
+                let tree = mount::clone_tree(rustix::fs::CWD, path.as_path(), *recursive)?;
+                self.put(*into, tree);
+                Ok(())
+            }
+            Step::OpenCheckedTree { path, id, recursive, into } => {
+                let checked = mount::open_checked(path.as_path(), *id)?;
+                let tree = mount::clone_tree(checked.as_fd(), Path::new(""), *recursive)?;
+                self.put(*into, tree);
+                Ok(())
+            }
+            Step::FindChecked { path, id, into } => {
+                self.put(*into, mount::open_checked(path.as_path(), *id)?);
+                Ok(())
+            }
+            Step::ShowDirectory { source, with, into, .. } => {
+                let source = self.open(source)?;
+                let tree = self.with_workbench(with, |bench| bench.directory(&source))?;
+                self.put(*into, tree);
+                Ok(())
+            }
+            Step::ShowFile { path, id, with, into } => {
+                let path = path.as_path();
+                let tree = self.with_workbench(with, |bench| bench.file(path, *id))?;
+                self.put(*into, tree);
+                Ok(())
+            }
+            Step::AttachHost { tree, path } => {
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let place = rustix::fs::open(path.as_path(), flags, Mode::empty())?;
+                mount::attach(self.get(*tree)?, place.as_fd())
             }
             mount_step => self.apply_mount(mount_step),
         }
@@ -139,11 +180,6 @@ impl Machine {
     fn apply_mount(&mut self, step: &Step) -> io::Result<()> {
         match step {
             Step::UnshareMounts => process::unshare_mounts(),
-            Step::OpenHostTree { path, recursive, into } => {
-                let tree = mount::clone_tree(rustix::fs::CWD, path.as_path(), *recursive)?;
-                self.put(*into, tree);
-                Ok(())
-            }
             Step::OpenTree { at, recursive, into } => {
                 let place = self.open(at)?;
                 let tree = mount::clone_tree(place.as_fd(), Path::new(""), *recursive)?;
@@ -183,11 +219,6 @@ impl Machine {
                 let place = self.open(at)?;
                 mount::attach(self.get(*tree)?, place.as_fd())
             }
-            Step::AttachHost { tree, path } => {
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                let place = rustix::fs::open(path.as_path(), flags, Mode::empty())?;
-                mount::attach(self.get(*tree)?, place.as_fd())
-            }
             Step::Mask { file_cover, dir_cover, at } => self.mask(file_cover, dir_cover, at),
             Step::Cover { cover, at } => self.cover(cover, at),
             Step::OpenHere { path, into } => {
@@ -197,8 +228,9 @@ impl Machine {
             }
             Step::ForbidWrites { mount } => mount::forbid_writes(self.get(*mount)?),
             Step::AllowWrites { mount } => mount::allow_writes(self.get(*mount)?),
-            Step::KeepReadOnly { at } => match self.open(at) {
-                Err(error) if leads_nowhere(&error) => Ok(()),
+            Step::KeepReadOnly { at, may_be_missing } => match self.open(at) {
+                Err(error) if *may_be_missing && error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) if leads_nowhere(&error) => Err(no_such_place(&error)),
                 place => mount::keep_read_only(place?.as_fd()),
             },
             Step::PivotRoot { tree } => {
@@ -240,6 +272,11 @@ impl Machine {
                 let file = rustix::fs::openat(&parent, name, flags, mode)?;
                 io::Write::write_all(&mut fs::File::from(file), content)
             }
+            Step::CopyFile { from, at, most } => {
+                let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
+                let source = (self.get(from.dir)?, from.path.as_path());
+                mount::copy_file(source, (parent.as_fd(), name), *most)
+            }
             Step::MakeSymlink { at, target } => {
                 let (parent, name) = mount::open_parent(self.get(at.dir)?, at.path.as_path())?;
                 keep_existing(rustix::fs::symlinkat(target.as_path(), &parent, name))
@@ -252,6 +289,15 @@ impl Machine {
             // `apply` and `apply_mount` name every other step.
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    fn with_workbench<T>(
+        &self,
+        with: &Workplaces,
+        work: impl FnOnce(&mount::Workbench<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (place, proc) = (|| self.open(&with.place), || self.open(&with.proc));
+        work(&mount::Workbench { empty: self.open(&with.empty)?, place: &place, proc: &proc })
     }
 
     fn mask(&self, file_cover: &Place, dir_cover: &Place, at: &Place) -> io::Result<()> {
@@ -335,6 +381,16 @@ fn leads_nowhere(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|errno| none.contains(&errno))
 }
 
+/// A place that cannot be kept from being written, and what to do about it.
+fn no_such_place(error: &io::Error) -> io::Error {
+    let reason = match error.raw_os_error() {
+        Some(libc::ELOOP) => "a symbolic link is in the way; name the directory that it leads to",
+        Some(libc::ENOTDIR) => "a file is in the way; name that file instead",
+        _ => "it is not there any more; let the sandbox write there, put it back and try again",
+    };
+    io::Error::new(error.kind(), reason)
+}
+
 fn keep_existing(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Err(rustix::io::Errno::EXIST) => Ok(()),
@@ -346,14 +402,19 @@ fn keep_existing(result: rustix::io::Result<()>) -> io::Result<()> {
 fn describe(step: &Step) -> String {
     let path = match step {
         Step::OpenHostTree { path, .. }
+        | Step::OpenCheckedTree { path, .. }
+        | Step::FindChecked { path, .. }
+        | Step::ShowDirectory { path, .. }
+        | Step::ShowFile { path, .. }
         | Step::AttachHost { path, .. }
         | Step::OwnDevice { device: path, .. } => Some(path),
         Step::OpenTree { at, .. }
         | Step::Attach { at, .. }
-        | Step::KeepReadOnly { at }
+        | Step::KeepReadOnly { at, .. }
         | Step::MakeDir { at, .. }
         | Step::MakeDirs { at, .. }
         | Step::MakeFile { at, .. }
+        | Step::CopyFile { at, .. }
         | Step::WriteFile { at, .. }
         | Step::Cover { at, .. }
         | Step::MakeSymlink { at, .. }

@@ -94,16 +94,57 @@ fn granted(access: PathAccess) -> BitFlags<AccessFs> {
 }
 
 pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {
-    let (resource, value) = match limit {
-        ResourceLimit::Processes(value) => (Resource::Nproc, value),
-        ResourceLimit::DataBytes(value) => (Resource::Data, value),
-        ResourceLimit::CoreBytes(value) => (Resource::Core, value),
-    };
-    lower(resource, value)
+    match limit {
+        ResourceLimit::Processes(value) => lower(Resource::Nproc, value),
+        ResourceLimit::DataBytes(value) => lower(Resource::Data, value),
+        ResourceLimit::NoCoreDump => no_core_dump(),
+    }
 }
 
+/// With this core size the kernel makes no dump, neither to a file nor to a program (core(5)). With 0
+/// it makes none to a file.
+const NO_DUMP: u64 = 1;
+
+const DUMPS: &str = "a crash would start the host's core dump program: the hard limit on core size is 0, \
+                     which does not stop it, and only root can set 1; set `ulimit -Hc` to unlimited for \
+                     whoever starts Ringwall, or kernel.core_pattern to a file name";
+
+/// Sees to it that a crash starts no program of the host.
+fn no_core_dump() -> io::Result<()> {
+    let limit = Rlimit { current: Some(NO_DUMP), maximum: Some(NO_DUMP) };
+    if rustix::process::setrlimit(Resource::Core, limit).is_ok() {
+        return Ok(());
+    }
+    // Somebody has set the hard limit to 0, which is enough only where dumps are files.
+    lower(Resource::Core, 0)?;
+    match std::fs::read("/proc/sys/kernel/core_pattern") {
+        Ok(pattern) if dumps_are_files(&pattern) => Ok(()),
+        _ => Err(io::Error::other(DUMPS)),
+    }
+}
+
+/// Whether a `core_pattern` names a file, rather than a program (`|`) or a socket (`@`).
+fn dumps_are_files(pattern: &[u8]) -> bool {
+    !matches!(pattern.first(), Some(b'|' | b'@'))
+}
+
+/// Limits what a ring's programs can have open. At most half of what this process may have: see
+/// [`stay_above_jobs`].
 pub fn limit_open_files(most: u64) -> io::Result<()> {
-    lower(Resource::Nofile, most)
+    let own = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    lower(Resource::Nofile, most.min(own / 2))
+}
+
+/// Takes all the open files that this process may have. The kernel counts descriptors that are on
+/// their way in sockets by user, over all sandboxes, and compares their number with the limit of
+/// whoever sends one more (`too_many_unix_fds`). A job that leaves as many on their way as it can must
+/// not keep the engine and the launcher, which may be the same user, from sending theirs.
+pub fn stay_above_jobs() -> io::Result<()> {
+    let own = rustix::process::getrlimit(Resource::Nofile);
+    if own.current == own.maximum {
+        return Ok(());
+    }
+    Ok(rustix::process::setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own })?)
 }
 
 /// A limit can only be lowered; a host that is stricter than the plan stays stricter.
@@ -122,4 +163,22 @@ pub fn pin_cpus(count: u32) -> io::Result<()> {
         chosen.set(cpu);
     }
     Ok(rustix::thread::sched_setaffinity(None, &chosen)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_a_file_a_program_or_a_socket() {
+        for (pattern, file) in [
+            (&b"core\n"[..], true),
+            (b"/var/crash/core.%p", true),
+            (b"\n", true),
+            (b"|/usr/lib/systemd/systemd-coredump %P", false),
+            (b"@/run/coredump.socket", false),
+        ] {
+            assert_eq!(dumps_are_files(pattern), file, "{}", String::from_utf8_lossy(pattern));
+        }
+    }
 }

@@ -110,9 +110,11 @@ fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::PERM | Errno::ACCESS | Errno::NOSYS)
 }
 
-/// The version of Landlock that the kernel speaks; 0 when it has none.
+/// The version of Landlock that the kernel speaks; 0 when it has none. Where a filter refuses the
+/// question, 1: it is known only that there is one.
 pub fn landlock_abi() -> u32 {
     const VERSION: u32 = 1;
+    const NO_RULESET: i32 = -1;
     // SAFETY: with this flag the call takes no pointer and no size, and only returns a number.
     let abi = unsafe {
         libc::syscall(
@@ -122,7 +124,13 @@ pub fn landlock_abi() -> u32 {
             VERSION,
         )
     };
-    u32::try_from(abi).unwrap_or(0)
+    if let Ok(abi) = u32::try_from(abi) {
+        return abi;
+    }
+    // SAFETY: takes two integers, of which the first is no descriptor, so nothing can come of it.
+    let none = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, NO_RULESET, 0) };
+    // A kernel that has Landlock looks for the ruleset; one without has no such call, or it is off.
+    u32::from(none < 0 && last_errno() == Errno::BADF)
 }
 
 fn last_errno() -> Errno {

@@ -4,9 +4,13 @@
 //! The arguments are wrong on purpose. A kernel that answers "bad address" or "bad descriptor" has
 //! looked at them, so the call got through; "not permitted" and "no such call" mean that it did not.
 
+mod others;
+
 use std::ffi::CStr;
 
 use rustix::io::Errno;
+
+pub use others::OTHER_INTERFACES;
 
 /// One door.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +20,13 @@ pub struct Interface {
     pub stands_for: &'static str,
     number: libc::c_long,
     arguments: [Argument; 5],
+    /// What a filter answers here, where that is not one of the usual refusals.
+    refused_with: Option<Errno>,
+}
+
+/// Every door, in the order of the tables.
+pub fn all() -> impl Iterator<Item = &'static Interface> {
+    INTERFACES.iter().chain(OTHER_INTERFACES)
 }
 
 /// What a call is given. Nothing else can be, so that every call in this table is known to be harmless.
@@ -51,7 +62,17 @@ impl Interface {
         let errno = Errno::from_raw_os_error(errno);
         // A family of sockets that the kernel does not have cannot be attacked either.
         let shut = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::AFNOSUPPORT, Errno::NODEV];
-        if shut.contains(&errno) { Answer::Refused(errno) } else { Answer::Reached(Some(errno)) }
+        if shut.contains(&errno) || self.refused_with == Some(errno) {
+            Answer::Refused(errno)
+        } else {
+            Answer::Reached(Some(errno))
+        }
+    }
+
+    /// The same door, where a filter answers as a kernel without it would. With these arguments the
+    /// kernel itself gives another answer.
+    const fn refused_with(self, errno: Errno) -> Interface {
+        Interface { refused_with: Some(errno), ..self }
     }
 }
 
@@ -69,7 +90,7 @@ const fn door(
     number: libc::c_long,
     arguments: [Argument; 5],
 ) -> Interface {
-    Interface { name, stands_for, number, arguments }
+    Interface { name, stands_for, number, arguments, refused_with: None }
 }
 
 /// A kind of socket.
@@ -89,9 +110,10 @@ const DATAGRAM: i64 = libc::SOCK_DGRAM as i64;
 const SEQUENCED: i64 = libc::SOCK_SEQPACKET as i64;
 const TERMINAL_INPUT: i64 = libc::TIOCSTI as i64;
 const CONSOLE_PASTE: i64 = 0x541c;
+const OF_SOCKETS: i64 = libc::SOL_SOCKET as i64;
 const GET_PID_X32: libc::c_long = 0x4000_0000 + libc::SYS_getpid;
 
-/// All of them.
+/// Those that came first; the rest is [`OTHER_INTERFACES`].
 pub const INTERFACES: &[Interface] = &[
     door("bpf", "eBPF verifier bugs (CVE-2021-3490 and its kin)", libc::SYS_bpf, [NONE; 5]),
     door(
@@ -318,6 +340,58 @@ pub const INTERFACES: &[Interface] = &[
         libc::SYS_ioctl,
         [NONE, number(CONSOLE_PASTE), NONE, NONE, NONE],
     ),
+    door(
+        "seccomp-filter",
+        "60,000 filters that end at once stop a kernel (6.18)",
+        libc::SYS_seccomp,
+        [number(1), NONE, NONE, NONE, NONE],
+    )
+    .refused_with(Errno::INVAL),
+    door(
+        "seccomp-filter-by-prctl",
+        "the same by the older call",
+        libc::SYS_prctl,
+        [number(libc::PR_SET_SECCOMP as i64), number(2), NONE, NONE, NONE],
+    )
+    .refused_with(Errno::INVAL),
+    door(
+        "socket-filter",
+        "programs in the kernel, as many as there are sockets",
+        libc::SYS_setsockopt,
+        [BAD, number(OF_SOCKETS), number(libc::SO_ATTACH_FILTER as i64), NONE, NONE],
+    ),
+    door(
+        "socket-filter-of-a-group",
+        "the same for all sockets of a port",
+        libc::SYS_setsockopt,
+        [BAD, number(OF_SOCKETS), number(libc::SO_ATTACH_REUSEPORT_CBPF as i64), NONE, NONE],
+    ),
+    door(
+        "landlock-ruleset",
+        "rules without a bound, each of which holds on to a file",
+        libc::SYS_landlock_create_ruleset,
+        [NONE; 5],
+    ),
+    door(
+        "huge-pages",
+        "the reserve of a database, in no group's count",
+        libc::SYS_mmap,
+        [NONE, NONE, number(3), number(0x22 | libc::MAP_HUGETLB as i64), BAD],
+    )
+    .refused_with(Errno::NOMEM),
+    door(
+        "huge-pages-in-a-file",
+        "the same by a file in memory",
+        libc::SYS_memfd_create,
+        [Argument::Text(c"ringwall"), number(libc::MFD_HUGETLB as i64), NONE, NONE, NONE],
+    )
+    .refused_with(Errno::INVAL),
+    door(
+        "huge-pages-in-a-segment",
+        "the same by shared memory",
+        libc::SYS_shmget,
+        [NONE, NONE, number(0o1600 | libc::SHM_HUGETLB as i64), NONE, NONE],
+    ),
     door("x32-calls", "another numbering that filters overlook", GET_PID_X32, [NONE; 5]),
     socket(
         "socket-packet",
@@ -366,10 +440,10 @@ mod tests {
 
     #[test]
     fn every_door_has_a_name_of_its_own_and_a_reason() {
-        let mut names: Vec<_> = INTERFACES.iter().map(|interface| interface.name).collect();
+        let mut names: Vec<_> = all().map(|interface| interface.name).collect();
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
-        assert!(INTERFACES.iter().all(|interface| !interface.stands_for.is_empty()));
+        assert!(all().all(|interface| !interface.stands_for.is_empty()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod copy;
 mod overlay;
+mod shown;
 
 use std::ffi::CString;
 use std::io;
@@ -14,10 +15,11 @@ use rustix::mount::{
 };
 
 use crate::detach::Detaching;
-use crate::step::MountFlags;
+use crate::step::{FileId, MountFlags};
 
 pub use copy::{Copied, copied};
 pub use overlay::{Layers, WithoutMarks};
+pub use shown::{Workbench, copy_file};
 
 /// Opens a place below `dir` as a path descriptor. No symbolic link is followed and the walk cannot
 /// leave `dir`, but it may cross mounts: they are our own.
@@ -26,6 +28,25 @@ pub fn open_place(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     Ok(rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }
+
+/// Opens a path of the host that was checked before, as a path descriptor. Whoever can rename a
+/// directory above it could have put something else there since, so it has to be the very file or
+/// directory that was checked, at a path without symbolic links.
+pub fn open_checked(path: &Path, id: FileId) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve);
+    match opened {
+        Ok(opened) if FileId::of(&opened)? == id => Ok(opened),
+        Ok(_) | Err(rustix::io::Errno::LOOP) => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, REPLACED))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+const REPLACED: &str = "it was replaced while the sandbox was made, so what was checked is not \
+                        what would be shown; try again when nothing moves it";
 
 /// Opens the directory that holds the last part of `path`, and gives that part back.
 pub fn open_parent<'p>(dir: BorrowedFd<'_>, path: &'p Path) -> io::Result<(OwnedFd, &'p Path)> {
@@ -80,11 +101,10 @@ pub fn own_device(device: &Path, (uid, gid): (u32, u32)) -> io::Result<OwnedFd> 
     Ok(tree)
 }
 
-/// All of /proc is read-only: nothing in it that a job may write is worth what it must not write.
+/// Of the caller's own process namespace. It can be written until its flags are set.
 pub fn proc() -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
-        | MountAttrFlags::MOUNT_ATTR_NOSUID
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     finish(&context, flags)

@@ -9,12 +9,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::beside::Beside;
+use crate::process::write_setting;
 use crate::{fdpass, mount, process};
 
 /// Connections that wait until somebody takes them.
@@ -68,23 +68,16 @@ pub fn limit_connections(proc: BorrowedFd<'_>, buffer_bytes: u32, closed: u32) -
         ("tcp_max_tw_buckets", closed.to_string()),
     ];
     let directory = settings_of_ipv4(proc)?;
-    settings.iter().try_for_each(|(name, value)| set(&directory, name, value))
+    settings.iter().try_for_each(|(name, value)| write_setting(&directory, name, value))
 }
 
 /// Lets whoever is in the network namespace that this process is in listen from this port on.
 pub fn free_ports(proc: BorrowedFd<'_>, from: u16) -> io::Result<()> {
-    set(&settings_of_ipv4(proc)?, "ip_unprivileged_port_start", &from.to_string())
+    write_setting(&settings_of_ipv4(proc)?, "ip_unprivileged_port_start", &from.to_string())
 }
 
 fn settings_of_ipv4(proc: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     mount::open_place(proc, Path::new("sys/net/ipv4"))
-}
-
-fn set(directory: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let setting = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-    rustix::io::write(&setting, value.as_bytes())?;
-    Ok(())
 }
 
 /// A socket in this process's network namespace, on loopback or for all addresses. Ports below 1024

@@ -5,14 +5,17 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::beside::{self, Beside};
+use crate::mount;
 use crate::step::{IdMaps, IdRange};
 
 /// The two sides of a clone.
@@ -20,6 +23,22 @@ use crate::step::{IdMaps, IdRange};
 pub enum Cloned {
     Child,
     Parent { pid: Pid, pidfd: OwnedFd },
+}
+
+/// Whether a process ends, or has ended, within that time.
+pub fn ends_within(pid: Pid, time: Duration) -> bool {
+    let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return true;
+    };
+    is_readable_within(&pidfd, Some(time))
+}
+
+/// Whether there is something to read within that time, or at all. A poll that fails tells of nothing.
+pub fn is_readable_within(fd: &OwnedFd, time: Option<Duration>) -> bool {
+    let within = time.and_then(|time| Timespec::try_from(time).ok());
+    let mut polled = [PollFd::new(fd, PollFlags::IN)];
+    let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, within.as_ref()));
+    ready.is_ok_and(|ready| ready > 0)
 }
 
 /// Clones this process like fork, into the namespaces of `flags`.
@@ -112,6 +131,15 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Ends this thread and no other, not even if it is the first: the process lives on in the others.
+pub fn end_this_thread() -> ! {
+    loop {
+        // SAFETY: takes one integer and does not return. The stack of this thread stays mapped, so
+        // whatever others borrow of it stays valid.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+}
+
 /// Makes a user namespace with the given maps. Needs the right to map these ids: root.
 pub fn make_user_namespace(maps: &IdMaps) -> io::Result<OwnedFd> {
     refuse_host_root(maps)?;
@@ -130,6 +158,30 @@ pub fn unshare_user_namespace(maps: &IdMaps) -> io::Result<()> {
     unshare(UnshareFlags::NEWUSER)?;
     fs::write("/proc/self/setgroups", "deny")?;
     write_maps("self", maps)
+}
+
+/// No user namespace can be made below the one that this process is in.
+pub fn deny_nested_user_namespaces(proc: BorrowedFd<'_>) -> io::Result<()> {
+    set_of_user_namespace(proc, "max_user_namespaces", 0)
+}
+
+/// In the user namespace that this process is in.
+pub fn limit_file_events(proc: BorrowedFd<'_>, queues: u32, watches: u32) -> io::Result<()> {
+    set_of_user_namespace(proc, "max_inotify_instances", queues)?;
+    set_of_user_namespace(proc, "max_inotify_watches", watches)
+}
+
+fn set_of_user_namespace(proc: BorrowedFd<'_>, name: &str, value: u32) -> io::Result<()> {
+    let settings = mount::open_place(proc, Path::new("sys/user"))?;
+    write_setting(&settings, name, &value.to_string())
+}
+
+/// Writes one of the kernel's settings in a directory of `/proc/sys`.
+pub(crate) fn write_setting(directory: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let setting = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    rustix::io::write(&setting, value.as_bytes())?;
+    Ok(())
 }
 
 pub fn enter_user_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
@@ -182,6 +234,26 @@ pub fn leave_root(uid: u32, gid: u32) -> io::Result<()> {
     // Changing users makes a process undumpable, and with that /proc/self belongs to root; the
     // maps of the next user namespace are written through it.
     Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?)
+}
+
+/// Has this thread make files as another user while it works, and only that: a file system that was
+/// mounted in a user namespace takes none from users whom the namespace does not know. Whoever is not
+/// root stays who they are.
+pub fn with_file_owner<T>(uid: u32, gid: u32, work: impl FnOnce() -> T) -> T {
+    let (own_uid, own_gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let become_file_user = |uid: u32, gid: u32| {
+        // SAFETY: takes a number, changes nothing but this thread's own credentials.
+        unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
+        // SAFETY: the same.
+        unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
+    };
+    if !own_uid.is_root() {
+        return work();
+    }
+    become_file_user(uid, gid);
+    let done = work();
+    become_file_user(own_uid.as_raw(), own_gid.as_raw());
+    done
 }
 
 /// Takes on a user of the own user namespace and keeps the capabilities in it: they are needed for

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::process::{self, Sharing};
+use crate::seccomp;
 
 /// Linux has signals 1 to 64.
 const LAST_SIGNAL: c_int = 64;
@@ -28,6 +29,8 @@ pub struct Program {
     pub env: Vec<CString>,
     pub cwd: CString,
     pub limits: Vec<(Resource, Rlimit)>,
+    /// Whether the ring's own filter leaves out what jobs must not do, so that it has to be added.
+    pub sealed: bool,
 }
 
 /// Where the standard streams lead. Descriptors must not be 0, 1 or 2 themselves.
@@ -47,6 +50,7 @@ pub enum SpawnStep {
     Streams,
     Limits,
     WorkingDirectory,
+    Filter,
     Execute,
 }
 
@@ -127,6 +131,11 @@ impl Child<'_> {
             rustix::process::setrlimit(*resource, *limit).map_err(at(SpawnStep::Limits))?;
         }
         default_signals();
+        if self.program.sealed {
+            seccomp::install_sealed_filter()
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))
+                .map_err(at(SpawnStep::Filter))?;
+        }
         Ok(())
     }
 

@@ -4,7 +4,11 @@
 //! one. Steps name descriptors by [`Slot`], a small register file, so that no step after the
 //! first few has to look anything up by a path of the host.
 
+mod name;
+
 use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -46,6 +50,20 @@ impl std::fmt::Debug for RawPath {
     }
 }
 
+/// What a file or directory is, whatever its path: good for as long as somebody holds it open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileId {
+    pub fn of(file: impl AsFd) -> io::Result<FileId> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok(FileId { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
 /// A place below a directory that a slot holds. Resolved without following any symbolic link, so
 /// a hostile image cannot redirect it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +81,17 @@ impl Place {
     pub fn root(dir: Slot) -> Place {
         Place::new(dir, "")
     }
+}
+
+/// What overlays of the host's directories are made with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workplaces {
+    /// A directory with nothing in it.
+    pub empty: Place,
+    /// A directory in which a mount can be attached for a moment.
+    pub place: Place,
+    /// A proc file system in which this process is.
+    pub proc: Place,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +131,8 @@ pub enum ResourceLimit {
     Processes(u64),
     /// Private writable memory of one process.
     DataBytes(u64),
-    CoreBytes(u64),
+    /// No dump of a crashed process, to whatever the host has dumps made to.
+    NoCoreDump,
 }
 
 /// How a user namespace gets its maps.
@@ -142,10 +172,14 @@ pub enum Step {
         uid: u32,
         gid: u32,
     },
-    /// No user namespace can be made below this one.
-    DenyNestedUserNamespaces,
+    /// No user namespace can be made below this one. The kernel keeps a name of every such setting
+    /// for each namespace and each proc, and searches them all: `proc` is one that others do not use.
+    DenyNestedUserNamespaces {
+        proc: Place,
+    },
     /// So many queues of file events, and files to watch, in this user namespace.
     LimitFileEvents {
+        proc: Place,
         queues: u32,
         watches: u32,
     },
@@ -157,6 +191,21 @@ pub enum Step {
     OpenHostTree {
         path: RawPath,
         recursive: bool,
+        into: Slot,
+    },
+    /// The same for a path that was checked: only what was checked then is copied, and no symbolic
+    /// link on the way is followed.
+    OpenCheckedTree {
+        path: RawPath,
+        id: FileId,
+        recursive: bool,
+        into: Slot,
+    },
+    /// Find a path that was checked, without copying any mount: what was checked then, and no
+    /// symbolic link on the way.
+    FindChecked {
+        path: RawPath,
+        id: FileId,
         into: Slot,
     },
     /// Copy the mount at a place, detached, into a slot.
@@ -206,6 +255,28 @@ pub enum Step {
         proc: Place,
         without_marks: WithoutMarks,
         into: Slot,
+    },
+    /// Show a directory of the host read-only and with inodes of its own, detached; without what is
+    /// mounted below. Only before the root changes.
+    ShowDirectory {
+        source: Place,
+        /// Where it is on the host, for messages.
+        path: RawPath,
+        with: Workplaces,
+        into: Slot,
+    },
+    /// The same for a file that was checked.
+    ShowFile {
+        path: RawPath,
+        id: FileId,
+        with: Workplaces,
+        into: Slot,
+    },
+    /// A file with what one of the host holds now. Whoever may not read that gets one without content.
+    CopyFile {
+        from: Place,
+        at: Place,
+        most: u64,
     },
     /// Attach a detached tree.
     Attach {
@@ -268,9 +339,11 @@ pub enum Step {
     AllowWrites {
         mount: Slot,
     },
-    /// Nothing can be written at a place or below it, if something is there.
+    /// Nothing can be written at a place or below it.
     KeepReadOnly {
         at: Place,
+        /// Nobody took away what was there: if nothing is, there never was.
+        may_be_missing: bool,
     },
     /// Make a tree the root, and begin to take the old one away.
     PivotRoot {
@@ -348,7 +421,10 @@ pub enum Step {
         rules: Vec<(RawPath, PathAccess)>,
         held: Vec<(Slot, PathAccess)>,
     },
+    /// The filter of jobs, under which no more filters can be added.
     Seccomp,
+    /// The same for a ring whose warden raises another ring, or a program that confines itself.
+    SeccompNesting,
     /// One more filter, for a ring whose memory a watchdog adds up.
     SeccompWatched,
     /// Replace this process. The slots become descriptors 3, 4, ... of the program; everything else is
@@ -363,61 +439,4 @@ pub enum Step {
         /// Set last: the steps before may need more.
         open_files: Option<u64>,
     },
-}
-
-impl Step {
-    /// A short name for error messages, in words that a person can look up.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Step::MakeUserNamespace { .. } => "make user namespace",
-            Step::EnterUserNamespace { .. } => "enter user namespace",
-            Step::EnterMountNamespace { .. } => "enter mount namespace",
-            Step::UnshareUserNamespace { .. } => "make own user namespace",
-            Step::LeaveRoot { .. } => "stop being root",
-            Step::BecomeUser { .. } => "become user",
-            Step::DenyNestedUserNamespaces => "deny nested user namespaces",
-            Step::LimitFileEvents { .. } => "limit file events",
-            Step::LimitConnections { .. } => "limit connections",
-            Step::UnshareMounts => "make mount namespace",
-            Step::OpenHostTree { .. } => "open host tree",
-            Step::OpenTree { .. } => "open tree",
-            Step::SetMountFlags { .. } => "set mount flags",
-            Step::IdMapTree { .. } => "map owners of tree",
-            Step::Tmpfs { .. } => "make tmpfs",
-            Step::OwnDevice { .. } => "make device",
-            Step::Proc { .. } => "make proc",
-            Step::Devpts { .. } => "make devpts",
-            Step::Overlay { .. } => "make overlay",
-            Step::Attach { .. } | Step::AttachHost { .. } => "attach mount",
-            Step::MakeDir { .. } | Step::MakeDirs { .. } => "make directory",
-            Step::MakeFile { .. } | Step::WriteFile { .. } => "make file",
-            Step::MakeSymlink { .. } => "make symlink",
-            Step::Whiteout { .. } => "hide workspace file",
-            Step::Mask { .. } => "mask path",
-            Step::Cover { .. } => "cover file",
-            Step::OpenHere { .. } => "open directory",
-            Step::ForbidWrites { .. } | Step::KeepReadOnly { .. } => "forbid writes",
-            Step::AllowWrites { .. } => "allow writes",
-            Step::PivotRoot { .. } => "change root",
-            Step::OldRootGone => "remove old root",
-            Step::JoinCgroups { .. } => "join control groups",
-            Step::Hostname { .. } => "set host name",
-            Step::PrepareNetwork | Step::EnterNetwork => "make network namespace",
-            Step::TakeAllAddresses => "take all addresses",
-            Step::FreePorts { .. } => "free ports",
-            Step::Listen { .. } => "listen in the ring",
-            Step::LimitResource(_) => "limit resource",
-            Step::NoHugePages => "take no huge pages",
-            Step::PinCpus { .. } => "pin to CPUs",
-            Step::MessageSockets { .. } => "make message sockets",
-            Step::Report { .. } => "report descriptor",
-            Step::AppArmorOnExec { .. } => "set AppArmor profile",
-            Step::DropCapabilities => "drop capabilities",
-            Step::NoNewPrivileges => "set no-new-privileges",
-            Step::Landlock { .. } | Step::LandlockWithHeld { .. } => "apply Landlock",
-            Step::Seccomp => "apply seccomp filter",
-            Step::SeccompWatched => "apply memory seccomp filter",
-            Step::Exec { .. } => "start warden",
-        }
-    }
 }

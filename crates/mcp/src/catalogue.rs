@@ -140,6 +140,8 @@ impl Own {
                 "env": {"type": "object", "additionalProperties": {"type": "string"}},
                 "stdin": {"type": "string"},
                 "timeout_seconds": timeout,
+                "kind": {"type": "string",
+                    "description": "The kind of work, for the policy: compute, files, build or untrusted; untrusted if nothing is said"},
             }),
             Own::RunCode => json!({
                 "language": {"type": "string", "enum": ["python", "javascript", "shell"]},
@@ -147,6 +149,8 @@ impl Own {
                 "sandbox": sandbox,
                 "stdin": {"type": "string"},
                 "timeout_seconds": timeout,
+                "kind": {"type": "string",
+                    "description": "The kind of work, for the policy: compute, files, build or untrusted; untrusted if nothing is said"},
             }),
             Own::Read => json!({
                 "sandbox": sandbox,

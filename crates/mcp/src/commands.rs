@@ -128,6 +128,8 @@ struct Exec {
     stdin: Option<String>,
     #[serde(default)]
     timeout_seconds: Option<u64>,
+    #[serde(default)]
+    kind: Option<String>,
 }
 
 pub(crate) async fn exec(
@@ -146,6 +148,7 @@ pub(crate) async fn exec(
         "env": asked.env,
         "cwd": asked.cwd,
         "stdin": asked.stdin,
+        "kind": asked.kind,
         "timeout_ms": asked.timeout_seconds.map(|seconds| seconds.saturating_mul(1000)),
     });
     run_in(session, &asked.sandbox, &command, context).await
@@ -166,6 +169,8 @@ struct RunCode {
     stdin: Option<String>,
     #[serde(default)]
     timeout_seconds: Option<u64>,
+    #[serde(default)]
+    kind: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -196,6 +201,7 @@ pub(crate) async fn run_code(
     let command = json!({
         "argv": asked.language.argv(asked.code),
         "stdin": asked.stdin,
+        "kind": asked.kind,
         "timeout_ms": asked.timeout_seconds.map(|seconds| seconds.saturating_mul(1000)),
     });
     if let Some(sandbox) = asked.sandbox {
@@ -211,6 +217,7 @@ pub(crate) async fn run_code(
         "wall": wall,
         "image": image,
         "workspace": workspace.map(|path| json!({"path": path})),
+        "kind": asked.kind,
         "command": command,
     });
     // Whoever drops the request ends the run.

@@ -1,7 +1,7 @@
 //! What one session may use, and what it made.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -141,6 +141,12 @@ impl Session {
                 format!("{asked:?} is not in the workspace of this session, {}", top.display());
             CallError::Bounds(why)
         };
+        if !self.api.is_owner() {
+            // Whether it exists is told only to those whose grant has it: the route asks, and takes no links.
+            let path = top.join(asked);
+            let plain = path.components().all(|part| !matches!(part, Component::ParentDir));
+            return (plain && path.starts_with(top)).then_some(Some(path)).ok_or_else(outside);
+        }
         // The one spelling that counts: no link leads out of it.
         let real = std::fs::canonicalize(top.join(asked)).map_err(|_| outside())?;
         let inside = real.starts_with(top);

@@ -106,6 +106,10 @@ pub enum Denied {
         "the rules name {0} ports, and programs that know no proxy can use at most {MOST_PORTS}; name fewer, or leave --net-transparent out"
     )]
     DirectPorts(usize),
+    #[error(
+        "behind the wall {0}, filters of a job's own would be programs in this machine's kernel, without a limit that holds them; leave --own-filters out, or use a wall that begins with vm"
+    )]
+    OwnFilters(String),
     #[error("the path {0:?} is not absolute; give the full path")]
     RelativePath(String),
 }
@@ -137,6 +141,8 @@ pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
     }
     if in_vm {
         admit_paths_of_vm(&spec)?;
+    } else if spec.own_filters {
+        return Err(Denied::OwnFilters(spec.wall.to_string()));
     }
     if rings.iter().rev().skip(1).any(|ring| *ring == RingKind::Wasm) {
         return Err(Denied::WasmNotInnermost(spec.wall.to_string()));
@@ -198,6 +204,20 @@ mod tests {
 
     fn asked(wall: &str) -> SandboxSpec {
         SandboxSpec::new(wall.parse().unwrap())
+    }
+
+    #[test]
+    fn filters_of_a_jobs_own_need_a_kernel_of_its_own() {
+        let with = |wall: &str| SandboxSpec { own_filters: true, ..asked(wall) };
+        for wall in ["process", "process/wasm"] {
+            assert_eq!(admit(with(wall)), Err(Denied::OwnFilters(wall.to_owned())));
+        }
+        let image = Some("busybox".to_owned());
+        for wall in ["vm", "vm/container", "vm/process", "vm/container/process"] {
+            assert!(admit(SandboxSpec { image: image.clone(), ..with(wall) }).is_ok(), "{wall}");
+        }
+        let container = SandboxSpec { image, ..with("container") };
+        assert_eq!(admit(container), Err(Denied::OwnFilters("container".to_owned())));
     }
 
     #[test]

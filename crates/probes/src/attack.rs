@@ -1,11 +1,13 @@
 //! The attacks, by what they go for.
 
 pub(crate) mod deciding;
+pub(crate) mod deeds;
 pub(crate) mod files;
 pub(crate) mod gateway;
 pub(crate) mod leak;
 pub(crate) mod limits;
 pub(crate) mod network;
+pub(crate) mod objects;
 pub(crate) mod persist;
 pub(crate) mod privilege;
 pub(crate) mod processes;

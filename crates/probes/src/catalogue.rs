@@ -1,9 +1,12 @@
 //! All probes: a name, what it stands for, who sees its effect.
 
-use ringwall_linux::interface::INTERFACES;
+mod attempts;
+
+use ringwall_linux::interface;
 
 use crate::attack::{
-    deciding, files, gateway, leak, limits, network, persist, privilege, processes, settings,
+    deciding, files, gateway, leak, limits, network, objects, persist, privilege, processes,
+    settings,
 };
 use crate::{Attack, Class, Probe, Reach, Scene, Tried, Witness};
 
@@ -12,7 +15,7 @@ type Row = (&'static str, &'static str, fn(&Scene) -> Tried);
 
 /// Every probe, in the order in which they are run.
 pub fn all() -> Vec<Probe> {
-    let knocks = INTERFACES.iter().map(|interface| Probe {
+    let knocks = interface::all().map(|interface| Probe {
         name: interface.name,
         class: Class::KernelInterface,
         stands_for: interface.stands_for,
@@ -21,6 +24,7 @@ pub fn all() -> Vec<Probe> {
         attack: Attack::Knock(interface),
     });
     let mut all: Vec<Probe> = [
+        attempts::all(),
         rows(Class::ReadOutside, Witness::Secret, Reach::Host, READ),
         rows(Class::ReadOutside, Witness::Attack, Reach::Kernel, READ_MACHINE),
         rows(Class::WriteOutside, Witness::Canary, Reach::Host, WRITE),
@@ -35,6 +39,7 @@ pub fn all() -> Vec<Probe> {
         rows(Class::Privilege, Witness::Attack, Reach::Layers, LAYERS),
         rows(Class::InformationLeak, Witness::Attack, Reach::Kernel, LEAK),
         rows(Class::InformationLeak, Witness::Secret, Reach::Host, LEAK_SECRETS),
+        rows(Class::InformationLeak, Witness::Attack, Reach::Host, LEAK_OF_USE),
         rows(Class::Policy, Witness::Attack, Reach::Host, POLICY),
         rows(Class::Policy, Witness::Canary, Reach::Host, POLICY_CHANGES),
         rows(Class::Policy, Witness::Secret, Reach::Host, POLICY_SECRETS),
@@ -50,6 +55,7 @@ pub fn all() -> Vec<Probe> {
     // These may end the sandbox, or what they attack: nothing that needs either comes after them.
     all.extend(rows(Class::Spawn, Witness::Victim, Reach::Host, VICTIM));
     all.extend(rows(Class::Exhaust, Witness::Attack, Reach::Host, EXHAUST));
+    all.extend(rows(Class::Exhaust, Witness::Attack, Reach::Kernel, EXHAUST_KERNEL));
     all
 }
 
@@ -144,6 +150,18 @@ const SETTINGS: &[Row] = &[
     ("password-hashes-written", "another password", settings::password_hashes),
     ("loader-preload", "a library in every program", settings::loader_preload),
     ("timed-jobs", "a job for cron", settings::timed_jobs),
+    ("huge-page-reserve", "all memory as huge pages", settings::huge_page_reserve),
+    ("panic", "when the machine stops", settings::panic),
+    ("host-name-file", "the name of the host, as a file", settings::host_name),
+    ("open-file-bound", "how many files all may open", settings::open_file_bound),
+    ("link-protection", "links of others in /tmp", settings::link_protection),
+    ("address-hiding", "where the kernel lies, for all", settings::address_hiding),
+    ("trace-scope", "who may look into whom", settings::trace_scope),
+    ("layout-randomness", "where programs lie", settings::layout_randomness),
+    ("next-process-number", "a number that another process expects", settings::next_process_number),
+    ("key-quota", "keys for all", settings::key_quota),
+    ("program-compiler", "how programs for the kernel are compiled", settings::program_compiler),
+    ("connection-bound", "how many connections wait", settings::connection_bound),
     ("own-name", "files of /proc that change a process (CVE-2025-52881)", settings::own_name),
     ("own-program", "CVE-2019-5736: the program that started us", settings::own_program),
 ];
@@ -155,6 +173,11 @@ const LISTENERS: &[Row] = &[
     ("abstract-socket", "CVE-2020-15257: sockets without a file", network::abstract_socket),
     ("named-socket", "a read-only mount keeps nobody from a socket", network::named_socket),
     ("named-socket-by-own-root", "the same by /proc", network::named_socket_by_own_root),
+    (
+        "named-socket-by-descriptor",
+        "the same by a descriptor that is held",
+        network::named_socket_by_descriptor,
+    ),
 ];
 
 const NETWORK: &[Row] = &[
@@ -221,6 +244,11 @@ const PRIVILEGE: &[Row] = &[
     ("go-first", "more time than others", privilege::go_first),
     ("raise-limits", "limits that were lowered", privilege::raise_limits),
     ("lock-memory", "memory that cannot be taken back", privilege::lock_memory),
+    (
+        "core-dump-limit",
+        "a crash that starts the host's dump program as root",
+        privilege::allow_core_dumps,
+    ),
 ];
 
 const LAYERS: &[Row] =
@@ -236,6 +264,13 @@ const LEAK: &[Row] = &[
     ("memory-pages", "who has which page (Rowhammer)", leak::pages),
     ("device-list", "what devices there are", leak::devices),
     ("allocators", "how full the kernel's pools are", leak::allocators),
+    ("kernel-notes", "which kernel, and where its pages for debuggers are", leak::kernel_notes),
+    ("kernel-modules", "which modules there are, and where they lie", leak::modules),
+    ("kernel-stacks", "what the kernel does for a process", leak::stacks),
+    ("interrupt-counts", "when keys are pressed and packets arrive", leak::interrupts),
+    ("processor-weaknesses", "which attacks on the processor work", leak::weaknesses),
+    ("network-hardware", "the address of a network card", leak::network_hardware),
+    ("group-settings", "what the machine is divided into", leak::groups),
     ("kernel-addresses", "where the kernel lies", leak::kernel_addresses),
 ];
 
@@ -245,6 +280,11 @@ const LEAK_SECRETS: &[Row] = &[
     ("mounted-paths", "paths of the host behind the mounts", leak::mounts),
     ("machine-id", "which machine this is", leak::machine_id),
     ("left-descriptors", "files that were left open", leak::descriptors),
+];
+
+const LEAK_OF_USE: &[Row] = &[
+    ("watch-host-programs", "inotify tells which programs the host starts", leak::watch_program),
+    ("lock-host-programs", "a lock that holds programs of the host up", leak::lock_program),
 ];
 
 const POLICY: &[Row] = &[
@@ -322,6 +362,29 @@ const EXHAUST: &[Row] = &[
     ("exhaust-time", "a job that does not end", limits::time),
 ];
 
+/// Memory that the kernel holds for a job, and no page of which is the job's own.
+const EXHAUST_KERNEL: &[Row] = &[
+    ("exhaust-memory-files", "files without a name", objects::memory_files),
+    ("exhaust-local-sockets", "buffers of unix sockets", objects::local_sockets),
+    ("exhaust-tcp-buffers", "data on its way, by cgroup v1 not counted", objects::tcp_buffers),
+    ("exhaust-udp-buffers", "datagrams that nobody reads", objects::udp_buffers),
+    (objects::ENDED_THREAD, "memory of a process that looks dead", objects::ended_thread),
+];
+
+/// Attacks that only jobs must fail at. A program that puts a filter on itself when it starts, as the
+/// WASM warden and monitors do, is shut off from them from then on.
+pub const OF_JOBS_ONLY: &[&str] = &[
+    "seccomp-filter",
+    "seccomp-filter-by-prctl",
+    "socket-filter",
+    "socket-filter-of-a-group",
+    "landlock-ruleset",
+    "seccomp-filter-with-listener",
+    "socket-filter-from-a-map",
+    "socket-filter-of-a-group-from-a-map",
+    "landlock-rule",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,9 +400,17 @@ mod tests {
     }
 
     #[test]
+    fn what_only_jobs_must_fail_at_is_there() {
+        let all = all();
+        for name in OF_JOBS_ONLY {
+            assert!(all.iter().any(|probe| probe.name == *name), "{name}");
+        }
+    }
+
+    #[test]
     fn there_are_enough_of_them_and_every_class_has_some() {
         let all = all();
-        assert!(all.len() >= 150, "{}", all.len());
+        assert!(all.len() >= 330, "{}", all.len());
         for class in Class::ALL {
             assert!(all.iter().any(|probe| probe.class == class), "{}", class.name());
         }

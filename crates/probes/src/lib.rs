@@ -4,13 +4,19 @@
 //! process), whoever runs the probes looks there, and what the probe says of itself only tells whether
 //! it could be tried: code that broke out would lie.
 
+mod adversary;
 mod attack;
 mod catalogue;
+mod dice;
+mod kernel_objects;
 mod scene;
 
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::{ALLOWED_NAME, all};
+pub use adversary::{HELPERS, Play, Played, help, play};
+pub use catalogue::{ALLOWED_NAME, OF_JOBS_ONLY, all};
+pub use dice::Dice;
+pub use kernel_objects::{Bound, KERNEL_OBJECTS, KernelObject, MAKE_NOTHING, Noticed};
 pub use scene::Scene;
 
 /// What an attack is after.
@@ -143,6 +149,7 @@ pub struct Probe {
 enum Attack {
     Call(fn(&Scene) -> Tried),
     Knock(&'static ringwall_linux::interface::Interface),
+    On(attack::deeds::Attempt),
 }
 
 impl Probe {
@@ -151,6 +158,7 @@ impl Probe {
         match self.attack {
             Attack::Call(call) => call(scene),
             Attack::Knock(interface) => attack::knock(interface),
+            Attack::On(attempt) => attempt.make(scene),
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct Scene {
     pub abstract_socket: String,
     /// Unix sockets of the host with a name in the file system.
     pub sockets: Vec<PathBuf>,
+    /// A program of the host that the host opens again and again, and on which it holds a lock.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
     /// A process of the host.
     pub victim: i32,
     /// What an attack says to a listener, so that it knows whom it hears.
@@ -27,6 +30,12 @@ pub struct Scene {
     pub mark: String,
     /// The workspace as the attack sees it, if it has one.
     pub workspace: Option<PathBuf>,
+    /// Names in the workspace that are hidden from jobs. What is in them on the host is a secret.
+    #[serde(default)]
+    pub hidden: Vec<PathBuf>,
+    /// Files of the host that jobs are shown and must not change.
+    #[serde(default)]
+    pub shown: Vec<PathBuf>,
     /// Policies: those that would be read, and one that was laid out.
     pub policies: Vec<PathBuf>,
     /// Grants, approvals and what was spent; the first one was laid out.

@@ -6,7 +6,7 @@ use ringwall_linux::mount::WithoutMarks;
 use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{
     BASE_PATH, Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, layer_places,
-    run_slots as slot, shown_slot,
+    run_slots as slot, shown_paths, shown_slot,
 };
 use ringwall_spec::RingKind;
 
@@ -34,6 +34,9 @@ impl Ring for ContainerRing {
             apparmor: input.apparmor.clone(),
             own_namespaces: true,
             seccomp_filters: input.seccomp_filters(),
+            filter: input.filter(),
+            of_host: shown_paths(input),
+            workspace: input.workspace.as_ref().map(|workspace| workspace.inside.clone()),
         };
         let workspace = input.workspace.as_ref().map(|workspace| workspace.inside.clone());
         Ok(RingPlan {
@@ -59,14 +62,16 @@ fn template(input: &RingInput<'_>, setup: (u32, u32)) -> Vec<Step> {
     let mut steps = Base::default();
     steps.enter_with_many_users(input, setup);
     steps.open_common();
-    steps.open_shown(input);
     steps.make_base(&["dev", "scratch", "root", "proc"]);
     steps.attach_sources(input);
     steps.make_dev();
+    if !input.shown.is_empty() {
+        steps.begin_showing();
+    }
     for (number, shown) in input.shown.iter().enumerate() {
         let at = shown_place(slot::BASE, number);
         steps.make_mount_point(at.clone(), shown.is_dir);
-        steps.push(Step::Attach { tree: shown_slot(number), at });
+        steps.show_asked(input, shown, &at);
     }
     steps.into_steps()
 }
@@ -108,7 +113,7 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     steps.push(Step::OpenTree { at: dev, recursive: true, into: slot::RUN_DEV });
     steps.open_scratch("tmp", slot::TMP);
     steps.open_scratch("shm", slot::SHM);
-    steps.open_proc();
+    steps.open_proc(input);
     for (number, shown) in input.shown.iter().enumerate() {
         let (at, into) = (shown_place(slot::ROOT, number), shown_slot(number));
         steps.make_mount_point(mount_point(&shown.path), shown.is_dir);
@@ -123,7 +128,7 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
         steps.push(Step::BecomeUser { uid, gid });
     }
     if let Some(workspace) = &input.workspace {
-        steps.open_workspace(workspace);
+        steps.open_workspace(input.identity, workspace);
     }
     steps.push(Step::PivotRoot { tree: slot::NEW_ROOT });
     attach(&mut steps, input);
@@ -138,15 +143,25 @@ fn attach(steps: &mut Base, input: &RingInput<'_>) {
     steps.attach_proc(slot::NEW_ROOT, slot::NEW_ROOT);
     steps.attach_terminals(slot::NEW_ROOT);
     for (number, shown) in input.shown.iter().enumerate() {
-        steps.push(Step::Attach { tree: shown_slot(number), at: shown_root(&shown.path) });
+        let at = shown_root(&shown.path);
+        steps.push(Step::Attach { tree: shown_slot(number), at: at.clone() });
+        steps.mask_shown(shown, &at, slot::NEW_ROOT);
     }
     if let Some(workspace) = &input.workspace {
+        let inside = workspace.inside.strip_prefix("/").unwrap_or(&workspace.inside);
+        match inside.strip_prefix("tmp") {
+            Ok(below) => steps.pin_above(slot::TMP, below),
+            Err(_) => steps.pin_above(slot::NEW_ROOT, inside),
+        }
         steps.attach_workspace(workspace, &shown_root(&workspace.inside), slot::NEW_ROOT);
     }
 }
 
 fn last(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
+    if input.workspace.is_some() {
+        steps.push(Step::Report { slot: slot::RUN_WORKSPACE });
+    }
     steps.set_network_root(slot::NEW_ROOT);
     steps.confine_and_exec(input, vec![("/".into(), PathAccess::Write)]);
     steps.into_steps()

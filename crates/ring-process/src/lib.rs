@@ -3,4 +3,4 @@
 
 mod plan;
 
-pub use plan::ProcessRing;
+pub use plan::{ProcessRing, visible};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::{PathAccess, Place, Slot, Step};
 use ringwall_ring::{
-    Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot, shown_slot,
+    Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, run_slots as slot,
 };
 use ringwall_spec::RingKind;
 
@@ -13,8 +13,8 @@ use ringwall_spec::RingKind;
 const VISIBLE: [&str; 11] =
     ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
 
-/// Not shown, though what is above them is. A read-only mount keeps nobody from connecting to a
-/// socket on it, and this one builds, with network access, for every user of the host.
+/// Not shown, though what is above them is. What is shown has no living sockets; this one would build, with
+/// network access, for every user of the host, so it is kept away twice.
 const HIDDEN: [&str; 1] = ["nix/var/nix/daemon-socket"];
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,10 +39,19 @@ impl Ring for ProcessRing {
             template: template(input, input.identity.user_inside()),
             ahead: ahead(input),
             last: last(input),
-            expected: Expected::of_one_user(input),
+            expected: expected(input),
             working_directory: workspace.unwrap_or_else(|| PathBuf::from("/tmp")),
         })
     }
+}
+
+fn expected(input: &RingInput<'_>) -> Expected {
+    let mut expected = Expected::of_one_user(input);
+    if !input.prepared {
+        let tops = visible_dirs(input).map(|name| Path::new("/").join(name));
+        expected.of_host.extend(tops);
+    }
+    expected
 }
 
 /// A path that would hide the ring's own parts cannot be shown.
@@ -54,6 +63,11 @@ fn refuse_covering(path: &Path) -> Result<(), PlanError> {
         return Err(PlanError::Path(path.to_owned(), reason));
     }
     Ok(())
+}
+
+/// Those of the host's top-level directories that a ring sees.
+pub fn visible<'a>(tops: impl Iterator<Item = &'a String>) -> impl Iterator<Item = PathBuf> {
+    tops.filter(|top| VISIBLE.contains(&top.as_str())).map(|top| Path::new("/").join(top))
 }
 
 /// Below /tmp, which is new in every run, a place has to be made in every run.
@@ -73,13 +87,15 @@ fn relative(path: &Path) -> &Path {
 fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
     let mut steps = Base::default();
     steps.enter_as_one_user(input, inside);
-    // Everything of the host is opened first; then its view can go while the ring's is made.
     steps.open_common();
-    for (number, name) in visible_dirs(input) {
-        steps.open_read_only(&Path::new("/").join(name), number);
+    if input.prepared {
+        open_tops_of_guest(&mut steps, input);
     }
-    steps.open_shown(input);
     steps.make_base(&["dev", "proc", "sys", "tmp"]);
+    if !input.prepared {
+        show_host(&mut steps, input);
+    }
+    // Everything of the host is there now; its view can go while the rest of the ring's is made.
     steps.pivot_to_base();
     for name in VISIBLE {
         if let Some((_, target)) = input.host_links.iter().find(|(link, _)| link == name) {
@@ -87,20 +103,12 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
             steps.push(Step::MakeSymlink { at, target: target.into() });
         }
     }
-    for (number, name) in visible_dirs(input) {
-        let at = Place::new(slot::BASE, name);
-        steps.push(Step::MakeDir { at: at.clone(), mode: 0o755 });
-        steps.push(Step::Attach { tree: number, at });
-    }
-    for (number, shown) in input.shown.iter().enumerate() {
-        let at = match below_tmp(&shown.path) {
-            Some(_) => shown_place(slot::BASE, number),
-            None => Place::new(slot::BASE, relative(&shown.path)),
-        };
-        if !is_visible(&shown.path) {
-            steps.make_mount_point(at.clone(), shown.is_dir);
+    if input.prepared {
+        for (number, name) in tops_of_guest(input) {
+            let at = Place::new(slot::BASE, name);
+            steps.push(Step::MakeDir { at: at.clone(), mode: 0o755 });
+            steps.push(Step::Attach { tree: number, at });
         }
-        steps.push(Step::Attach { tree: shown_slot(number), at });
     }
     // A mount point below a visible directory exists already; one below /tmp is made in each run.
     if let Some(workspace) = &input.workspace {
@@ -116,10 +124,37 @@ fn template(input: &RingInput<'_>, inside: (u32, u32)) -> Vec<Step> {
     steps.into_steps()
 }
 
-/// The directories of the host that the ring shows, with the slots that hold them.
-fn visible_dirs(input: &RingInput<'_>) -> Vec<(Slot, &'static str)> {
-    let dirs = VISIBLE.into_iter().filter(|name| input.host_dirs.iter().any(|dir| dir == name));
-    (slot::FIRST_VISIBLE..).map(Slot).zip(dirs).collect()
+fn show_host(steps: &mut Base, input: &RingInput<'_>) {
+    steps.begin_showing();
+    for name in visible_dirs(input) {
+        steps.show_top(input, name);
+    }
+    for (number, shown) in input.shown.iter().enumerate() {
+        let at = match below_tmp(&shown.path) {
+            Some(_) => shown_place(slot::BASE, number),
+            None => Place::new(slot::BASE, relative(&shown.path)),
+        };
+        if !is_visible(&shown.path) {
+            steps.make_mount_point(at.clone(), shown.is_dir);
+        }
+        steps.show_asked(input, shown, &at);
+    }
+}
+
+/// The directories of the host that the ring shows.
+fn visible_dirs(input: &RingInput<'_>) -> impl Iterator<Item = &'static str> {
+    VISIBLE.into_iter().filter(|name| input.host_dirs.iter().any(|dir| dir == name))
+}
+
+/// A guest has nothing of the host, and its tree is an overlay already.
+fn open_tops_of_guest(steps: &mut Base, input: &RingInput<'_>) {
+    for (number, name) in tops_of_guest(input) {
+        steps.open_read_only(&Path::new("/").join(name), number);
+    }
+}
+
+fn tops_of_guest(input: &RingInput<'_>) -> impl Iterator<Item = (Slot, &'static str)> {
+    (slot::FIRST_VISIBLE..).map(Slot).zip(visible_dirs(input))
 }
 
 /// Where a path below /tmp waits for the /tmp of a run.
@@ -137,7 +172,7 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     steps.push(Step::Attach { tree: slot::SHM, at: Place::new(slot::ROOT, "dev/shm") });
     steps.open_scratch("tmp", slot::TMP);
     steps.push(Step::Attach { tree: slot::TMP, at: tmp() });
-    steps.open_proc();
+    steps.open_proc(input);
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.attach_terminals(slot::ROOT);
     let masked = input
@@ -161,13 +196,22 @@ fn ahead(input: &RingInput<'_>) -> Vec<Step> {
             steps.push(Step::OpenTree { at: from, recursive: true, into });
             steps.push(Step::Attach { tree: into, at });
         }
+        let at = Place::new(slot::ROOT, relative(&shown.path));
+        steps.mask_shown(shown, &at, slot::ROOT);
+    }
+    if input.shown.iter().any(|shown| below_tmp(&shown.path).is_some()) {
+        // Where they waited, nothing of them is hidden. The cover lies on a directory of the ring: one
+        // on a directory of the host would be gone when its owner removes that.
+        steps.mask(slot::ROOT, Place::new(slot::ROOT, "shown"));
     }
     if let Some(workspace) = &input.workspace {
         if let Some(rest) = below_tmp(&workspace.inside) {
             steps.make_mount_point(Place::new(slot::TMP, rest), true);
+            // Made by the ring's user, so the job could move them away.
+            steps.pin_above(slot::TMP, rest);
         }
         let at = Place::new(slot::ROOT, relative(&workspace.inside));
-        steps.open_workspace(workspace);
+        steps.open_workspace(input.identity, workspace);
         steps.attach_workspace(workspace, &at, slot::ROOT);
     }
     steps.into_steps()
@@ -182,6 +226,9 @@ fn last(input: &RingInput<'_>) -> Vec<Step> {
     ];
     rules.extend(input.workspace.iter().map(|own| ((&own.inside).into(), PathAccess::Write)));
     let mut steps = Base::default();
+    if input.workspace.is_some() {
+        steps.push(Step::Report { slot: slot::RUN_WORKSPACE });
+    }
     steps.set_network_root(slot::ROOT);
     steps.confine_and_exec(input, rules);
     steps.into_steps()

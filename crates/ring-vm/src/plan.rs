@@ -183,7 +183,7 @@ impl VmRing {
     fn ahead(&self, input: &RingInput<'_>) -> Vec<Step> {
         let mut steps = Base::default();
         steps.begin_run(input, "/");
-        steps.open_proc();
+        steps.open_proc(input);
         steps.attach_proc(slot::ROOT, slot::ROOT);
         if self.takes_requests() {
             let flags = MountFlags { no_exec: true, ..MountFlags::default() };
@@ -221,6 +221,8 @@ impl VmRing {
             // Translated code is spread thin over its buffer.
             steps.push(Step::NoHugePages);
         }
+        // Monitors put filters on themselves, each thread its own.
+        steps.confines_itself = true;
         steps.confine(input, Step::Landlock { rules });
         let first = slot::FIRST_CGROUP + input.cgroup_files;
         let passed = match self.machine.memory {

@@ -22,7 +22,7 @@ pub fn inner_wasm_plan(grants: &[(String, DirAccess)]) -> Vec<Step> {
     vec![
         Step::NoNewPrivileges,
         Step::Landlock { rules },
-        Step::Seccomp,
+        Step::SeccompNesting,
         Step::Exec {
             program: WASM_WARDEN_PATH.into(),
             arguments: grants.iter().map(|(path, _)| path.clone()).collect(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ringwall_linux::step::{MountFlags, PathAccess, Place, RawPath, Slot, Step};
+use ringwall_linux::step::{FileId, MountFlags, PathAccess, Place, Slot, Step};
 use ringwall_ring::{
     Base, Expected, Identity, PlanError, Ring, RingInput, RingPlan, WARDEN_PATH, run_slots as slot,
 };
@@ -26,6 +26,9 @@ const LOADER_OUTSIDE: Slot = Slot(511);
 pub struct GrantedDir {
     /// Canonical host path.
     pub path: PathBuf,
+    /// What was checked: nothing else may be granted. None in a guest, which holds nothing but its
+    /// own copy.
+    pub id: Option<FileId>,
     pub access: DirAccess,
     pub owner: (u32, u32),
     /// Files and directories in it that no tool may see, relative to it.
@@ -108,8 +111,7 @@ impl WasmRing {
     /// Everything of the host that the ring gets, besides its warden.
     fn open(&self, steps: &mut Base, input: &RingInput<'_>, inside: (u32, u32)) {
         for ((tree, namespace), grant) in self.slots().zip(&self.grants) {
-            let path = RawPath::from(&grant.path);
-            steps.push(Step::OpenHostTree { path, recursive: false, into: tree });
+            steps.open_checked(&grant.path, grant.id, false, tree);
             if let Identity::Root { ids } = input.identity
                 && !input.prepared
             {
@@ -135,6 +137,7 @@ impl WasmRing {
         }
         let held = self.cache.iter().map(|_| (CACHE, PathAccess::ReadFiles)).collect();
         let landlock = Step::LandlockWithHeld { rules, held };
+        steps.confines_itself = true;
         steps.confine_with(input, landlock, &[LOADER]);
         let mut steps = steps.into_steps();
         // Right after the scratch space, which every ring reports first.
@@ -153,7 +156,7 @@ impl WasmRing {
 fn ahead(input: &RingInput<'_>) -> Vec<Step> {
     let mut steps = Base::default();
     steps.begin_run(input, "/");
-    steps.open_proc();
+    steps.open_proc(input);
     steps.attach_proc(slot::ROOT, slot::ROOT);
     steps.into_steps()
 }

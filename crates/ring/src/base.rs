@@ -2,14 +2,10 @@
 
 use std::path::Path;
 
-use ringwall_linux::host::PrivateIds;
-use ringwall_linux::mount::WithoutMarks;
-use ringwall_linux::step::{
-    IdMaps, IdRange, MountFlags, PathAccess, Place, RawPath, ResourceLimit, Slot, Step,
-};
+use ringwall_linux::step::{MountFlags, PathAccess, Place, RawPath, ResourceLimit, Slot, Step};
 use ringwall_spec::{LimitName, Limits, WorkspaceMode};
 
-use crate::input::{Identity, RingInput, WorkspaceInput};
+use crate::input::{Identity, JobFilter, RingInput, WorkspaceInput};
 use crate::run_slots as slot;
 
 /// Where the warden program is inside every ring: on our own /dev, never in an image.
@@ -17,7 +13,7 @@ pub const WARDEN_PATH: &str = "/dev/.ringwall/warden";
 
 pub(crate) const READ_ONLY: MountFlags =
     MountFlags { read_only: true, no_exec: false, devices: false, recursive: false };
-const READ_ONLY_TREE: MountFlags = MountFlags { recursive: true, ..READ_ONLY };
+pub(crate) const READ_ONLY_TREE: MountFlags = MountFlags { recursive: true, ..READ_ONLY };
 const DEVICE: MountFlags =
     MountFlags { read_only: false, no_exec: true, devices: true, recursive: false };
 
@@ -28,29 +24,9 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// shared mapping of the real one is memory that stays when its pages are unmapped.
 const UNMAPPABLE_ZERO: &str = "full";
 
-/// Where memory is watched, queues of file events in one ring; each can hold some MiB.
-const FILE_EVENT_QUEUES: u32 = 4;
-const FILE_WATCHES: u32 = 16_384;
-/// The same for TCP: what a socket of another kind can buffer, by default.
+/// Where memory is watched, what TCP may keep: as much as a socket of another kind, by default.
 const CONNECTION_BUFFER: u32 = 208 << 10;
 const CLOSED_CONNECTIONS: u32 = 4096;
-
-/// Parts of /proc that tell a job about the host and help no honest program. Everything else in
-/// /proc is read-only.
-const MASKED: [&str; 12] = [
-    "acpi",
-    "asound",
-    "interrupts",
-    "kallsyms",
-    "kcore",
-    "keys",
-    "latency_stats",
-    "sched_debug",
-    "scsi",
-    "sysrq-trigger",
-    "timer_list",
-    "timer_stats",
-];
 
 /// Where the base is attached before it becomes a root: a directory that every host has.
 pub const BASE_PATH: &str = "/proc";
@@ -81,6 +57,8 @@ pub struct Base {
     has_network: bool,
     /// The root of a ring that is to have a way to the network.
     network_root: Option<Slot>,
+    /// The program of this ring is none of a job's, and puts filters of its own on itself.
+    pub confines_itself: bool,
 }
 
 impl Base {
@@ -113,37 +91,13 @@ impl Base {
             }
         }
         if let Some(workspace) = &input.workspace {
-            self.open_host(&workspace.path, slot::WORKSPACE);
+            self.open_checked(&workspace.path, workspace.id, false, slot::WORKSPACE);
             if let Identity::Root { ids } = input.identity
                 && root
             {
                 self.map_workspace(workspace, ids, inside);
             }
         }
-    }
-
-    /// The owner of the workspace is the ring's user inside; other owners are nobody.
-    fn map_workspace(&mut self, workspace: &WorkspaceInput, ids: PrivateIds, inside: (u32, u32)) {
-        let owner = (workspace.owner_uid, workspace.owner_gid);
-        self.map_owner(slot::WORKSPACE, slot::WORKSPACE_NAMESPACE, owner, ids, inside);
-    }
-
-    /// Shows what `owner` has in a tree as the ring's user's; other owners are nobody. `namespace`
-    /// is a slot to use on the way.
-    pub fn map_owner(
-        &mut self,
-        tree: Slot,
-        namespace: Slot,
-        owner: (u32, u32),
-        ids: PrivateIds,
-        inside: (u32, u32),
-    ) {
-        let one = |disk, inside| {
-            vec![IdRange { inside: disk, outside: Identity::outside(ids, inside), count: 1 }]
-        };
-        let maps = IdMaps { uids: one(owner.0, inside.0), gids: one(owner.1, inside.1) };
-        self.push(Step::MakeUserNamespace { maps, into: namespace });
-        self.push(Step::IdMapTree { tree, user_namespace: namespace });
     }
 
     /// A user namespace with one user. Root becomes that user first, so that the namespace can be
@@ -177,12 +131,7 @@ impl Base {
     }
 
     fn finish_entering(&mut self, input: &RingInput<'_>, inside: (u32, u32)) {
-        self.push(Step::DenyNestedUserNamespaces);
         self.watched = input.is_watched();
-        if self.watched {
-            let (queues, watches) = (FILE_EVENT_QUEUES, FILE_WATCHES);
-            self.push(Step::LimitFileEvents { queues, watches });
-        }
         // Made beside us while we go on: a network namespace takes longer than all the mounts.
         self.push(Step::PrepareNetwork);
         self.push(Step::UnshareMounts);
@@ -210,12 +159,6 @@ impl Base {
             let source = if name == "zero" && self.watched { UNMAPPABLE_ZERO } else { name };
             self.open_host(&Path::new("/dev").join(source), Slot(number));
             self.push(Step::SetMountFlags { tree: Slot(number), flags: DEVICE });
-        }
-    }
-
-    pub fn open_shown(&mut self, input: &RingInput<'_>) {
-        for (number, shown) in (slot::FIRST_SHOWN..).zip(&input.shown) {
-            self.open_read_only(&shown.path, Slot(number));
         }
     }
 
@@ -338,13 +281,8 @@ impl Base {
             let proc = Place::new(slot::ROOT, "proc");
             self.push(Step::AppArmorOnExec { proc, profile: profile.clone() });
         }
-        let Limits { disk_bytes, disk_inodes, .. } = input.admitted.spec().limits;
-        self.push(Step::Tmpfs {
-            bytes: disk_bytes,
-            inodes: disk_inodes,
-            mode: 0o755,
-            into: slot::SCRATCH,
-        });
+        let Limits { disk_bytes: bytes, disk_inodes: inodes, .. } = input.admitted.spec().limits;
+        self.push(Step::Tmpfs { bytes, inodes, mode: 0o755, into: slot::SCRATCH });
         for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777)] {
             self.push(Step::MakeDir { at: Place::new(slot::SCRATCH, name), mode });
         }
@@ -357,10 +295,10 @@ impl Base {
     }
 
     /// Makes the view of the workspace that the ring will have, and covers its source in the base.
-    pub fn open_workspace(&mut self, workspace: &WorkspaceInput) {
+    pub fn open_workspace(&mut self, identity: Identity, workspace: &WorkspaceInput) {
         let source = Place::new(slot::ROOT, WORKSPACE_SOURCE);
         match workspace.mode {
-            WorkspaceMode::CopyOnWrite => self.overlay_workspace(workspace, source.clone()),
+            WorkspaceMode::CopyOnWrite => self.overlay_workspace(identity, workspace),
             WorkspaceMode::ReadWrite => {
                 let into = slot::RUN_WORKSPACE;
                 self.push(Step::OpenTree { at: source.clone(), recursive: false, into });
@@ -391,7 +329,7 @@ impl Base {
         }
     }
 
-    fn overlay_workspace(&mut self, workspace: &WorkspaceInput, source: Place) {
+    fn overlay_workspace(&mut self, identity: Identity, workspace: &WorkspaceInput) {
         let upper = Place::new(slot::SCRATCH, "workspace");
         let work = Place::new(slot::SCRATCH, "workspace-work");
         for place in [&upper, &work] {
@@ -406,22 +344,12 @@ impl Base {
             self.push(Step::Whiteout { at: inside_upper(path) });
         }
         let (proc, into) = (Place::new(slot::ROOT, "proc"), slot::RUN_WORKSPACE);
-        let (lower, without_marks) = (vec![source], WithoutMarks::Copy);
+        let lower = vec![Place::new(slot::ROOT, WORKSPACE_SOURCE)];
+        let without_marks = workspace.without_marks(identity);
         self.push(Step::Overlay { lower, upper, work, proc, without_marks, into });
     }
 
     /// Makes the ring's own proc, while the base's can be seen: the kernel asks for that.
-    pub fn open_proc(&mut self) {
-        self.push(Step::Proc { into: slot::RUN_PROC });
-    }
-
-    pub fn attach_proc(&mut self, root: Slot, covers: Slot) {
-        self.push(Step::Attach { tree: slot::RUN_PROC, at: Place::new(root, "proc") });
-        for name in MASKED {
-            self.mask(covers, Place::new(root, Path::new("proc").join(name)));
-        }
-    }
-
     /// Covers what is at a place, if something is. The covers are on the ring's own /dev.
     pub fn mask(&mut self, covers: Slot, at: Place) {
         let file_cover = Place::new(covers, "dev/.ringwall/no-file");
@@ -445,7 +373,7 @@ impl Base {
         self.confine(input, landlock);
         self.push(Step::Exec {
             program: WARDEN_PATH.into(),
-            arguments: Vec::new(),
+            arguments: input.filter().warden_arguments(),
             environment: Vec::new(),
             descriptors: [&[slot::STREAM, slot::CANARY], more].concat(),
             open_files: Some(input.admitted.spec().limits.open_files.into()),
@@ -467,10 +395,13 @@ impl Base {
         }
         self.push(Step::Hostname { name: input.hostname.clone() });
         self.push(Step::Report { slot: slot::SCRATCH });
+        if let Some(workspace) = input.workspace.as_ref().filter(|_| !input.prepared) {
+            self.report_view(workspace);
+        }
         if let (Some(network), Some(root)) = (&input.network, self.network_root) {
             self.offer_network(network, root, input.prepared);
         }
-        self.push(Step::LimitResource(ResourceLimit::CoreBytes(0)));
+        self.push(Step::LimitResource(ResourceLimit::NoCoreDump));
         for limit in &input.without_cgroup {
             self.limit_without_cgroup(*limit, limits);
         }
@@ -481,7 +412,8 @@ impl Base {
         if input.is_watched() {
             self.push(Step::SeccompWatched);
         }
-        self.push(Step::Seccomp);
+        let filter = if self.confines_itself { JobFilter::Open } else { input.filter() };
+        self.push(filter.step());
     }
 
     /// Without a control group: one process is capped in memory (the engine watches the sum, and a

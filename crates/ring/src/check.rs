@@ -1,12 +1,14 @@
 //! Facts against the plan. A layer that cannot be shown stops the run.
 
+use std::path::{Path, PathBuf};
+
 use ringwall_linux::seccomp;
 use ringwall_linux::step::{IdMaps, IdRange};
 use ringwall_spec::{
     CheckedFact, DeniedOpen, Evidence, IdMapLine, Namespace, NamespaceKind, RingFacts, RingKind,
 };
 
-use crate::input::RingInput;
+use crate::input::{JobFilter, RingInput};
 
 /// What a ring's facts must show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,12 @@ pub struct Expected {
     /// Filters stack: what is on the engine, one per ring, and one more for the outermost where its
     /// memory is watched.
     pub seccomp_filters: u32,
+    /// Which filter is the last one that was put on.
+    pub filter: JobFilter,
+    /// Paths at which the ring sees files of the host. Nothing there is a mount of the host's own.
+    pub of_host: Vec<PathBuf>,
+    /// The one path below which that may be so.
+    pub workspace: Option<PathBuf>,
 }
 
 impl Expected {
@@ -35,8 +43,16 @@ impl Expected {
             apparmor: input.apparmor.clone(),
             own_namespaces: true,
             seccomp_filters: input.seccomp_filters(),
+            filter: input.filter(),
+            of_host: shown_paths(input),
+            workspace: input.workspace.as_ref().map(|workspace| workspace.inside.clone()),
         }
     }
+}
+
+/// What was asked for of the host, besides a workspace.
+pub fn shown_paths(input: &RingInput<'_>) -> Vec<PathBuf> {
+    input.shown.iter().map(|shown| shown.path.clone()).collect()
 }
 
 /// The namespaces of the engine itself: a ring must share none of them.
@@ -174,6 +190,9 @@ impl Checker {
         let kept = soft <= expected.open_files && hard <= expected.open_files;
         let most = format!("at most {}", expected.open_files);
         self.require("open files limit", kept, most, hard.to_string())?;
+        // 0 is what a host without a dump program may have as its hard limit.
+        let dumps = facts.core_bytes;
+        self.require("core dumps", dumps <= 1, "none", format!("a limit of {dumps} bytes"))?;
         if let Some(profile) = &expected.apparmor {
             let seen = facts.apparmor.clone().unwrap_or_default();
             // A profile that only complains denies nothing.
@@ -189,7 +208,10 @@ impl Checker {
         let fingerprint = match self.ring {
             RingKind::Wasm => seccomp::WASM_FINGERPRINT,
             // The guest's own ring is checked otherwise; it has no filter of ours.
-            RingKind::Process | RingKind::Container | RingKind::Vm => seccomp::JOB_FINGERPRINT,
+            RingKind::Process | RingKind::Container | RingKind::Vm => match expected.filter {
+                JobFilter::Sealed => seccomp::JOB_FINGERPRINT,
+                JobFilter::Nesting | JobFilter::Open => seccomp::NESTING_FINGERPRINT,
+            },
         };
         self.require(
             "seccomp filter",
@@ -217,6 +239,7 @@ impl Checker {
     }
 
     fn view(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
+        self.host_files(expected, facts)?;
         let only_loopback = facts.network_devices.iter().all(|name| name == "lo");
         let devices = facts.network_devices.join(", ");
         self.require("network devices", only_loopback, "loopback at most", devices)?;
@@ -225,6 +248,30 @@ impl Checker {
         let same = expected.root_read_only == facts.root_read_only;
         self.require("root file system", same, wanted, seen)?;
         self.require("kernel", !facts.kernel_release.is_empty(), "a release", &facts.kernel_release)
+    }
+
+    /// A mount of the host's own file system has living sockets, locks and watches.
+    fn host_files(&mut self, expected: &Expected, facts: &RingFacts) -> Result<(), EvidenceError> {
+        if expected.of_host.is_empty() {
+            return Ok(());
+        }
+        let in_workspace =
+            |path: &Path| expected.workspace.as_ref().is_some_and(|own| path.starts_with(own));
+        let is_of_host = |path: &Path| expected.of_host.iter().any(|top| path.starts_with(top));
+        let own = ["overlay", "tmpfs"];
+        let other = facts.mounts.iter().find(|mount| {
+            let path = Path::new(&mount.path);
+            let is_own = own.contains(&mount.file_system.as_str()) && mount.read_only;
+            is_of_host(path) && !in_workspace(path) && !is_own
+        });
+        let seen = other.map_or_else(
+            || "read-only overlays".to_owned(),
+            |mount| {
+                let writable = if mount.read_only { "" } else { ", writable" };
+                format!("{} at {}{writable}", mount.file_system, mount.path)
+            },
+        );
+        self.require("view of the host's files", other.is_none(), "read-only overlays", seen)
     }
 }
 

@@ -1,11 +1,18 @@
 //! What a ring plan is made from: facts of the host and the request, already read.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ringwall_linux::host::{FULL_RANGE, PrivateIds};
-use ringwall_linux::step::{IdMaps, IdRange};
+use ringwall_linux::mount::WithoutMarks;
+use ringwall_linux::step::{FileId, IdMaps, IdRange, Step};
 use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{LimitName, WorkspaceMode};
+use ringwall_spec::{LimitName, SandboxSpec, WorkspaceMode};
+
+use crate::show::Part;
+
+/// Tells a warden to put on each of its jobs the filter that its ring leaves out.
+const SEAL_JOBS: &str = "--seal-jobs";
 
 /// Who runs Ringwall, and so which ids a ring can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +32,8 @@ impl Identity {
     /// The user inside when root runs Ringwall; programs behave better when they are not root.
     const USER_FOR_ROOT: u32 = 1000;
 
-    /// The last ids of a small range: one for a user whose number is beyond it, one for the gateway.
+    /// The last ids of a range: one for a user whose number is beyond it, one for the gateway. The
+    /// first of them is a usual id, too, in a range of the usual size: `nobody`.
     const RESERVED: u32 = 2;
 
     /// Root with a range of the usual size.
@@ -67,33 +75,27 @@ impl Identity {
         }
     }
 
-    /// What an id inside is outside. One beyond a small range is the first of its last ids.
+    /// What an id inside is outside. One beyond the range is the first of its last ids.
     pub fn outside(ids: PrivateIds, inside: u32) -> u32 {
-        let offset = match Self::is_small(ids) {
-            true => inside.min(Self::plain(ids)),
-            false => inside,
-        };
+        let beyond = ids.count.saturating_sub(Self::RESERVED);
+        let offset = if inside < Self::plain(ids) { inside } else { beyond };
         ids.first.saturating_add(offset)
     }
 
+    /// Never the last id, which is the gateway's.
     fn all_with(ids: PrivateIds, user: u32) -> Vec<IdRange> {
-        if !Self::is_small(ids) {
-            return vec![IdRange { inside: 0, outside: ids.first, count: ids.count }];
+        let range = |count| IdRange { inside: 0, outside: ids.first, count };
+        if user < Self::plain(ids) {
+            return vec![range(Self::plain(ids))];
         }
-        let count = Self::plain(ids);
-        let mut all = vec![IdRange { inside: 0, outside: ids.first, count }];
-        if user >= count {
-            all.push(IdRange { inside: user, outside: Self::outside(ids, user), count: 1 });
-        }
-        all
+        let one = IdRange { inside: user, outside: Self::outside(ids, user), count: 1 };
+        vec![range(ids.count.saturating_sub(Self::RESERVED)), one]
     }
 
-    fn is_small(ids: PrivateIds) -> bool {
-        ids.count < Self::RANGE
-    }
-
+    /// Ids that are the same number inside, counted from the first of the range.
     fn plain(ids: PrivateIds) -> u32 {
-        ids.count.saturating_sub(Self::RESERVED)
+        let reserved = if ids.count < Self::RANGE { Self::RESERVED } else { 1 };
+        ids.count.saturating_sub(reserved)
     }
 
     /// The user of root's gateways: of the engine's range, and in no ring.
@@ -130,6 +132,9 @@ pub struct RingInput<'a> {
     /// directories; for the process ring's view.
     pub host_links: Vec<(String, PathBuf)>,
     pub host_dirs: Vec<String>,
+    /// Directories of the host that are shown and in which something is mounted, with all that is in
+    /// them.
+    pub in_parts: BTreeMap<PathBuf, Vec<Part>>,
     /// Image layers on the host, bottom to top; for the container ring.
     pub layers: Vec<PathBuf>,
     /// The user that the image wants, already looked up.
@@ -156,9 +161,49 @@ impl RingInput<'_> {
         self.without_cgroup.contains(&LimitName::Memory)
     }
 
+    /// Which filter the ring itself has.
+    pub fn filter(&self) -> JobFilter {
+        let spec = self.admitted.spec();
+        JobFilter::of(spec, spec.wall.rings_in_ring() > 0)
+    }
+
     /// How many filters the ring has: those that the launcher puts on it, and what was there before.
     pub fn seccomp_filters(&self) -> u32 {
         self.inherited_filters + if self.is_watched() { 2 } else { 1 }
+    }
+}
+
+/// What the filter of a ring says about more filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobFilter {
+    /// None can be added.
+    Sealed,
+    /// The warden can add some, for the ring that it raises; it seals each of its jobs.
+    Nesting,
+    /// Jobs can add some: that was asked for.
+    Open,
+}
+
+impl JobFilter {
+    /// `nests` is whether another ring comes inside this one.
+    pub fn of(spec: &SandboxSpec, nests: bool) -> JobFilter {
+        match (spec.own_filters, nests) {
+            (true, _) => JobFilter::Open,
+            (false, true) => JobFilter::Nesting,
+            (false, false) => JobFilter::Sealed,
+        }
+    }
+
+    pub(crate) fn step(self) -> Step {
+        match self {
+            JobFilter::Sealed => Step::Seccomp,
+            JobFilter::Nesting | JobFilter::Open => Step::SeccompNesting,
+        }
+    }
+
+    /// What a ring's warden is told.
+    pub(crate) fn warden_arguments(self) -> Vec<String> {
+        Vec::from_iter((self == JobFilter::Nesting).then(|| SEAL_JOBS.to_owned()))
     }
 }
 
@@ -176,13 +221,20 @@ pub struct NetworkInput {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownPath {
     pub path: PathBuf,
+    /// What was checked: nothing else may be shown.
+    pub id: FileId,
     pub is_dir: bool,
+    /// Files and directories in it that the ring must not see, relative to it.
+    pub hidden: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceInput {
     /// Canonical host path of a directory.
     pub path: PathBuf,
+    /// What was checked: nothing else may be the workspace. None in a guest, which holds nothing but
+    /// its own copy.
+    pub id: Option<FileId>,
     /// Where the ring shows it: the same path, unless something of the ring stands in the way.
     pub inside: PathBuf,
     pub mode: WorkspaceMode,
@@ -192,6 +244,19 @@ pub struct WorkspaceInput {
     pub hidden: Vec<PathBuf>,
     /// The directories above them, parents first, with their modes: the overlay shows ours.
     pub hidden_parents: Vec<(PathBuf, u32)>,
+}
+
+impl WorkspaceInput {
+    /// What stands in for an overlay over it. The ring of an ordinary user has that one user and
+    /// group, and an overlay copies up nothing that belongs to others.
+    pub(crate) fn without_marks(&self, identity: Identity) -> WithoutMarks {
+        match identity {
+            Identity::User { uid, gid } if (uid, gid) != (self.owner_uid, self.owner_gid) => {
+                WithoutMarks::AlwaysCopy
+            }
+            _ => WithoutMarks::Copy,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -226,8 +291,40 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_the_usual_size_is_given_as_a_whole() {
+    fn a_range_of_the_usual_size_is_given_as_a_whole_but_for_the_gateway() {
         let maps = Identity::root(1 << 30).many_users((1000, 1000));
-        assert_eq!(maps.uids, [IdRange { inside: 0, outside: 1 << 30, count: 65_536 }]);
+        assert_eq!(maps.uids, [IdRange { inside: 0, outside: 1 << 30, count: 65_535 }]);
+    }
+
+    #[test]
+    fn no_ring_has_the_gateways_user_whatever_user_an_image_wants() {
+        let full = PrivateIds::full(1 << 30);
+        for ids in [SMALL, full] {
+            for identity in [Identity::Root { ids }, Identity::ConfinedRoot { ids }] {
+                let gateway = identity.gateway_user().unwrap();
+                for user in [0, 1, 1000, 65_533, 65_534, 65_535, 65_536, 1_000_620_000] {
+                    let wanted = (user, user);
+                    for maps in [identity.many_users(wanted), identity.one_user(wanted)] {
+                        assert!(highest(&maps.uids) < gateway, "{identity:?} {user}: {maps:?}");
+                        assert!(highest(&maps.gids) < gateway, "{identity:?} {user}: {maps:?}");
+                        let has = |range: &IdRange| {
+                            range.inside <= user && user - range.inside < range.count
+                        };
+                        assert!(maps.uids.iter().any(has), "{identity:?} {user}: {maps:?}");
+                        assert!(apart(&maps.uids), "{identity:?} {user}: {maps:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The kernel refuses maps in which an id stands twice.
+    fn apart(maps: &[IdRange]) -> bool {
+        let outside = |range: &IdRange| range.outside..range.outside + range.count;
+        let pairs =
+            maps.iter().enumerate().flat_map(|(at, a)| maps[at + 1..].iter().map(move |b| (a, b)));
+        pairs
+            .into_iter()
+            .all(|(a, b)| outside(a).end <= outside(b).start || outside(b).end <= outside(a).start)
     }
 }

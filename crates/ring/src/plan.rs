@@ -7,7 +7,8 @@ use ringwall_spec::RingKind;
 
 use crate::base::WARDEN_PATH;
 use crate::check::Expected;
-use crate::input::RingInput;
+use crate::input::{JobFilter, RingInput};
+use crate::run_slots;
 
 /// Pure data: can be compared, printed and tested without a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,13 @@ pub struct RingPlan {
     pub expected: Expected,
     /// Where the workspace is inside, or else where a job starts.
     pub working_directory: PathBuf,
+}
+
+impl RingPlan {
+    /// Whether the ring hands the mount of its workspace out, before its scratch space.
+    pub fn reports_workspace(&self) -> bool {
+        self.last.contains(&Step::Report { slot: run_slots::RUN_WORKSPACE })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +55,7 @@ pub trait Ring {
 
 /// A process ring inside another ring, raised by that ring's warden. Namespaces are those of the
 /// outer ring; what this adds is a narrower file view and one more filter.
-pub fn inner_process_plan(writable: &[PathBuf]) -> Vec<Step> {
+pub fn inner_process_plan(writable: &[PathBuf], filter: JobFilter) -> Vec<Step> {
     let mut rules = vec![
         ("/".into(), PathAccess::Read),
         ("/dev".into(), PathAccess::Device),
@@ -58,10 +66,10 @@ pub fn inner_process_plan(writable: &[PathBuf]) -> Vec<Step> {
     vec![
         Step::NoNewPrivileges,
         Step::Landlock { rules },
-        Step::Seccomp,
+        filter.step(),
         Step::Exec {
             program: WARDEN_PATH.into(),
-            arguments: Vec::new(),
+            arguments: filter.warden_arguments(),
             environment: Vec::new(),
             descriptors: vec![Slot::passed(0)],
             open_files: None,

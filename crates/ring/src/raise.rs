@@ -14,8 +14,14 @@ pub enum RaiseRingError {
     Launch(#[from] LaunchError),
     #[error("no channel to the warden could be made")]
     Channel(#[source] std::io::Error),
+    #[error("the ring was raised without its workspace")]
+    NoWorkspace,
+    #[error("the workspace of the ring could not be held")]
+    Workspace(#[source] std::io::Error),
     #[error("the ring was raised without its scratch space")]
     NoScratch,
+    #[error("the ring was raised without a view of its workspace")]
+    NoView,
     #[error("the ring was raised without the sockets of its network")]
     NoSockets,
 }
@@ -85,13 +91,25 @@ pub struct RaisedRing {
 }
 
 impl RaisedRing {
+    /// The mount of the workspace in a process or container ring that has one, as it was made: no job
+    /// ran yet. To be asked for before the scratch space.
+    pub fn workspace(&self) -> Result<OwnedFd, RaiseRingError> {
+        self.launched.reported()?.ok_or(RaiseRingError::NoWorkspace)
+    }
+
     /// The scratch space of the ring, readable from outside.
     pub fn scratch(&self) -> Result<OwnedFd, RaiseRingError> {
         self.launched.reported()?.ok_or(RaiseRingError::NoScratch)
     }
 
+    /// The workspace of a ring that has one, as [`run_slots::VIEW`](crate::run_slots::VIEW) says. To be
+    /// asked for after the scratch space.
+    pub fn view(&self) -> Result<OwnedFd, RaiseRingError> {
+        self.launched.reported()?.ok_or(RaiseRingError::NoView)
+    }
+
     /// The sockets of a ring with a way to the network: the proxy, DNS over UDP and over TCP, and
-    /// `direct` more for connections to any address. To be asked for after the scratch space.
+    /// `direct` more for connections to any address. To be asked for last.
     pub fn sockets(&self, direct: usize) -> Result<Vec<OwnedFd>, RaiseRingError> {
         let next = |_| self.launched.reported()?.ok_or(RaiseRingError::NoSockets);
         (0..3 + direct).map(next).collect()

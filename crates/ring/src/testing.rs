@@ -1,5 +1,6 @@
 //! Inputs for the tests of ring plans, and what every plan must have.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ringwall_linux::step::Step;
@@ -30,6 +31,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
         workspace: None,
         host_links: vec![("bin".to_owned(), PathBuf::from("usr/bin"))],
         host_dirs: ["usr", "etc", "home", "root", "var"].map(str::to_owned).to_vec(),
+        in_parts: BTreeMap::new(),
         layers: vec![PathBuf::from("/var/lib/ringwall/images/layers/one")],
         image_user: (0, 0),
         cgroup_files: 3,
@@ -46,7 +48,7 @@ pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
 pub fn watching_faults(watched: &RingPlan, other: &RingPlan) -> Vec<String> {
     let mut faults = faults(watched);
     let all = |plan: &RingPlan| [&plan.template[..], &plan.ahead, &plan.last].concat();
-    let steps = ["limit file events", "limit connections", "apply memory seccomp filter"];
+    let steps = ["limit connections", "apply memory seccomp filter"];
     for name in steps {
         let count = |plan| all(plan).iter().filter(|step| step.name() == name).count();
         if (count(watched), count(other)) != (1, 0) {
@@ -134,8 +136,11 @@ pub fn faults(plan: &RingPlan) -> Vec<String> {
     if plan.ahead.iter().any(|step| own(&step)) || plan.last.iter().filter(own).count() != 2 {
         faults.push("what belongs to one sandbox is not among its own steps".to_owned());
     }
-    if !all().any(|step| matches!(step, Step::DenyNestedUserNamespaces)) {
+    if !all().any(|step| matches!(step, Step::DenyNestedUserNamespaces { .. })) {
         faults.push("nested user namespaces are not denied".to_owned());
+    }
+    if !all().any(|step| matches!(step, Step::LimitFileEvents { .. })) {
+        faults.push("queues of file events are not limited".to_owned());
     }
     faults
 }

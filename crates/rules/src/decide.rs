@@ -13,6 +13,7 @@ use crate::layer::{ActSet, Layer, RuleRef};
 use crate::lower::Act;
 use crate::pattern::{FilePath, canonical_host, is_canonical_url_path};
 use crate::stack::Stack;
+use crate::strength::Inside;
 use crate::words::{Kind, Profile, Tier};
 
 /// Who asks.
@@ -185,6 +186,14 @@ impl Stack {
         Decision { allowed: true, rules: permits, why, elevations: Vec::new() }
     }
 
+    /// Whether the first layer, asked alone, lets this task do it.
+    pub(crate) fn is_allowed_by_first(&self, task: &Task, action: &Action) -> bool {
+        let Some(first) = self.layers().first() else { return false };
+        let phase = self.phase_of(task);
+        let allows = |subject| ask(first, subject, &phase, task, action).allowed;
+        action.malformed().is_none() && self.subjects_of_first(task).into_iter().all(allows)
+    }
+
     fn elevations_that_help(&self, task: &Task, action: &Action) -> Vec<String> {
         let helps = |name: &String| {
             let mut elevated = task.clone();
@@ -303,7 +312,9 @@ fn request(
     let mut context = vec![("elevated", elevated)];
     let resource = match action {
         Action::Run { work, wall, fresh } => {
-            context.extend([("wall", text(&wall.to_string())), ("fresh", truth(*fresh))]);
+            let is_tool = Inside::of(work) == Inside::Tool;
+            context.extend([("wall", text(&wall.to_string())), ("tool", truth(is_tool))]);
+            context.push(("fresh", truth(*fresh)));
             let kind = layer.kind_of(work.tool.as_deref(), work.kind.as_deref());
             vec![("kind", text(kind.name()))]
         }

@@ -3,20 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use ringwall_spec::Wall;
 use serde::Serialize;
 
-use crate::decide::{Action, Stage, Task, Work};
-use crate::file::PolicyFile;
+use crate::decide::{Action, Stage, Task};
 use crate::layer::{Layer, RuleRef};
 use crate::limits::first_above;
 use crate::lower::Act;
-use crate::pattern::{Anchors, FilePath, PathPattern};
-use crate::presets::rules_of;
+use crate::placements;
+use crate::samples::Samples;
 use crate::stack::Stack;
-use crate::strength::known_walls;
-use crate::values::Grant;
-use crate::words::{Kind, Profile, Tier};
 
 /// How it was found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -25,7 +20,8 @@ pub enum Method {
     /// Actions with the same rules are the same; for the others, every request of a list was put to
     /// both policies. No proof for requests outside the list.
     Enumeration,
-    /// A solver showed that no request whatever is newly allowed.
+    /// A solver showed that no rule newly allows any request. Placements are no matter of rules alone: they
+    /// are compared for the tasks of a list, on all hosts.
     Proof,
 }
 
@@ -45,6 +41,8 @@ pub struct Difference {
     pub method: Method,
     /// How many requests were put to both.
     pub requests: usize,
+    /// For how many jobs it was compared where they run.
+    pub placements: usize,
     /// One example for each action that is newly allowed somewhere.
     pub widened: Vec<Widening>,
     /// How many of the requests are newly denied.
@@ -54,8 +52,8 @@ pub struct Difference {
 }
 
 const MOST_REQUESTS: usize = 400_000;
-/// Of each kind of value; a policy of thousands of rules is compared by a part of them.
-const MOST_SAMPLES: usize = 400;
+/// Examples of what is newly allowed.
+pub(crate) const MOST_SHOWN: usize = 64;
 
 /// Compares two policies.
 pub fn compare(old: &Stack, new: &Stack) -> Difference {
@@ -63,10 +61,19 @@ pub fn compare(old: &Stack, new: &Stack) -> Difference {
     let mut difference = Difference {
         method: Method::Enumeration,
         requests: 0,
+        placements: 0,
         widened: beyond_cedar(old, new),
         narrowed: 0,
         cut: samples.cut,
     };
+    for tool in
+        samples.tools.iter().filter(|tool| old.wants_strict(tool) && !new.wants_strict(tool))
+    {
+        difference
+            .widened
+            .push(plain(format!("the tool {tool} need not be called in its strict mode")));
+    }
+    placements::compare_all(old, new, &samples, &mut difference);
     let mut shown = BTreeSet::new();
     let same: Vec<Act> = Act::ALL.into_iter().filter(|act| same_rules(old, new, *act)).collect();
     for action in samples.actions(old, new) {
@@ -85,7 +92,7 @@ pub fn compare(old: &Stack, new: &Stack) -> Difference {
                 difference.narrowed += 1;
             } else if !before.allowed && after.allowed {
                 let by = after.rules.iter().map(|rule| rule.rule.clone()).collect::<Vec<_>>();
-                if shown.insert((action.act(), by)) && difference.widened.len() < 64 {
+                if shown.insert((action.act(), by)) && difference.widened.len() < MOST_SHOWN {
                     difference.widened.push(Widening {
                         what: format!("{}: {}", show(&action), after.why),
                         task,
@@ -126,16 +133,22 @@ pub(crate) fn named_by(layer: &Layer) -> impl PartialEq + use<> {
     )
 }
 
+/// Something that no request shows.
+fn plain(what: String) -> Widening {
+    Widening { task: Task::default(), action: None, what, rules: Vec::new() }
+}
+
 /// What is not a request: limits, what taints a task, and who may approve for how long.
 fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
-    let plain =
-        |what: String| Widening { task: Task::default(), action: None, what, rules: Vec::new() };
     let mut found = Vec::new();
     if let Some(limit) = first_above(&new.limits(), &old.limits()) {
         found.push(plain(format!("limits.{limit} is higher")));
     }
     if old.forbids_pull().is_some() && new.forbids_pull().is_none() {
         found.push(plain("missing images are pulled".to_owned()));
+    }
+    if !old.allows_own_filters() && new.allows_own_filters() {
+        found.push(plain("jobs in guests may have filters of their own".to_owned()));
     }
     for source in old.taint_sources().filter(|source| !new.taint_sources().any(|s| s == *source)) {
         found.push(plain(format!("{} no longer taints a task", String::from(source.clone()))));
@@ -159,241 +172,6 @@ fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
         }
     }
     found
-}
-
-/// Values that matter to one of the policies, and what stands beside them.
-#[derive(Default)]
-struct Samples {
-    paths: BTreeSet<String>,
-    hosts: BTreeSet<String>,
-    ports: BTreeSet<u16>,
-    methods: BTreeSet<String>,
-    url_paths: BTreeSet<String>,
-    tools: BTreeSet<String>,
-    secrets: BTreeSet<String>,
-    phases: BTreeSet<String>,
-    elevations: BTreeSet<String>,
-    /// Nothing stands for what a policy says of a task that names none. Where both policies say the
-    /// same, that is one of the others.
-    tiers: Vec<Option<Tier>>,
-    profiles: Vec<Option<Profile>>,
-    cut: bool,
-}
-
-impl Samples {
-    fn of(old: &Stack, new: &Stack) -> Samples {
-        let texts = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
-        let mut samples = Samples {
-            paths: texts(&[
-                "/",
-                "/etc/passwd",
-                "/tmp/x",
-                "~/x",
-                "~/.ssh/id",
-                "./x",
-                "./.git/config",
-            ]),
-            hosts: texts(&["unlisted.example", "169.254.169.254"]),
-            ports: BTreeSet::from([22, 80, 443]),
-            methods: texts(&["GET", "POST", "DELETE"]),
-            url_paths: texts(&["/", "/x"]),
-            tools: texts(&["unlisted-tool"]),
-            tiers: Tier::ALL.iter().copied().map(Some).collect(),
-            profiles: Profile::ALL.iter().copied().map(Some).collect(),
-            ..Samples::default()
-        };
-        let own = |stack: &Stack| stack.subjects(&Task::default());
-        if own(old) != own(new) {
-            samples.tiers.push(None);
-            samples.profiles.push(None);
-        }
-        for layer in old.layers().iter().chain(new.layers()) {
-            samples.add(&layer.file);
-        }
-        for values in [
-            &mut samples.paths,
-            &mut samples.hosts,
-            &mut samples.methods,
-            &mut samples.url_paths,
-            &mut samples.tools,
-        ] {
-            while values.len() > MOST_SAMPLES {
-                values.pop_last();
-                samples.cut = true;
-            }
-        }
-        samples
-    }
-
-    fn add(&mut self, file: &PolicyFile) {
-        for tier in file.tiers.iter().flat_map(|tiers| tiers.value.values()) {
-            self.add_paths(&tier.value.read);
-            self.add_paths(&tier.value.write);
-        }
-        for (name, phase) in file.phases.iter().flat_map(|phases| &phases.value) {
-            self.phases.insert(name.to_string());
-            self.add_paths(&phase.value.write);
-            self.add_paths(&phase.value.deny);
-        }
-        for tool in file.tool.iter().flat_map(|tool| &tool.value.names) {
-            self.tools.extend([tool.as_str().replace('*', ""), tool.as_str().replace('*', "x")]);
-        }
-        for secret in file.secrets.iter().flat_map(|secrets| &secrets.value) {
-            self.secrets.insert(secret.value.to_string());
-        }
-        for elevation in &file.elevation {
-            self.elevations.insert(elevation.value.name.to_string());
-            for grant in &elevation.value.grants {
-                match grant {
-                    Grant::Read(path) | Grant::Write(path) => {
-                        self.add_paths(std::slice::from_ref(path));
-                    }
-                    Grant::Connect(host) => self.add_host(host.as_str()),
-                    Grant::Call(tool) => drop(self.tools.insert(tool.as_str().replace('*', "x"))),
-                    _ => {}
-                }
-            }
-        }
-        let Some(network) = &file.network else { return };
-        for preset in network.value.presets.iter().flat_map(|presets| &presets.value) {
-            for host in rules_of(*preset).iter().flat_map(|rules| rules.hosts) {
-                self.hosts.insert((*host).to_owned());
-            }
-        }
-        for allow in network.value.allow.iter().map(|allow| &allow.value) {
-            self.add_host(allow.host.as_str());
-            self.ports.insert(allow.port);
-            self.methods.extend(allow.methods.iter().map(ToString::to_string));
-            self.url_paths.extend(allow.paths.iter().flat_map(|p| beside(p.as_str())));
-        }
-        for deny in network.value.deny.iter().map(|deny| &deny.value) {
-            self.add_host(deny.host.as_str());
-            self.ports.extend(deny.port);
-            self.methods.extend(deny.methods.iter().map(ToString::to_string));
-            self.url_paths.extend(deny.paths.iter().flat_map(|p| beside(p.as_str())));
-        }
-    }
-
-    fn add_paths(&mut self, patterns: &[PathPattern]) {
-        for pattern in patterns {
-            let text = pattern.as_str();
-            for filled in [
-                text.replace("/**", ""),
-                text.replace("**", "x").replace('*', "y"),
-                text.replace("**", "x/y").replace('*', "z"),
-                format!("{}-beside", text.replace("/**", "").replace('*', "x")),
-            ] {
-                self.paths.insert(if filled.is_empty() { "/".to_owned() } else { filled });
-            }
-        }
-    }
-
-    fn add_host(&mut self, pattern: &str) {
-        let bare = pattern.trim_start_matches("*.").trim_start_matches('*');
-        if !bare.is_empty() {
-            self.hosts.extend([bare.to_owned(), format!("x.{bare}"), format!("x{bare}")]);
-        }
-    }
-
-    fn actions(&self, old: &Stack, new: &Stack) -> Vec<Action> {
-        let anchors = Anchors {
-            home: Some("/home/user".into()),
-            workspace: Some("/home/user/project".into()),
-        };
-        let mut actions = Vec::new();
-        let walls: Vec<Wall> = known_walls();
-        for kind in Kind::ALL {
-            let work = Work { tool: None, kind: Some(kind.name().to_owned()) };
-            for wall in &walls {
-                for fresh in [true, false] {
-                    actions.push(Action::Run { work: work.clone(), wall: wall.clone(), fresh });
-                }
-            }
-        }
-        for tool in &self.tools {
-            // A tool of the same kind goes where that kind goes.
-            let work = Work { tool: Some(tool.clone()), kind: None };
-            if old.kind_of(&work) != new.kind_of(&work) {
-                for wall in &walls {
-                    let (work, wall) = (work.clone(), wall.clone());
-                    actions.push(Action::Run { work, wall, fresh: true });
-                }
-            }
-            for read_only in [true, false] {
-                actions.push(Action::Call { tool: tool.clone(), kind: None, read_only });
-            }
-        }
-        for path in self.paths.iter().filter_map(|path| FilePath::new(path, &anchors).ok()) {
-            actions.extend([Action::Read(path.clone()), Action::Write(path)]);
-        }
-        for host in &self.hosts {
-            actions.extend(self.at_host(host));
-        }
-        actions.extend(self.phases.iter().cloned().map(Action::ChangePhase));
-        actions.extend(self.elevations.iter().cloned().map(Action::Elevate));
-        actions.push(Action::Apply);
-        actions
-    }
-
-    fn at_host(&self, host: &str) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for port in &self.ports {
-            let connect = |stage| Action::Connect { host: host.to_owned(), port: *port, stage };
-            actions.extend([connect(Stage::Dial), connect(Stage::Tunnel)]);
-            for method in &self.methods {
-                for path in &self.url_paths {
-                    let stage = Stage::Request { method: method.clone(), path: path.clone() };
-                    actions.push(connect(stage));
-                }
-            }
-            for name in &self.secrets {
-                let (name, host) = (name.clone(), host.to_owned());
-                actions.push(Action::UseSecret { name, host, port: *port });
-            }
-        }
-        actions
-    }
-
-    /// The tasks for which the answer to `action` could differ.
-    fn tasks(&self, action: &Action) -> Vec<Task> {
-        let runs = matches!(action, Action::Run { .. });
-        let phased = matches!(action, Action::Write(_) | Action::ChangePhase(_));
-        let profiles = if runs { self.profiles.clone() } else { vec![None] };
-        let phases: Vec<Option<String>> = match phased {
-            true => [None].into_iter().chain(self.phases.iter().cloned().map(Some)).collect(),
-            false => vec![None],
-        };
-        let elevated: Vec<BTreeSet<String>> = [BTreeSet::new()]
-            .into_iter()
-            .chain(self.elevations.iter().map(|name| BTreeSet::from([name.clone()])))
-            .collect();
-        let mut tasks = Vec::new();
-        for tier in &self.tiers {
-            for profile in &profiles {
-                for phase in &phases {
-                    for tainted in [false, true] {
-                        for elevated in &elevated {
-                            tasks.push(Task {
-                                tier: *tier,
-                                profile: *profile,
-                                phase: phase.clone(),
-                                tainted,
-                                elevated: elevated.clone(),
-                            });
-                        }
-                    }
-                }
-            }
-        }
-        tasks
-    }
-}
-
-/// A prefix, what is below it and what only looks like it.
-fn beside(prefix: &str) -> [String; 3] {
-    let bare = prefix.trim_end_matches('/');
-    let itself = if bare.is_empty() { "/" } else { bare };
-    [itself.to_owned(), format!("{bare}/x"), format!("{bare}-beside")]
 }
 
 /// An action in the words in which it can be asked.

@@ -39,6 +39,9 @@ pub(crate) struct PolicyFile {
     pub network: Option<At<NetworkRules>>,
     /// What may be done to get images.
     pub images: Option<At<ImageRules>>,
+    /// Whether jobs in a guest may put filters of their own in force (seccomp, socket filters,
+    /// Landlock); without it, they may not.
+    pub own_filters: Option<At<bool>>,
     /// Names of the secrets that the gateway may add to requests. Never values.
     pub secrets: Option<At<Vec<At<Name>>>>,
     /// Named phases of a task, and what may be written in each.
@@ -93,7 +96,7 @@ pub(crate) struct TierRules {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ToolRule {
-    /// Names of tools, or patterns with *.
+    /// Names of tools, patterns with *, or digests of files (sha256:...), which have no name of their own.
     pub names: Vec<NamePattern>,
     /// Which kind of work they are; counts before what a tool itself declares.
     pub kind: Option<Kind>,
@@ -103,6 +106,10 @@ pub(crate) struct ToolRule {
     /// They write nothing: tiers with read-only tools may call them.
     #[serde(default)]
     pub read_only: bool,
+    /// They are called with `strict: true` in their input only: interpreters then make no code out of
+    /// text.
+    #[serde(default)]
+    pub strict: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

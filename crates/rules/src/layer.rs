@@ -224,6 +224,14 @@ impl Layer {
         known.unwrap_or_else(|| Kind::declared(declared))
     }
 
+    /// Whether this layer wants a tool to be called in its strict mode.
+    pub(crate) fn wants_strict(&self, tool: &str) -> bool {
+        let rules = self.file.tool.iter().map(|rule| &rule.value);
+        rules
+            .filter(|rule| rule.strict)
+            .any(|rule| rule.names.iter().any(|name| name.matches(tool)))
+    }
+
     /// A first layer sets the limits, a later one can only lower them.
     pub(crate) fn limits(&self, above: &Limits) -> Limits {
         let mut own = above.clone();

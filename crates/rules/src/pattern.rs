@@ -3,6 +3,7 @@
 //! A pattern is a few alternatives of literal text with `*` between; Cedar's `like` and
 //! [`Glob::matches`] read them the same way.
 
+use ringwall_spec::ToolDigest;
 use serde::{Deserialize, Serialize};
 
 use crate::values::ValueError;
@@ -224,6 +225,9 @@ impl TryFrom<String> for NamePattern {
     type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, ValueError> {
+        if text.parse::<ToolDigest>().is_ok() {
+            return Ok(NamePattern(text));
+        }
         let fits = (1..=64).contains(&text.len())
             && text.matches('*').count() <= 2
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.*".contains(&b));
@@ -236,8 +240,16 @@ impl NamePattern {
         &self.0
     }
 
+    /// A tool that is a file goes by its digest, which has a colon. A pattern for a part of it matches nothing: only `*` means all.
     pub fn matches(&self, name: &str) -> bool {
-        Glob::of(&self.0).matches(name)
+        match self.0.contains('*') && !self.is_everything() && name.contains(':') {
+            true => false,
+            false => Glob::of(&self.0).matches(name),
+        }
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.bytes().all(|byte| byte == b'*')
     }
 }
 

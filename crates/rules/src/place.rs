@@ -9,7 +9,7 @@ use crate::host::{HostFacts, Missing};
 use crate::layer::RuleRef;
 use crate::rights::{Egress, PathRights};
 use crate::stack::{LayerRef, Stack};
-use crate::strength::{at_least, known_walls};
+use crate::strength::{Inside, at_least, known_walls};
 use crate::words::Kind;
 
 /// What is to be placed.
@@ -196,6 +196,12 @@ impl Stack {
         })
     }
 
+    /// The kind as each layer sees it.
+    pub(crate) fn kinds_of(&self, work: &Work) -> Vec<Kind> {
+        let (tool, kind) = (work.tool.as_deref(), work.kind.as_deref());
+        self.layers().iter().map(|layer| layer.kind_of(tool, kind)).collect()
+    }
+
     fn refuse_early(&self, request: &PlaceRequest) -> Option<Refusal> {
         let phase = self.phase_of(&request.task);
         let known = self.phase_names();
@@ -223,11 +229,23 @@ impl Stack {
         RuleRef { file: String::new(), rule: format!("limits.{limit}"), line: None, permits: false }
     }
 
-    /// Every wall of the routes for this work, cheapest first: as the last layer that has a route
-    /// orders them, then as the ones above do.
+    /// The wall that the first layer by itself gives to this work on a host that can raise all walls.
+    /// Layers below it ask for more, and never for less.
+    fn least(&self, request: &PlaceRequest) -> Option<Wall> {
+        let first = self.layers().first()?;
+        let work = &request.work;
+        let kind = first.kind_of(work.tool.as_deref(), work.kind.as_deref());
+        let mut walls = first.file.route(kind)?.value.iter().map(|wall| &wall.0);
+        let is_allowed =
+            |wall: &&Wall| self.is_allowed_by_first(&request.task, &run(request, wall));
+        walls.find(is_allowed).cloned()
+    }
+
+    /// Every wall of the routes for this work: in the order of the first layer, cheapest first, then what
+    /// the layers below it name.
     fn candidates(&self, work: &Work) -> Vec<Wall> {
         let mut walls: Vec<Wall> = Vec::new();
-        for layer in self.layers().iter().rev() {
+        for layer in self.layers() {
             let kind = layer.kind_of(work.tool.as_deref(), work.kind.as_deref());
             for wall in layer.file.route(kind).iter().flat_map(|route| &route.value) {
                 if !walls.contains(&wall.0) {
@@ -249,6 +267,8 @@ impl Stack {
                 elevations: Vec::new(),
             }),
         };
+        let inside = Inside::of(&request.work);
+        let least = self.least(request);
         let mut routed: Option<Wall> = None;
         let mut first_denial = None;
         for wall in self.candidates(&request.work) {
@@ -259,7 +279,9 @@ impl Stack {
                 if !decision.allowed {
                     first_denial.get_or_insert((wall.clone(), decision.clone()));
                     Verdict::Denied { rules: decision.rules, why: decision.why }
-                } else if let Some(than) = routed.as_ref().filter(|than| !at_least(&wall, than)) {
+                } else if let Some(than) =
+                    routed.iter().chain(&least).find(|than| !at_least(&wall, than, inside))
+                {
                     Verdict::Weaker { than: than.clone() }
                 } else {
                     routed.get_or_insert_with(|| wall.clone());
@@ -327,7 +349,7 @@ impl Stack {
                 elevations: decision.elevations,
             });
             Verdict::Denied { rules: decision.rules, why: decision.why }
-        } else if !at_least(asked, &routed) {
+        } else if !at_least(asked, &routed, Inside::of(&request.work)) {
             let wall = asked.clone();
             search.found = Err(Refusal::WallWeaker { kind, wall, routed: routed.clone() });
             Verdict::Weaker { than: routed }
@@ -344,15 +366,27 @@ impl Stack {
         search
     }
 
-    fn plan(&self, request: &PlaceRequest, wall: Wall) -> Plan {
-        let work = &request.work;
-        let fresh = self.layers().iter().any(|layer| {
+    /// Whether some layer gives this work a sandbox of its own.
+    pub(crate) fn is_fresh(&self, work: &Work) -> bool {
+        self.layers().iter().any(|layer| {
             let kind = layer.kind_of(work.tool.as_deref(), work.kind.as_deref());
             layer.file.routes.as_ref().is_some_and(|routes| routes.value.is_fresh(kind))
-        });
+        })
+    }
+
+    /// The walls in which policy lets this run, in the order in which a host is asked for them.
+    pub(crate) fn fitting_walls(&self, request: &PlaceRequest) -> Vec<Wall> {
+        // A host that can raise nothing is asked for all of them.
+        let kind = self.kind_of(&request.work);
+        let searched = self.search(request, &HostFacts::default(), kind).candidates.into_iter();
+        let fitting = searched.filter(|it| matches!(it.verdict, Verdict::NotRaisable(_)));
+        fitting.map(|candidate| candidate.wall).collect()
+    }
+
+    fn plan(&self, request: &PlaceRequest, wall: Wall) -> Plan {
         Plan {
             wall,
-            fresh,
+            fresh: self.is_fresh(&request.work),
             limits: request.limits.clone().unwrap_or_else(|| self.limits()),
             paths: self.path_rights(&request.task),
             egress: self.egress(&request.task),

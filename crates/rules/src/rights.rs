@@ -131,6 +131,11 @@ impl Stack {
         Egress::Layers(layers)
     }
 
+    /// A guard-rail that could forbid writing: mounts cannot say what it says.
+    pub fn write_guard_rail(&self) -> Option<&RuleRef> {
+        self.layers().iter().find_map(|layer| layer.guard_rail_of(&[Act::Write]))
+    }
+
     /// A guard-rail that could forbid connections or secrets: data cannot say what it says.
     pub fn network_guard_rail(&self) -> Option<&RuleRef> {
         self.layers().iter().find_map(|layer| layer.guard_rail_of(&[Act::Connect, Act::Secret]))

@@ -53,6 +53,11 @@ pub enum TakenIn<'a> {
 }
 
 impl Stack {
+    /// Whether any layer wants a tool to be called in its strict mode.
+    pub fn wants_strict(&self, tool: &str) -> bool {
+        self.layers.iter().any(|layer| layer.wants_strict(tool))
+    }
+
     /// Reads every layer. The order of `texts` does not count: where they come from does.
     pub fn load(mut texts: Vec<LayerText>) -> Result<Stack, LoadError> {
         texts.sort_by_key(|text| text.origin);
@@ -101,10 +106,19 @@ impl Stack {
     /// The profiles and tiers under which all layers must allow. Mostly one: more where a layer
     /// below names another profile or tier, so that naming one never takes a restriction away.
     pub fn subjects(&self, task: &Task) -> Vec<Subject> {
+        self.subjects_of(task, self.layers.len())
+    }
+
+    /// Those of the first layer, whatever the ones below it name.
+    pub(crate) fn subjects_of_first(&self, task: &Task) -> Vec<Subject> {
+        self.subjects_of(task, 1)
+    }
+
+    fn subjects_of(&self, task: &Task, layers: usize) -> Vec<Subject> {
         let base = self.layers.first().map(|layer| &layer.file);
         let own_profile = base.and_then(|file| file.profile.as_ref()).map(|at| at.value);
         let own_tier = base.and_then(|file| file.tier.as_ref()).map(|at| at.value);
-        let below = || self.layers.iter().skip(1).map(|layer| &layer.file);
+        let below = || self.layers.iter().take(layers).skip(1).map(|layer| &layer.file);
         // What nobody says is taken for the worst.
         let mut profiles = BTreeSet::from([own_profile.unwrap_or(Profile::VeryHigh)]);
         profiles.extend(task.profile);
@@ -176,6 +190,14 @@ impl Stack {
             images.is_some_and(|images| images.value.pull == Some(false))
         };
         self.layers.iter().find(forbids).map(|layer| layer.path.as_str())
+    }
+
+    /// Whether jobs in a guest may put filters of their own in force: the first layer says so, and
+    /// none says otherwise.
+    pub fn allows_own_filters(&self) -> bool {
+        let said = |layer: &Layer| layer.file.own_filters.as_ref().map(|at| at.value);
+        self.layers.first().and_then(said) == Some(true)
+            && self.layers.iter().all(|layer| said(layer) != Some(false))
     }
 
     pub(crate) fn taint_sources(&self) -> impl Iterator<Item = &TaintSource> {

@@ -2,15 +2,39 @@
 
 use ringwall_spec::{RingKind, Wall};
 
-/// Whether whoever breaks out of `wall` must have broken at least what `than` is made of.
+use crate::decide::Work;
+
+/// What a wall is round. A ring of WASM inside another ring holds tools, and commands run round it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inside {
+    /// A command, and a sandbox in which commands can run.
+    Command,
+    Tool,
+}
+
+impl Inside {
+    pub fn of(work: &Work) -> Inside {
+        if work.tool.is_some() { Inside::Tool } else { Inside::Command }
+    }
+
+    /// The rings that are really round it. A wall of WASM alone runs no command, so it counts as a whole.
+    fn rings(self, wall: &Wall) -> &[RingKind] {
+        match self {
+            Inside::Command if wall.has_tools_inside() => wall.command_rings(),
+            Inside::Command | Inside::Tool => wall.rings(),
+        }
+    }
+}
+
+/// Whether an attacker who breaks out of `wall` must have broken at least what `than` is made of.
 ///
 /// True when the rings of `than` can be found in `wall`, in order, each as it is or stronger. Rings
 /// compare as process < container < vm, and process < wasm: WASM always sits in a process of its own
 /// jail. WASM beside a container or a vm is neither weaker nor stronger.
-pub fn at_least(wall: &Wall, than: &Wall) -> bool {
-    let mut rings = wall.rings().iter();
+pub fn at_least(wall: &Wall, than: &Wall, inside: Inside) -> bool {
+    let mut rings = inside.rings(wall).iter();
     // Taking the first ring that will do leaves the most rings for the rest.
-    than.rings().iter().all(|needed| rings.any(|ring| ring_at_least(*ring, *needed)))
+    inside.rings(than).iter().all(|needed| rings.any(|ring| ring_at_least(*ring, *needed)))
 }
 
 fn ring_at_least(ring: RingKind, than: RingKind) -> bool {
@@ -40,8 +64,9 @@ pub fn known_walls() -> Vec<Wall> {
 }
 
 /// The known walls that are at least as strong as one of `least`.
-pub(crate) fn known_at_least(least: &[Wall]) -> Vec<Wall> {
-    known_walls().into_iter().filter(|wall| least.iter().any(|than| at_least(wall, than))).collect()
+pub(crate) fn known_at_least(least: &[Wall], inside: Inside) -> Vec<Wall> {
+    let strong = |wall: &Wall| least.iter().any(|than| at_least(wall, than, inside));
+    known_walls().into_iter().filter(strong).collect()
 }
 
 #[cfg(test)]
@@ -69,16 +94,43 @@ mod tests {
             ("vm/container", "container/process"),
             ("vm/process/wasm", "vm/process"),
         ] {
-            assert!(at_least(&wall(strong), &wall(weak)), "{strong} >= {weak}");
-            assert!(!at_least(&wall(weak), &wall(strong)), "{weak} < {strong}");
+            let (strong, weak) = (wall(strong), wall(weak));
+            assert!(at_least(&strong, &weak, Inside::Tool), "{strong} >= {weak}");
+            assert!(!at_least(&weak, &strong, Inside::Tool), "{weak} < {strong}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_behind_the_rings_that_are_round_it() {
+        let behind = |one: &str, other: &str| at_least(&wall(one), &wall(other), Inside::Command);
+        for (one, other) in [
+            ("process/wasm", "wasm"),
+            ("process/wasm", "container"),
+            ("container/process/wasm", "wasm"),
+            ("container/wasm", "vm"),
+            ("container/wasm", "vm/wasm"),
+            ("vm/wasm", "vm/container"),
+        ] {
+            assert!(!behind(one, other), "{one} >= {other}");
+        }
+        for (one, other) in [
+            ("process/wasm", "process"),
+            ("container/wasm", "container"),
+            ("vm/container/wasm", "container/wasm"),
+            ("wasm", "process"),
+            ("wasm", "wasm"),
+        ] {
+            assert!(behind(one, other), "{one} < {other}");
         }
     }
 
     #[test]
     fn wasm_and_a_container_do_not_compare() {
         for (one, other) in [("wasm", "container"), ("wasm", "vm"), ("container/wasm", "vm")] {
-            assert!(!at_least(&wall(one), &wall(other)), "{one} {other}");
-            assert!(!at_least(&wall(other), &wall(one)), "{other} {one}");
+            for inside in [Inside::Command, Inside::Tool] {
+                assert!(!at_least(&wall(one), &wall(other), inside), "{one} {other}");
+            }
+            assert!(!at_least(&wall(other), &wall(one), Inside::Tool), "{other} {one}");
         }
     }
 
@@ -103,12 +155,15 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_partial_order(a in any_wall(), b in any_wall(), c in any_wall()) {
-            prop_assert!(at_least(&a, &a));
-            if at_least(&a, &b) && at_least(&b, &a) {
-                prop_assert_eq!(&a, &b);
-            }
-            if at_least(&a, &b) && at_least(&b, &c) {
-                prop_assert!(at_least(&a, &c));
+            for inside in [Inside::Command, Inside::Tool] {
+                let is_at_least = |one, other| at_least(one, other, inside);
+                prop_assert!(is_at_least(&a, &a));
+                if is_at_least(&a, &b) && is_at_least(&b, &a) {
+                    prop_assert_eq!(inside.rings(&a), inside.rings(&b));
+                }
+                if is_at_least(&a, &b) && is_at_least(&b, &c) {
+                    prop_assert!(is_at_least(&a, &c));
+                }
             }
         }
     }

@@ -10,6 +10,14 @@ pub struct RuleSet {
     pub presets: Vec<Preset>,
     pub allow: Vec<Allow>,
     pub deny: Vec<Deny>,
+    /// It only narrows what others give: it names no secret, and takes none away.
+    #[serde(skip_serializing_if = "is_false")]
+    pub narrows: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The network of one sandbox: every set of rules must allow.
@@ -214,6 +222,11 @@ const PACKAGES: &[&str] = &[
 const GIT_HOSTS: &[&str] = &["bitbucket.org", "codeberg.org", "github.com", "gitlab.com"];
 
 impl RuleSet {
+    /// The same rules, which can then take things away from what others give and add nothing.
+    pub fn narrowing(self) -> Self {
+        Self { narrows: true, ..self }
+    }
+
     /// Whether nothing at all can be reached.
     pub fn is_nothing(&self) -> bool {
         self.allow.is_empty() && self.presets.iter().all(|preset| *preset == Preset::None)

@@ -32,6 +32,8 @@ pub struct RingFacts {
     pub open_files: (u64, u64),
     /// The AppArmor label, when that module is on.
     pub apparmor: Option<String>,
+    /// The hard limit on the size of a core dump: 1 means that a crash starts no program either.
+    pub core_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

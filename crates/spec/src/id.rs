@@ -23,6 +23,10 @@ pub enum IdError {
         "{0:?} is not a sandbox name; use 1 to 63 characters of a-z, 0-9, '-', '_' and '.', starting with a letter or digit"
     )]
     BadName(String),
+    #[error(
+        "{0:?} looks like a sandbox id and cannot be a name; choose one of another length than 12, or with a character like '-'"
+    )]
+    NameLikeId(String),
 }
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -62,6 +66,10 @@ impl FromStr for SandboxName {
         let starts_well = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
         let all_known =
             text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
+        // Sandboxes are found by id or name, so no name may be another sandbox's id.
+        if text.parse::<SandboxId>().is_ok() {
+            return Err(IdError::NameLikeId(text.to_owned()));
+        }
         if starts_well && all_known && text.len() <= 63 {
             Ok(SandboxName(text.to_owned()))
         } else {
@@ -113,5 +121,8 @@ mod tests {
             assert!(bad.parse::<SandboxName>().is_err(), "{bad:?}");
         }
         assert!("build-1.2_x".parse::<SandboxName>().is_ok());
+        let like_id = "vl4emwf4rlgr".parse::<SandboxName>();
+        assert!(matches!(like_id, Err(IdError::NameLikeId(_))), "{like_id:?}");
+        assert!("integration-tests".parse::<SandboxName>().is_ok());
     }
 }

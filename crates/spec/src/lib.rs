@@ -11,6 +11,7 @@ mod limits;
 mod outcome;
 mod rights;
 mod sandbox;
+mod text;
 mod tool;
 mod units;
 mod wall;
@@ -28,6 +29,7 @@ pub use limits::{KeptLimit, LimitError, LimitMeans, LimitName, Limits};
 pub use outcome::{ChangeSummary, Ending, Outcome, Usage};
 pub use rights::{RightsError, WriteRights};
 pub use sandbox::{SandboxSpec, WorkspaceMode, WorkspaceSpec};
+pub use text::{is_deceptive, push_shown, shown};
 pub use tool::{
     CodeFor, DirAccess, ToolDigest, ToolDigestError, ToolKind, ToolLimits, ToolMeter, ToolStatus,
     ToolTotals,

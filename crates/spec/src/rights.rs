@@ -71,6 +71,19 @@ impl WriteRights {
         WriteRights { writable, read_only }
     }
 
+    /// Whether this allows all that `other` allows.
+    pub fn covers(&self, other: &WriteRights) -> bool {
+        let within = |path: &Path, list: &[PathBuf]| list.iter().any(|top| path.starts_with(top));
+        let writes = other.writable.iter().filter(|path| !within(path, &other.read_only));
+        let takes_from = |exception: &PathBuf| {
+            let touches =
+                |path: &PathBuf| exception.starts_with(path) || path.starts_with(exception);
+            !within(exception, &other.read_only) && other.writable.iter().any(touches)
+        };
+        writes.into_iter().all(|path| within(path, &self.writable))
+            && !self.read_only.iter().any(takes_from)
+    }
+
     pub fn allows(&self, path: &Path) -> bool {
         let covered = |list: &[PathBuf]| list.iter().any(|above| path.starts_with(above));
         covered(&self.writable) && !covered(&self.read_only)
@@ -110,6 +123,30 @@ mod tests {
         }
         assert_eq!(WriteRights::everywhere().and(&one).writable, one.writable);
         assert!(!WriteRights::nowhere().and(&one).allows(Path::new("docs/a")));
+    }
+
+    #[test]
+    fn rights_cover_what_they_allow_at_least() {
+        let all = WriteRights::everywhere();
+        let docs = rights(&["docs"], &["docs/api"]);
+        for (wide, narrow) in [
+            (rights(&[""], &[]), docs.clone()),
+            (rights(&["docs", "src"], &["docs/api", "src/gen"]), docs.clone()),
+            (rights(&["docs"], &["docs/api/old"]), docs.clone()),
+            (all.clone(), rights(&[], &[])),
+        ] {
+            assert!(wide.covers(&narrow) && wide.covers(&wide), "{wide:?} {narrow:?}");
+        }
+        assert!(docs.covers(&docs.and(&all)) && docs.and(&all).covers(&docs));
+        for (narrow, wide) in [
+            (docs.clone(), all.clone()),
+            (rights(&["docs"], &["docs/api", "docs/b"]), docs.clone()),
+            (rights(&["docs"], &["docs"]), docs.clone()),
+            (rights(&["docs/x"], &[]), docs),
+            (WriteRights::nowhere(), all),
+        ] {
+            assert!(!narrow.covers(&wide), "{narrow:?} {wide:?}");
+        }
     }
 
     #[test]

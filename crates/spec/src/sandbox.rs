@@ -23,6 +23,9 @@ pub struct SandboxSpec {
     /// What can be reached of the network; without it nothing.
     #[serde(default)]
     pub egress: Option<EgressSpec>,
+    /// Whether programs may put filters of their own in force: seccomp, socket filters, Landlock.
+    #[serde(default)]
+    pub own_filters: bool,
 }
 
 impl SandboxSpec {
@@ -36,6 +39,7 @@ impl SandboxSpec {
             limits: Limits::default(),
             name: None,
             egress: None,
+            own_filters: false,
         }
     }
 }

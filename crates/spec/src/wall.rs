@@ -81,6 +81,12 @@ impl Wall {
         self.0.len() > 1 && self.0.last() == Some(&RingKind::Wasm)
     }
 
+    /// How many rings are raised by the warden of a process or container ring, inside it.
+    pub fn rings_in_ring(&self) -> usize {
+        let outer = self.0.iter().take_while(|ring| **ring == RingKind::Vm).count();
+        self.0.len().saturating_sub(outer + 1)
+    }
+
     /// The rings round a command: all of them, but for a wasm ring, in which only tools run.
     pub fn command_rings(&self) -> &[RingKind] {
         match self.0.split_last() {

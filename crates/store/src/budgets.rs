@@ -211,17 +211,6 @@ impl Store {
         })
     }
 
-    /// What was reserved for a sandbox that is now there, and keeps it for as long as it lives.
-    pub fn keep_for_sandbox(&self, id: &str, sandbox: &str) -> Result<(), StoreError> {
-        self.write(|tx| {
-            tx.execute(
-                "UPDATE reserved SET reservation = $2 WHERE reservation = $1",
-                &[id.into(), sandbox_reservation(sandbox).as_str().into()],
-            )?;
-            Ok(())
-        })
-    }
-
     pub fn spent(&self, scope: &str) -> Result<Vec<Spent>, StoreError> {
         self.read(|tx| {
             Dimension::ALL
@@ -235,7 +224,7 @@ impl Store {
     }
 }
 
-/// The name of what a living sandbox holds.
+/// A name for what a sandbox that lives on holds: it is still held when the engine has ended.
 pub fn sandbox_reservation(sandbox: &str) -> String {
     format!("{OF_SANDBOX}{sandbox}")
 }

@@ -52,13 +52,13 @@ fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
     store.add_sandbox(&sandbox("s2", "other", Some("web"))).unwrap();
     let taken = store.add_sandbox(&sandbox("s3", "acme", Some("web")));
     assert!(matches!(taken, Err(StoreError::NameTaken(name)) if name == "web"));
-    assert_eq!(store.sandbox(Some("acme"), "web").unwrap().unwrap().id, "s1");
-    assert_eq!(store.sandbox(Some("acme"), "s2").unwrap(), None);
+    assert_eq!(store.sandbox("acme", "web").unwrap().unwrap().id, "s1");
+    assert_eq!(store.sandbox("acme", "s2").unwrap(), None);
     assert_eq!(store.living().unwrap().len(), 2);
     assert!(store.end_sandbox("s1", "{\"x\":1}").unwrap());
     assert!(!store.end_sandbox("s1", "{}").unwrap());
     assert!(!store.end_sandbox("nobody", "{}").unwrap());
-    let ended = store.sandbox(Some("acme"), "s1").unwrap().unwrap();
+    let ended = store.sandbox("acme", "s1").unwrap().unwrap();
     assert_eq!((ended.state, ended.outcome.as_deref()), (SandboxState::Ended, Some("{\"x\":1}")));
     // The name is free again.
     store.add_sandbox(&sandbox("s4", "acme", Some("web"))).unwrap();
@@ -69,7 +69,13 @@ fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
     let running = store.sandboxes(Some("acme"), Some(SandboxState::Running), None, 10).unwrap();
     assert_eq!(running.len(), 1);
     assert_eq!(store.sandboxes(None, None, None, 10).unwrap().len(), 3);
-    assert_eq!(store.sandbox(None, "s2").unwrap().unwrap().tenant, "other");
+    assert_eq!(store.any_sandbox("s2").unwrap().unwrap().tenant, "other");
+    // What other tenants name is not the owner's, and an id comes before a name.
+    assert_eq!(store.sandbox("", "web").unwrap(), None);
+    let like_id = NewSandbox { id: "s9", tenant: "acme", task: "t", name: Some("s1"), spec: "{}" };
+    store.add_sandbox(&like_id).unwrap();
+    assert_eq!(store.sandbox("acme", "s1").unwrap().unwrap().id, "s1");
+    store.end_sandbox("s9", "null").unwrap();
     assert_eq!(store.ids_of_tenant("other").unwrap(), ["s2"]);
 }
 
@@ -155,10 +161,8 @@ fn what_a_sandbox_holds_outlives_the_engine(fresh: &Fresh) {
     let bytes = |amount| Amounts::default().with(Dimension::EgressBytes, amount);
     let scope = [Scope { key: "tenant:net".into(), limits: vec![(Dimension::EgressBytes, 100)] }];
     let wish = |amount| Wish { at_once: bytes(amount), ..Wish::default() };
-    store.reserve("n1", &scope, &wish(60)).unwrap();
-    store.reserve("n2", &scope, &wish(30)).unwrap();
-    store.keep_for_sandbox("n1", "s1").unwrap();
-    store.keep_for_sandbox("n2", "s2").unwrap();
+    store.reserve(&sandbox_reservation("s1"), &scope, &wish(60)).unwrap();
+    store.reserve(&sandbox_reservation("s2"), &scope, &wish(30)).unwrap();
     (fresh.reopen)("one").begin().unwrap();
     let sum = || {
         let spent = store.spent("tenant:net").unwrap();

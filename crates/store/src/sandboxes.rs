@@ -115,21 +115,17 @@ impl Store {
         self.read(|tx| find(tx, id))
     }
 
-    /// By its whole id, or by the tenant's name for it while it runs.
-    pub fn sandbox(
-        &self,
-        tenant: Option<&str>,
-        id: &str,
-    ) -> Result<Option<SandboxRow>, StoreError> {
-        let (whose, tenant) = crate::whose(tenant);
+    /// By a tenant's whole id of it, or else by the tenant's name for it while it runs. What is named by one
+    /// tenant is not found by another, whoever asks.
+    pub fn sandbox(&self, tenant: &str, id: &str) -> Result<Option<SandboxRow>, StoreError> {
         let rows = self.read(|tx| {
             tx.query(
                 &format!(
                     "SELECT {COLUMNS} FROM sandboxes
-                     WHERE {whose} AND (id = $2 OR (name = $2 AND ended_ms IS NULL))
-                     ORDER BY number DESC LIMIT 1"
+                     WHERE tenant = $1 AND (id = $2 OR (name = $2 AND ended_ms IS NULL))
+                     ORDER BY CASE WHEN id = $2 THEN 0 ELSE 1 END, number DESC LIMIT 1"
                 ),
-                &[tenant, id.into()],
+                &[tenant.into(), id.into()],
             )
         })?;
         rows.into_iter().next().map(sandbox).transpose()

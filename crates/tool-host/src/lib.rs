@@ -41,7 +41,11 @@ pub fn asked<'a>(
 ) -> AskedCall<'a> {
     let writes = call.dirs.iter().any(|dir| dir.access == DirAccess::Write);
     let kind = tool.manifest().risk.name();
-    AskedCall { tool: tool.name(), kind, writes, wall, sandbox, elevated: None }
+    let strict = match &call.input {
+        ToolInput::Component { json } => ringwall_tool::asks_strict(json),
+        ToolInput::Command { .. } => false,
+    };
+    AskedCall { tool: tool.identity(), kind, writes, wall, sandbox, strict, elevated: None }
 }
 
 impl Allowed {

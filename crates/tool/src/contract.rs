@@ -16,6 +16,7 @@ pub struct Tool {
     pub digest: ToolDigest,
     pub kind: ToolKind,
     manifest: Manifest,
+    identity: String,
     input: Schema,
     output: Schema,
     template: Option<Template>,
@@ -70,15 +71,27 @@ impl Tool {
                 .map_err(|(at, error)| ManifestError::wrong(at, error.to_string()))
         });
         let template = template.transpose()?;
-        Ok(Tool { digest, kind, manifest, input, output, template })
+        let identity = digest.to_string();
+        Ok(Tool { digest, kind, manifest, identity, input, output, template })
     }
 
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
+    /// As the tool calls itself. A stranger's file can have any name here: nothing is decided by it.
     pub fn name(&self) -> &str {
         &self.manifest.name
+    }
+
+    /// What policies and grants are asked about: the name that a person gave it when it was installed, and of
+    /// a file its digest.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    pub(crate) fn installed_as(self, name: &str) -> Tool {
+        Tool { identity: name.to_owned(), ..self }
     }
 
     /// Whether the manifest's own examples fit its schemas. Done when a tool is installed.
@@ -164,6 +177,19 @@ impl Tool {
             Failure::new("bad-output", message)
         })
     }
+}
+
+/// Whether an input asks a tool for its strict mode. Only a plain `true` does.
+pub fn asks_strict(input: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Strict {
+        #[serde(default)]
+        strict: Value,
+    }
+    // A list would do for a structure, too.
+    input.trim_ascii_start().starts_with(b"{")
+        && serde_json::from_slice::<Strict>(input)
+            .is_ok_and(|input| input.strict == Value::Bool(true))
 }
 
 /// Codes come from tools; what is none is not passed on as one.

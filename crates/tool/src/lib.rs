@@ -20,14 +20,14 @@ mod template;
 mod testing;
 
 pub use compiler::{BoxError, Compiler, Described, LoadError, describe, load};
-pub use contract::{Failure, Request, Tool};
+pub use contract::{Failure, Request, Tool, asks_strict};
 pub use grant::{DirGrant, GrantError, Grants};
 pub use limits::{LimitWishError, limits_for};
 pub use manifest::{
     CommandShape, Determinism, DirWish, Example, Kind, LimitWishes, MAX_MANIFEST_BYTES, Manifest,
     ManifestError, Risk, Stdout, Wants,
 };
-pub use registry::{Event, Registry, WatchError, Watcher, watch};
+pub use registry::{Event, Registry, Reserved, WatchError, Watcher, watch};
 pub use schema::{Misfit, Schema, SchemaError};
 pub use store::{
     AddError, AddOptions, Added, BuiltIns, Entry, MAX_WASM_BYTES, Origin, RemoveError, Source,

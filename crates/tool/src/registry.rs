@@ -12,7 +12,7 @@ use std::time::Duration;
 use ringwall_spec::ToolDigest;
 use serde::Serialize;
 
-pub use watch::{WatchError, Watcher, watch};
+pub use watch::{Reserved, WatchError, Watcher, watch};
 
 use crate::contract::Tool;
 

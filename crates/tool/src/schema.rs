@@ -1,9 +1,11 @@
 //! JSON Schema 2020-12: compiled once for each tool, told in words when a value does not fit.
 //!
 //! Schemas come from tools and are hostile, as are the outputs held against them. Nothing is
-//! fetched; patterns match in linear time; a schema that refers to itself in place is refused; and
-//! whatever could take long runs on a thread of its own that is given up after a while.
+//! fetched; patterns match in linear time; and a schema that refers to itself in place is refused. The
+//! steps of a check are counted first: beyond a bound it is not begun, and a long one runs on a thread
+//! of its own, which is given up after a while and ends by itself.
 
+mod cost;
 mod shape;
 
 use std::fmt;
@@ -16,8 +18,13 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-/// Subschemas times bytes that are checked right away: some milliseconds of work at most.
-const CHEAP: u64 = 20_000_000;
+/// Steps of a check that is done right away: some milliseconds of work at most.
+const CHEAP_STEPS: u64 = 300_000;
+/// Steps of a check after which it can be told what does not fit, and where. To tell it, parts of the
+/// value are checked again, once for each level of nesting.
+const MOST_TOLD_STEPS: u64 = 20_000_000;
+/// Steps of any check: seconds of work.
+const MOST_STEPS: u64 = 500_000_000;
 /// How long a costly check may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Deeply nested values meet deeply nested schemas here.
@@ -26,7 +33,9 @@ const STACK_BYTES: usize = 64 << 20;
 const MOST_PROBLEMS: usize = 5;
 /// Larger values get one problem told: collecting all could take more memory than the value.
 const ALL_PROBLEMS_BELOW: usize = 64 << 10;
-const MOST_PATTERN_BYTES: usize = 1 << 20;
+/// Memory of one compiled pattern, and patterns of one schema.
+const MOST_PATTERN_BYTES: usize = 1 << 19;
+const MOST_PATTERNS: usize = 128;
 const MOST_SHOWN: usize = 300;
 const MOST_OPTIONS: usize = 20;
 
@@ -34,8 +43,7 @@ const MOST_OPTIONS: usize = 20;
 #[derive(Debug, Clone)]
 pub struct Schema {
     validator: Arc<Validator>,
-    /// Subschemas that one value can meet, if that is a number at all.
-    expanded: Option<u64>,
+    source: Arc<Value>,
     /// A check took too long once; no other one is begun.
     given_up: Arc<AtomicBool>,
 }
@@ -57,7 +65,7 @@ pub struct Misfit {
 
 impl Schema {
     pub fn compile(schema: &Value) -> Result<Schema, SchemaError> {
-        let expanded = shape::measure(schema)?;
+        shape::check(schema)?;
         let validator = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .offline()
@@ -69,23 +77,30 @@ impl Schema {
                 problem: told(&error).1,
             })?;
         let given_up = Arc::new(AtomicBool::new(false));
-        Ok(Schema { validator: Arc::new(validator), expanded, given_up })
+        let (validator, source) = (Arc::new(validator), Arc::new(schema.clone()));
+        Ok(Schema { validator, source, given_up })
     }
 
     /// Holds a value of about `bytes` of JSON against the schema and gives it back if it fits.
     pub fn check(&self, value: Value, bytes: usize) -> Result<Value, Misfit> {
-        let cost = self.expanded.map(|expanded| expanded.saturating_mul(bytes as u64));
-        if cost.is_some_and(|cost| cost <= CHEAP) {
-            return examine(&self.validator, value, bytes);
+        if let Ok(_cheap) = cost::steps(&self.source, &value, CHEAP_STEPS) {
+            return examine(&self.validator, value, Telling::some_of(bytes));
         }
         if self.given_up.load(Ordering::Relaxed) {
             return Err(Misfit::too_costly());
         }
-        let validator = Arc::clone(&self.validator);
+        let (validator, source) = (Arc::clone(&self.validator), Arc::clone(&self.source));
         let (send, receive) = mpsc::sync_channel(1);
         let body = move || {
+            let checked = match cost::steps(&source, &value, MOST_STEPS) {
+                Ok(steps) if steps <= MOST_TOLD_STEPS => {
+                    examine(&validator, value, Telling::some_of(bytes))
+                }
+                Ok(_) => examine(&validator, value, Telling::Nothing),
+                Err(cost::TooMuch) => Err(Misfit::too_costly()),
+            };
             // Nobody listens any more if the check took too long.
-            let _ = send.send(examine(&validator, value, bytes));
+            let _ = send.send(checked);
         };
         let thread = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
         if thread.spawn(body).is_err() {
@@ -98,14 +113,32 @@ impl Schema {
     }
 }
 
-fn examine(validator: &Validator, value: Value, bytes: usize) -> Result<Value, Misfit> {
+/// How much is said about what does not fit.
+#[derive(Clone, Copy)]
+enum Telling {
+    Nothing,
+    First,
+    Some,
+}
+
+impl Telling {
+    fn some_of(bytes: usize) -> Telling {
+        if bytes < ALL_PROBLEMS_BELOW { Telling::Some } else { Telling::First }
+    }
+}
+
+fn examine(validator: &Validator, value: Value, telling: Telling) -> Result<Value, Misfit> {
     if validator.is_valid(&value) {
         return Ok(value);
     }
-    let problems = if bytes < ALL_PROBLEMS_BELOW {
-        validator.iter_errors(&value).take(MOST_PROBLEMS).map(|error| told(&error)).collect()
-    } else {
-        validator.validate(&value).err().iter().map(told).collect()
+    let problems = match telling {
+        Telling::Nothing => {
+            return Err(Misfit::whole("it does not fit, in a place not looked for"));
+        }
+        Telling::First => validator.validate(&value).err().iter().map(told).collect(),
+        Telling::Some => {
+            validator.iter_errors(&value).take(MOST_PROBLEMS).map(|error| told(&error)).collect()
+        }
     };
     Err(Misfit { problems })
 }

@@ -147,8 +147,25 @@ impl ToolStore {
         } else {
             describe(compiler, &described, &entry.name).map_err(failed)?.0
         };
-        Tool::new(entry.digest, described.kind, manifest)
-            .map_err(|error| failed(LoadError::Manifest(error)))
+        let tool = Tool::new(entry.digest, described.kind, manifest);
+        let tool = tool.map_err(|error| failed(LoadError::Manifest(error)))?;
+        Ok(tool.installed_as(&entry.name))
+    }
+
+    /// Why no file may be in service under this name with this content, if another tool has the name.
+    pub fn reserves(&self, name: &str, digest: &ToolDigest) -> Result<Option<String>, StoreError> {
+        if self.built_ins.path(name).is_some() {
+            return Ok(Some(format!("{name} is the name of a built-in tool")));
+        }
+        let installed = self.installed()?;
+        let of_name = || installed.iter().filter(|entry| entry.name == name);
+        if let Some(pinned) = of_name().find(|entry| entry.pinned && entry.digest != *digest) {
+            return Ok(Some(format!("the name {name} is pinned to {}", pinned.digest)));
+        }
+        let other = of_name().next().filter(|_| of_name().all(|entry| entry.digest != *digest));
+        Ok(other.map(|other| {
+            format!("a tool {name} is installed already, with the content {}", other.digest)
+        }))
     }
 
     /// The content of a tool, checked against its digest.

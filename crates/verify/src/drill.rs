@@ -4,6 +4,7 @@
 //! Each wall makes a chain of posts, from its innermost ring to the host. Walls that begin alike share
 //! posts, and each post is attacked once.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use ringwall_engine::{Drill, with_causes};
@@ -12,7 +13,7 @@ use ringwall_spec::{Limits, RingKind, Wall};
 use serde::Serialize;
 
 use crate::judge::{Finding, Verdict, unexplained};
-use crate::run::{Ground, SESSION, VerifyError, Workshop, limits};
+use crate::run::{Ground, HIDDEN, SESSION, VerifyError, Workshop, fills_the_kernel, limits};
 use crate::session::{Session, told};
 use crate::stage::Stage;
 
@@ -144,6 +145,8 @@ impl Post {
         let mut stage = Stage::set(&workshop.program, &workshop.state, &self.limits())
             .map_err(VerifyError::Stage)?;
         stage.scene.workspace = Some(workshop.workspace.clone());
+        stage.keep_secret(&workshop.secret);
+        stage.scene.hidden = HIDDEN.map(PathBuf::from).to_vec();
         let all = ringwall_probes::all();
         let sessions = self.sessions(workshop, &stage.scene, &all);
         let mut seen = stage.look();
@@ -188,7 +191,12 @@ impl Post {
         let of = |wanted: &dyn Fn(&Probe) -> bool| -> Vec<&'a Probe> {
             all.iter().filter(|probe| wanted(probe)).collect()
         };
-        let others = of(&|probe| !matches!(probe.class, Class::Exhaust | Class::Persist));
+        let kept_by_itself = |probe: &Probe| {
+            self.confines_itself() && ringwall_probes::OF_JOBS_ONLY.contains(&probe.name)
+        };
+        let others = of(&|probe| {
+            !matches!(probe.class, Class::Exhaust | Class::Persist) && !kept_by_itself(probe)
+        });
         let lasting = of(&|probe| probe.class == Class::Persist);
         let first: Vec<&Probe> = others.iter().chain(&lasting).copied().collect();
         let first = self.session(workshop, scene, &first)?;
@@ -199,10 +207,23 @@ impl Post {
         let second = self.session(workshop, scene, &lasting)?;
         let mut sessions = vec![(others, first), (lasting, second)];
         // How long a job may take is kept by the engine, whoever runs in the ring.
-        for probe in of(&|probe| probe.class == Class::Exhaust && probe.name != ENDLESS) {
+        let limited = |probe: &Probe| {
+            probe.class == Class::Exhaust && probe.name != ENDLESS && !fills_the_kernel(probe)
+        };
+        for probe in of(&limited) {
             sessions.push((vec![probe], self.session(workshop, scene, &[probe])?));
         }
         Ok(sessions)
+    }
+
+    /// Whether the program whose place this is puts a filter on itself before anybody could take it
+    /// over. The intruder does without.
+    fn confines_itself(&self) -> bool {
+        match self {
+            Post::Monitor(_) => true,
+            Post::Warden(wall) => wall.rings().last() == Some(&RingKind::Wasm),
+            Post::GuestRoot(_) => false,
+        }
     }
 
     fn session(

@@ -3,11 +3,12 @@
 //! [`stage`] lays out what attacks go for, and watches it from outside; [`run`] raises a wall and has the
 //! probe program attack in it; [`tools`] has hostile tools do so where only tools run; [`drill`] puts the
 //! probe program where wardens and monitors run; [`judge`] compares what the attacks say with what was seen; [`report`]
-//! is what people read.
+//! is what people read. [`adversary`](mod@adversary) plays random sequences instead of known attacks.
 //!
 //! Invariant: what was seen outside counts, whatever an attack says; an attack that was not made is
 //! never counted as stopped.
 
+mod adversary;
 mod drill;
 mod image;
 mod judge;
@@ -17,6 +18,7 @@ mod session;
 mod stage;
 mod tools;
 
+pub use adversary::{AdversaryBreach, AdversaryOptions, AdversaryReport, adversary};
 pub use drill::DrillReport;
 pub use judge::{Finding, Verdict};
 pub use report::Report;

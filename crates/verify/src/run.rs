@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use ringwall_audit::{AuditPaths, Verify, verifier_key};
 use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox, with_causes};
-use ringwall_image::NoProgress;
+use ringwall_image::{ImportOptions, NoProgress};
 use ringwall_policy::AdmittedSpec;
-use ringwall_probes::{Class, Probe, Scene};
+use ringwall_probes::{Class, Probe, Reach, Scene};
 use ringwall_spec::{
     Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
@@ -23,7 +23,7 @@ use crate::image;
 use crate::judge::{Finding, short, unexplained};
 use crate::report::{Report, Skipped, WallReport};
 use crate::session::{Session, told};
-use crate::stage::Stage;
+use crate::stage::{Stage, random};
 
 /// How a wall comes up. Tests that show that attacks notice a missing protection have ways of their own.
 pub trait Raising {
@@ -32,6 +32,12 @@ pub trait Raising {
 
     fn raise(&self, engine: &Engine, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
         engine.raise(admitted)
+    }
+
+    /// Whether sandboxes that live on are in the care of a keeper: the running program knows its subcommand
+    /// `keep`. If not, they are raised and held here.
+    fn has_keeper(&self) -> bool {
+        true
     }
 }
 
@@ -64,6 +70,10 @@ pub enum VerifyError {
         "the program {0} is missing next to ringwall; install all of Ringwall's programs in one directory"
     )]
     ProgramMissing(String),
+    #[error(
+        "no program can play in {walls}, which runs tools only; name a wall such as process with --wall"
+    )]
+    NoPrograms { walls: String },
     #[error("the stage for the attacks could not be set")]
     Stage(#[source] io::Error),
     #[error("the image of the attacks could not be made")]
@@ -97,9 +107,21 @@ pub(crate) fn limits(wall: Option<&Wall>, timeout: Duration) -> Limits {
     }
 }
 
+/// In the workspace of the attacks; rules hide them by their names.
+pub(crate) const HIDDEN: [&str; 2] = [".env", "deep/id_rsa"];
+
 pub(crate) const SESSION: Duration = Duration::from_secs(240);
 /// For attacks that go on until they are stopped; a guest needs longer to fill its disk.
 const ENDLESS: Duration = Duration::from_secs(6);
+
+/// For attacks that go for the kernel's memory: more than this fits into the buffers of the few
+/// descriptors that a job has.
+const LITTLE_MEMORY: u64 = 32 << 20;
+
+/// Whether the attack goes for memory of the kernel that it meets.
+pub(crate) fn fills_the_kernel(probe: &Probe) -> bool {
+    probe.class == Class::Exhaust && probe.reach == Reach::Kernel
+}
 
 /// Runs the probes behind the walls; `tell` hears how far it is.
 pub fn verify(
@@ -169,7 +191,9 @@ pub(crate) struct Workshop<'a> {
     /// Ringwall's real state.
     pub(crate) state: PathBuf,
     pub(crate) workspace: PathBuf,
-    raising: &'a dyn Raising,
+    /// What is in the hidden files of the workspace.
+    pub(crate) secret: String,
+    pub(crate) raising: &'a dyn Raising,
     _directory: TempDir,
 }
 
@@ -196,7 +220,7 @@ struct Elsewhere {
 }
 
 impl<'a> Workshop<'a> {
-    fn open(
+    pub(crate) fn open(
         config: &EngineConfig,
         options: &Options,
         raising: &'a dyn Raising,
@@ -211,9 +235,14 @@ impl<'a> Workshop<'a> {
         let home = directory.path().join("home");
         let engine =
             Engine::open(EngineConfig { home: home.clone(), programs: config.programs.clone() })?;
-        let workspace = directory.path().join("workspace");
+        let real = directory.path().canonicalize().map_err(VerifyError::Stage)?;
+        let workspace = real.join("workspace");
+        let secret = format!("secret-{:x}", random());
         let prepare = || -> io::Result<PathBuf> {
-            fs::create_dir(&workspace)?;
+            fs::create_dir_all(workspace.join("deep"))?;
+            for name in HIDDEN {
+                fs::write(workspace.join(name), &secret)?;
+            }
             let copy = workspace.join("probe");
             fs::copy(&program, &copy)?;
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
@@ -221,7 +250,9 @@ impl<'a> Workshop<'a> {
         };
         let image = prepare().map_err(VerifyError::Stage)?;
         let store = engine.images().map_err(VerifyError::Store)?;
-        store.import(&image, Some(image::NAME), &NoProgress).map_err(VerifyError::Image)?;
+        store
+            .import(&image, ImportOptions::named(image::NAME), &NoProgress)
+            .map_err(VerifyError::Image)?;
         Ok(Workshop {
             engine,
             home,
@@ -229,6 +260,7 @@ impl<'a> Workshop<'a> {
             fetch: options.fetch.clone(),
             state: config.home.clone(),
             workspace,
+            secret,
             raising,
             _directory: directory,
         })
@@ -278,10 +310,15 @@ impl<'a> Workshop<'a> {
         if wall.is_some() {
             stage.scene.workspace = Some(PathBuf::from("."));
         }
+        stage.keep_secret(&self.secret);
+        stage.scene.hidden = HIDDEN.map(PathBuf::from).to_vec();
         let scene = &stage.scene;
         let all = ringwall_probes::all();
+        // What a guest's kernel holds is in the guest's memory, which is all it has.
+        let in_guest = wall.is_some_and(|wall| wall.outermost() == RingKind::Vm);
+        let told = all.iter().filter(|probe| !(in_guest && fills_the_kernel(probe)));
         let (endless, others): (Vec<&Probe>, Vec<&Probe>) =
-            all.iter().partition(|probe| probe.class == Class::Exhaust);
+            told.partition(|probe| probe.class == Class::Exhaust);
         let (gateway, plain): (Vec<&Probe>, Vec<&Probe>) =
             others.iter().copied().partition(|probe| probe.class == Class::Gateway);
         let session = |probes: &[&Probe], timeout| self.session(ground, scene, probes, timeout);
@@ -290,8 +327,14 @@ impl<'a> Workshop<'a> {
         let lasting: Vec<&Probe> =
             others.iter().copied().filter(|probe| probe.class == Class::Persist).collect();
         let second = session(&lasting, SESSION);
-        let alone: Vec<_> =
-            endless.into_iter().map(|probe| (probe, session(&[probe], ENDLESS))).collect();
+        let little = Scene { memory_bytes: LITTLE_MEMORY, ..scene.clone() };
+        let alone: Vec<_> = endless
+            .into_iter()
+            .map(|probe| {
+                let scene = if fills_the_kernel(probe) { &little } else { scene };
+                (probe, self.session(ground, scene, &[probe], ENDLESS))
+            })
+            .collect();
         let mut seen = stage.look();
         seen.log_forged = wall.is_some() && self.log_is_forged();
         let mut findings = Vec::new();
@@ -357,6 +400,12 @@ impl<'a> Workshop<'a> {
             spec.egress = Some(serde_json::from_value(rule)?);
         }
         if let Some(scene) = scene {
+            spec.limits.memory_bytes = scene.memory_bytes;
+            // A guest sees nothing of the host's files.
+            if wall.outermost() != RingKind::Vm {
+                let shown = scene.shown.iter().filter_map(|path| path.parent()).take(1);
+                spec.read_only_paths.extend(shown.map(PathBuf::from));
+            }
             self.raising.change(&mut spec, scene);
         }
         let admitted = ringwall_policy::admit(spec)?;
@@ -433,7 +482,7 @@ impl<'a> Workshop<'a> {
 
 /// What the program printed on its standard output.
 #[derive(Default)]
-struct Collected(Vec<u8>);
+pub(crate) struct Collected(pub(crate) Vec<u8>);
 
 impl Output for Collected {
     fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use ringwall_probes::Scene;
 use ringwall_spec::Limits;
+use rustix::fs::FlockOperation;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tempfile::TempDir;
 
@@ -29,6 +30,9 @@ const LISTEN_PAUSE: Duration = Duration::from_millis(5);
 const MOST_HEARD: u64 = 256;
 /// Real files of a kind that attacks are told of.
 const MOST_REAL: usize = 4;
+
+/// Programs that every host has; one is enough.
+const USED: [&str; 3] = ["/usr/bin/env", "/usr/bin/ls", "/bin/busybox"];
 
 /// Everything is gone when it is dropped.
 pub(crate) struct Stage {
@@ -71,8 +75,16 @@ impl Stage {
     pub(crate) fn set(program: &Path, state: &Path, limits: &Limits) -> io::Result<Stage> {
         let mark = format!("ringwall-{:x}", random());
         let laid = Laid::out(state)?;
-        let Laid { places, mut secrets, secret_files, canaries, sockets, mut ears, deciding } =
-            laid;
+        let Laid {
+            places,
+            mut secrets,
+            secret_files,
+            canaries,
+            shown,
+            sockets,
+            mut ears,
+            deciding,
+        } = laid;
         let victim_secret = format!("secret-{:x}", random());
         let victim = Command::new(program)
             .args(["--victim", &mark, &victim_secret])
@@ -96,9 +108,13 @@ impl Stage {
         let abstract_socket = format!("{mark}-abstract");
         let address = SocketAddr::from_abstract_name(&abstract_socket)?;
         ears.push(Ear::Listener(UnixListener::bind_addr(&address)?.into()));
-        let (heard, over) = (Arc::default(), Arc::default());
+        let (heard, over) = (Arc::default(), Arc::<AtomicBool>::default());
         let threads = ears.into_iter().map(|ear| listen(ear, &heard, &over));
-        let threads = threads.collect::<io::Result<_>>()?;
+        let mut threads = threads.collect::<io::Result<Vec<_>>>()?;
+        let program = USED.iter().map(PathBuf::from).find(|path| path.is_file());
+        if let Some(program) = &program {
+            threads.push(use_program(program.clone(), &over)?);
+        }
         let scene = Scene {
             secrets: secret_files,
             canaries,
@@ -106,10 +122,13 @@ impl Stage {
             udp,
             abstract_socket,
             sockets,
+            program: program.clone(),
             victim: i32::try_from(victim.id()).map_err(io::Error::other)?,
             greeting: mark.clone(),
             mark,
             workspace: None,
+            hidden: Vec::new(),
+            shown,
             policies: deciding.policies,
             approvals: deciding.approvals,
             keys: deciding.keys,
@@ -121,9 +140,15 @@ impl Stage {
             disk_bytes: limits.disk_bytes,
             open_files: limits.open_files,
         };
-        let watched = scene.canaries.iter().cloned().chain(scene.planted_programs());
+        let shown = scene.shown.iter().cloned();
+        let watched = scene.canaries.iter().cloned().chain(shown).chain(scene.planted_programs());
         let before = watched.map(|path| (path.clone(), look(&path))).collect();
         Ok(Stage { places, secrets, before, heard, over, threads, victim, scene })
+    }
+
+    /// A secret that lies somewhere else, too.
+    pub(crate) fn keep_secret(&mut self, secret: &str) {
+        self.secrets.push(secret.to_owned());
     }
 
     /// A secret that a text gives away.
@@ -184,6 +209,7 @@ struct Laid {
     secrets: Vec<String>,
     secret_files: Vec<PathBuf>,
     canaries: Vec<PathBuf>,
+    shown: Vec<PathBuf>,
     sockets: Vec<PathBuf>,
     ears: Vec<Ear>,
     deciding: Deciding,
@@ -209,6 +235,7 @@ impl Laid {
             secrets: environment_secrets(),
             secret_files: Vec::new(),
             canaries: Vec::new(),
+            shown: Vec::new(),
             sockets: Vec::new(),
             ears: Vec::new(),
             deciding: Deciding::default(),
@@ -225,6 +252,8 @@ impl Laid {
         if laid.places.is_empty() {
             return Err(io::Error::other("no canary can be put anywhere"));
         }
+        laid.fill_shown()?;
+        laid.fill_trees()?;
         // Whoever may read it knows the hash; nobody else may learn it.
         let shadow = fs::read_to_string("/etc/shadow").unwrap_or_default();
         if let Some(line) = shadow.lines().next() {
@@ -267,6 +296,38 @@ impl Laid {
             logs: with(log, "audit"),
             sockets: vec![socket, state.join("api.sock")],
         };
+        Ok(())
+    }
+
+    /// Sockets below what a process ring shows of the host, as services have them there. Only root can put them
+    /// there.
+    fn fill_trees(&mut self) -> io::Result<()> {
+        for tree in ["/opt", "/usr/local", "/etc"] {
+            let made = tempfile::Builder::new().prefix(".ringwall-verify-").tempdir_in(tree);
+            let Ok(place) = made else { continue };
+            let socket = place.path().join("socket");
+            self.ears.push(Ear::Listener(UnixListener::bind(&socket)?.into()));
+            fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))?;
+            fs::set_permissions(&socket, fs::Permissions::from_mode(0o777))?;
+            self.sockets.push(socket);
+            self.places.push(place);
+        }
+        Ok(())
+    }
+
+    /// What jobs are shown: anybody could write to it, were it not for its mount.
+    fn fill_shown(&mut self) -> io::Result<()> {
+        let place = tempfile::Builder::new().prefix(".ringwall-verify-").tempdir_in("/tmp")?;
+        let place_path = place.path().canonicalize()?.join("shown");
+        let (file, directory) = (place_path.join("file.txt"), place_path.join("directory"));
+        fs::create_dir_all(&directory)?;
+        fs::write(&file, "as it was\n")?;
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))?;
+        for path in [&place_path, &directory, &file] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
+        }
+        self.shown = vec![file, directory];
+        self.places.push(place);
         Ok(())
     }
 
@@ -326,7 +387,7 @@ fn survivors(mark: &str, victim: i32) -> Vec<i32> {
         .collect()
 }
 
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
@@ -365,6 +426,23 @@ impl Ear {
 }
 
 const READ_PATIENCE: Option<Duration> = Some(Duration::from_millis(300));
+
+/// Opens a program as one that starts it would, and holds a lock on it.
+fn use_program(program: PathBuf, over: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+    let over = Arc::clone(over);
+    std::thread::Builder::new().name("program".to_owned()).spawn(move || {
+        let locked = fs::File::open(&program);
+        if let Ok(file) = &locked {
+            // Where another verify holds one, that is as good.
+            let _ = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        }
+        while !over.load(Ordering::SeqCst) {
+            let _ = fs::File::open(&program);
+            std::thread::sleep(LISTEN_PAUSE);
+        }
+        drop(locked);
+    })
+}
 
 fn listen(
     ear: Ear,

@@ -142,6 +142,16 @@ impl Client {
         self.within(timeout).ask(&Request::Take { decided }).map(drop)
     }
 
+    /// Has a keeper change where jobs may write.
+    pub fn change_rights(&self, change: Vec<u8>, timeout: Duration) -> Result<(), ClientError> {
+        self.within(timeout).ask(&Request::ChangeRights { change }).map(drop)
+    }
+
+    /// Has the first process of a guest change what jobs see of the workspace.
+    pub fn adjust(&self, steps: Vec<u8>) -> Result<(), ClientError> {
+        self.ask(&Request::Adjust { steps }).map(drop)
+    }
+
     fn tunnel(&self, request: &Request) -> Result<Tunnel, ClientError> {
         let exchange = self.open(request)?;
         match exchange.reply(self.deadline)? {

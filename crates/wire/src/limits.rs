@@ -1,7 +1,7 @@
 //! Every bound of the protocol in one place. Both sides are built with the same ones.
 
 /// Spoken by both sides in their first frame; they must agree exactly.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// Bytes a sender may have under way on one stream, in each direction, before the receiver has
 /// used some of them.

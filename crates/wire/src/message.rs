@@ -65,9 +65,17 @@ pub enum Request {
         /// Where it is to be seen: an absolute path.
         at: Vec<u8>,
     },
-    /// The first process of a guest only. Replies what was changed in the workspace as a tree, then
-    /// `Done`.
+    /// The first process of a guest only. Ends all jobs, then replies what was changed in the
+    /// workspace as a tree, then `Done`.
     TakeWorkspace,
+    /// The same, while jobs are stopped; they go on afterwards.
+    LookAtWorkspace,
+    /// The first process of a guest only: has a launcher change what jobs see of the workspace, in
+    /// the ring that has it, or in the guest itself. The steps are in the launcher's own encoding.
+    /// Replies `Done`.
+    Adjust {
+        steps: Vec<u8>,
+    },
     /// The first process of a guest only. Replies `Usage`.
     Usage,
     /// Replies `Facts`.
@@ -110,6 +118,10 @@ pub enum Request {
     /// this decision (JSON); replies `Done`.
     Take {
         decided: Vec<u8>,
+    },
+    /// Keepers only. Changes where jobs may write in the workspace (JSON); replies `Done`.
+    ChangeRights {
+        change: Vec<u8>,
     },
 }
 
@@ -178,6 +190,8 @@ pub struct RaisePlanned {
     pub template: Vec<u8>,
     pub ahead: Vec<u8>,
     pub last: Vec<u8>,
+    /// The first descriptor that the ring reports is the mount of its workspace.
+    pub reports_workspace: bool,
 }
 
 /// What all jobs of a guest used together.

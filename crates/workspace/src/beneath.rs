@@ -34,6 +34,13 @@ fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd> {
     }
 }
 
+/// A directory by its whole path, which has no symbolic link in it: `ELOOP` if it has.
+pub(crate) fn open_root(path: &Path) -> Result<OwnedFd> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat2(fs::CWD, path, flags, Mode::empty(), resolve)
+}
+
 /// The directory at `path`, for listing and for `*at` calls; `None` is `root` itself.
 pub(crate) fn open_dir(root: impl AsFd, path: Option<&RelPath>) -> Result<OwnedFd> {
     let path = path.map_or(Path::new("."), RelPath::as_path);

@@ -6,12 +6,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::beneath;
 use crate::content;
+use crate::hide::HideRules;
 use crate::pattern::rule_lines;
 use crate::show::quoted;
 
@@ -45,7 +47,7 @@ pub enum WorkspaceError {
     #[error("the workspace {0} is not a directory; give the directory that holds it")]
     NotADirectory(String),
     #[error(
-        "the workspace {given} is a link to {target}, outside its own directory; give {target} itself if you mean it"
+        "the workspace {given} leads through a link to {target}, outside the link's own directory; give {target} itself if you mean it"
     )]
     LinkOutside { given: String, target: String },
     #[error("the workspace {0} is the whole system; give the directory of one project")]
@@ -56,8 +58,16 @@ pub enum WorkspaceError {
         "the workspace {path} contains the home directory {home}; give the directory of one project"
     )]
     ContainsHome { path: String, home: String },
+    #[error(
+        "the workspace {0} is, or lies in, a directory of keys, which is hidden from sandboxes; give the directory of one project"
+    )]
+    Hidden(String),
     #[error("the workspace {0} is a system directory; give the directory of one project")]
     System(String),
+    #[error(
+        "the path {0} of the workspace has a link in it, which may lead elsewhere than was checked; give the path without links"
+    )]
+    Replaced(String),
     #[error("the workspace {path} cannot be opened")]
     Open { path: String, source: io::Error },
 }
@@ -68,8 +78,17 @@ pub fn check_workspace(given: &Path) -> Result<CheckedWorkspace, WorkspaceError>
     check_against(given, &homes)
 }
 
+/// Opens a path that [`check_workspace`] gave before, and was decided about since: what is behind a
+/// link now was not.
+pub fn open_workspace(path: &Path) -> Result<CheckedWorkspace, WorkspaceError> {
+    open_against(path.to_owned(), &home_directories())
+}
+
 fn check_against(given: &Path, homes: &[PathBuf]) -> Result<CheckedWorkspace, WorkspaceError> {
-    let path = resolve(given)?;
+    open_against(resolve(given)?, homes)
+}
+
+fn open_against(path: PathBuf, homes: &[PathBuf]) -> Result<CheckedWorkspace, WorkspaceError> {
     let shown = || quoted(&path);
     if path == Path::new("/") {
         return Err(WorkspaceError::Root(shown()));
@@ -77,15 +96,21 @@ fn check_against(given: &Path, homes: &[PathBuf]) -> Result<CheckedWorkspace, Wo
     if homes.contains(&path) {
         return Err(WorkspaceError::Home(shown()));
     }
+    if HideRules::below(&path).hides_base() {
+        return Err(WorkspaceError::Hidden(shown()));
+    }
     if is_system_directory(&path) {
         return Err(WorkspaceError::System(shown()));
     }
     if let Some(home) = homes.iter().find(|home| home.starts_with(&path)) {
         return Err(WorkspaceError::ContainsHome { path: shown(), home: quoted(home) });
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(CWD, &path, flags, Mode::empty())
-        .map_err(|error| WorkspaceError::Open { path: shown(), source: error.into() })?;
+    let fd = beneath::open_root(&path).map_err(|error| match error {
+        Errno::LOOP => WorkspaceError::Replaced(shown()),
+        Errno::NOENT => WorkspaceError::Missing(shown()),
+        Errno::NOTDIR => WorkspaceError::NotADirectory(shown()),
+        error => WorkspaceError::Open { path: shown(), source: error.into() },
+    })?;
     Ok(CheckedWorkspace { path, fd })
 }
 
@@ -99,16 +124,33 @@ fn resolve(given: &Path) -> Result<PathBuf, WorkspaceError> {
     if given.as_os_str().is_empty() {
         return Err(WorkspaceError::Missing("\"\"".to_owned()));
     }
-    // `canonicalize` is told nothing about a trailing slash or dot, and neither are we.
-    let resolved = given.canonicalize().map_err(open_error)?;
-    if let Some((parent, name)) = given.parent().zip(given.file_name()) {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let parent = parent.canonicalize().map_err(open_error)?;
-        let is_link = parent.join(name) != resolved;
-        if is_link && !resolved.starts_with(&parent) {
-            let target = quoted(&resolved);
+    let absolute = std::env::current_dir().map_err(open_error)?.join(given);
+    let mut resolved = PathBuf::from("/");
+    let mut parts = absolute.components().peekable();
+    while let Some(part) = parts.next() {
+        let name = match part {
+            Component::Normal(name) => name,
+            Component::ParentDir => {
+                resolved.pop();
+                continue;
+            }
+            _ => continue,
+        };
+        let next = resolved.join(name);
+        let found = next.symlink_metadata().map_err(open_error)?;
+        if !found.is_symlink() {
+            resolved = next;
+            continue;
+        }
+        let target = next.canonicalize().map_err(open_error)?;
+        // A job that can write to a directory above could have put the link there. Only root's own
+        // on the way, such as /home or /tmp, are no job's.
+        let of_system = found.uid() == 0 && parts.peek().is_some();
+        if !target.starts_with(&resolved) && !of_system {
+            let target = quoted(&target.join(parts.collect::<PathBuf>()));
             return Err(WorkspaceError::LinkOutside { given: shown(), target });
         }
+        resolved = target;
     }
     if !resolved.is_dir() {
         return Err(WorkspaceError::NotADirectory(shown()));
@@ -226,5 +268,25 @@ mod tests {
         assert!(matches!(check(&outside), Err(WorkspaceError::LinkOutside { .. })));
         let with_slash = base.join("a/outside/");
         assert!(matches!(check(&with_slash), Err(WorkspaceError::LinkOutside { .. })));
+    }
+
+    #[test]
+    fn a_link_on_the_way_that_leads_out_is_refused_unless_it_is_roots() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("elsewhere/sub")).unwrap();
+        std::fs::create_dir_all(base.join("project/real/sub")).unwrap();
+        symlink("real", base.join("project/inside")).unwrap();
+        symlink("../elsewhere", base.join("project/outside")).unwrap();
+        let real = base.join("project/real/sub");
+        assert_eq!(check(&base.join("project/inside/sub")).unwrap(), real);
+        assert_eq!(check(&base.join("project/inside/../real/./sub/")).unwrap(), real);
+        let outside = base.join("project/outside");
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(check(&outside.join("sub")).unwrap(), base.join("elsewhere/sub"));
+            std::os::unix::fs::lchown(&outside, Some(12_345), None).unwrap();
+        }
+        let refused = check(&outside.join("sub"));
+        assert!(matches!(refused, Err(WorkspaceError::LinkOutside { .. })), "{refused:?}");
     }
 }

@@ -3,8 +3,11 @@
 //! Fails closed: what cannot be read is hidden, and a workspace too large to be searched is
 //! refused rather than half searched.
 
+mod watch;
+
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
@@ -14,6 +17,8 @@ use crate::beneath;
 use crate::path::RelPath;
 use crate::pattern::{Folded, Pattern, rule_lines};
 use crate::show::quoted;
+
+pub use watch::HiddenWatch;
 
 const BUILT_IN: &str = include_str!("rules/hidden.rules");
 /// How much of a file is read to see whether it holds a secret.
@@ -39,6 +44,10 @@ const CACHE_TAG_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55
 /// Which files are hidden, and how large a workspace may be searched.
 #[derive(Debug, Clone)]
 pub struct HideRules {
+    /// The host's path of the directory that is searched: what is in a `.docker` is judged as such.
+    base: Folded,
+    /// Paths that are hidden whatever the rules say.
+    always: BTreeSet<PathBuf>,
     rules: Vec<Rule>,
     skipped: Vec<Pattern>,
     /// Entries that are looked at before the workspace is refused as too large.
@@ -59,7 +68,7 @@ struct Rule {
 #[derive(Debug, thiserror::Error)]
 pub enum HideError {
     #[error(
-        "the workspace has more than {max} files and directories, too many to search for secrets; give a smaller directory"
+        "a workspace or shown directory has more than {max} files and directories, too many to search for secrets; give a smaller one"
     )]
     TooMany { max: u64 },
     #[error("cannot search {path} for secrets")]
@@ -72,6 +81,8 @@ impl Default for HideRules {
     /// The built-in rules.
     fn default() -> Self {
         let mut rules = HideRules {
+            base: Folded::default(),
+            always: BTreeSet::new(),
             rules: Vec::new(),
             skipped: Vec::new(),
             max_entries: 1_000_000,
@@ -85,6 +96,37 @@ impl Default for HideRules {
 }
 
 impl HideRules {
+    /// The built-in rules for what is below a directory of the host.
+    pub fn below(directory: &Path) -> Self {
+        HideRules { base: Folded::new(directory), ..HideRules::default() }
+    }
+
+    /// The rules that go by names alone, and these paths: for a directory that a job writes to. What it
+    /// has made itself, a key for a test perhaps, is not read to find out.
+    pub fn by_name(mut self, always: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.rules.retain(|rule| rule.exception || rule.contains.is_empty());
+        self.always.extend(always);
+        self
+    }
+
+    /// Whether the directory that the rules are for is hidden itself, or lies in one that is.
+    pub fn hides_base(&self) -> bool {
+        self.rules.iter().any(|rule| rule.directory && rule.pattern.matches_above(&self.base))
+    }
+
+    /// Whether a file or link of a directory, which the rules are for, is hidden.
+    pub fn hides_file(&self, directory: BorrowedFd<'_>, name: &Path) -> bool {
+        let folded = self.base.join(name);
+        self.hides_base()
+            || self.meaning(&folded, false).any(|rule| may_contain(directory, name, &rule.contains))
+    }
+
+    /// Whether a directory is full of other people's files, and not searched.
+    pub(crate) fn skips(&self, directory: &Path) -> bool {
+        let folded = self.base.join(directory);
+        self.skipped.iter().any(|skip| skip.matches(&folded))
+    }
+
     /// Adds one rule in the language of the rule file; an exception cancels the rules added before it.
     pub fn add(&mut self, line: &str) {
         if let Some(skipped) = line.strip_prefix("skip ") {
@@ -115,7 +157,7 @@ impl HideRules {
     /// Whether the name alone makes it a hidden file, or it lies in a hidden directory. Rules
     /// that look at contents do not count: a new certificate is as likely as a new key.
     pub(crate) fn hides_name(&self, path: &Path) -> bool {
-        let folded = Folded::new(path);
+        let folded = self.base.join(path);
         let in_hidden_directory =
             |rule: &Rule| rule.directory && rule.pattern.matches_above(&folded);
         self.meaning(&folded, false).any(|rule| rule.contains.is_empty())
@@ -140,42 +182,69 @@ pub fn find_hidden(
     workspace: BorrowedFd<'_>,
     rules: &HideRules,
 ) -> Result<Vec<PathBuf>, HideError> {
-    let mut search = Search { workspace, rules, left: rules.max_entries, hidden: Vec::new() };
-    let mut pending: Vec<Option<RelPath>> = vec![None];
-    while let Some(directory) = pending.pop() {
-        search.directory(directory.as_ref(), &mut pending)?;
-    }
-    search.hidden.sort();
-    Ok(search.hidden)
+    Search::new(workspace, rules, &mut Unwatched).below(vec![None])
+}
+
+/// Told of each directory before it is looked at.
+trait Visitor {
+    fn visit(&mut self, directory: &OwnedFd, path: Option<&RelPath>);
+}
+
+struct Unwatched;
+
+impl Visitor for Unwatched {
+    fn visit(&mut self, _: &OwnedFd, _: Option<&RelPath>) {}
 }
 
 struct Search<'a> {
     workspace: BorrowedFd<'a>,
     rules: &'a HideRules,
+    visitor: &'a mut dyn Visitor,
     left: u64,
     hidden: Vec<PathBuf>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(
+        workspace: BorrowedFd<'a>,
+        rules: &'a HideRules,
+        visitor: &'a mut dyn Visitor,
+    ) -> Search<'a> {
+        let left = rules.max_entries;
+        Search { workspace, rules, visitor, left, hidden: Vec::new() }
+    }
+
+    /// What is hidden in these directories, in order of path; `None` is the workspace itself.
+    fn below(mut self, mut pending: Vec<Option<RelPath>>) -> Result<Vec<PathBuf>, HideError> {
+        while let Some(directory) = pending.pop() {
+            self.directory(directory.as_ref(), &mut pending)?;
+        }
+        self.hidden.sort();
+        Ok(self.hidden)
+    }
+
     fn directory(
         &mut self,
         path: Option<&RelPath>,
         pending: &mut Vec<Option<RelPath>>,
     ) -> Result<(), HideError> {
         let opened = beneath::open_dir(self.workspace, path);
-        let listed = opened.and_then(|dir| Ok((beneath::list(&dir, self.left)?, dir)));
+        let listed = opened.and_then(|dir| {
+            self.visitor.visit(&dir, path);
+            Ok((beneath::list(&dir, self.left)?, dir))
+        });
         let (entries, dir) = match (listed, path) {
             (Ok((Some(entries), dir)), _) => (entries, dir),
             (Ok((None, _)), _) => {
                 return Err(HideError::TooMany { max: self.rules.max_entries });
             }
-            // Gone since it was listed, or another file system is mounted there, which the
-            // sandbox does not see either.
-            (Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV), Some(_)) => {
+            // Gone since it was listed.
+            (Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP), Some(_)) => {
                 return Ok(());
             }
-            // The overlay may be able to read what the caller cannot.
-            (Err(Errno::ACCESS | Errno::PERM), Some(path)) => {
+            // The overlay may be able to read what the caller cannot. The same where something is
+            // mounted: the sandbox would see what lies below it, and nobody can search that.
+            (Err(Errno::ACCESS | Errno::PERM | Errno::XDEV), Some(path)) => {
                 self.hidden.push(path.as_path().to_owned());
                 return Ok(());
             }
@@ -220,7 +289,11 @@ impl Search<'_> {
             },
             known => known,
         };
-        let folded = Folded::new(path.as_path());
+        if self.rules.always.contains(path.as_path()) {
+            self.hidden.push(path.as_path().to_owned());
+            return Ok(());
+        }
+        let folded = self.rules.base.join(path.as_path());
         let is_dir = kind == FileType::Directory;
         let is_hidden = self
             .rules

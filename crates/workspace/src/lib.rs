@@ -18,23 +18,31 @@ mod collect;
 mod content;
 mod diff;
 mod hide;
+mod identity;
 mod manifest;
+mod nature;
 mod path;
 mod pattern;
+mod periods;
 mod show;
 mod whiteout;
 
 pub use apply::{
-    Applied, ApplyError, ApplyOptions, RecoverError, Recovered, apply, is_protected, recover,
+    Applied, ApplyError, ApplyOptions, RecoverError, Recovered, Selection, Wanted, apply,
+    is_protected, recover,
 };
-pub use check::{CheckedWorkspace, WorkspaceError, check_workspace};
+pub use check::{CheckedWorkspace, WorkspaceError, check_workspace, open_workspace};
 pub use collect::{Bounds, CollectError, Copied, Upper, collect};
 pub use content::Digest;
-pub use diff::{Contents, DiffError, DiffOptions};
-pub use hide::{HideError, HideRules, find_hidden};
+pub use diff::{Contents, DiffError, DiffOptions, Differ};
+pub use hide::{HiddenWatch, HideError, HideRules, find_hidden};
 pub use manifest::{
     After, Before, Change, ChangeKind, Changes, LoadError, Note, NoteKind, Refused, RefusedWhy,
 };
+pub use nature::{Nature, Ranked, RankedList};
 pub use path::{PathError, RelPath};
+pub use periods::{Periods, Told, present};
 pub use show::{PathList, quoted};
-pub use whiteout::{Owner, PlantError, hidden_parents, plant_whiteouts};
+pub use whiteout::{
+    LiveView, Owner, PlantError, hidden_parents, is_seen, make_whiteout, plant_whiteouts,
+};

@@ -1,14 +1,19 @@
 //! What a sandbox changed, as data: the manifest that `collect` writes and the others read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use ringwall_spec::{ChangeSummary, WriteRights};
+use ringwall_spec::ChangeSummary;
 use serde::{Deserialize, Serialize};
 
+use crate::check::CheckedWorkspace;
 use crate::content::{self, Digest};
+use crate::identity::WorkspaceId;
 use crate::path::{EscapedBytes, RelPath};
+use crate::periods::Periods;
 
 /// The changes of one sandbox, in a directory of ours: a manifest and the new contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +28,7 @@ pub(crate) struct Manifest {
     pub(crate) version: u32,
     /// The host directory that the sandbox saw.
     pub(crate) workspace: EscapedBytes,
+    pub(crate) workspace_id: WorkspaceId,
     /// In order of path, so that a directory comes before what is in it.
     pub(crate) changes: Vec<Change>,
     pub(crate) refused: Vec<Refused>,
@@ -41,6 +47,14 @@ pub struct Change {
     /// The sandbox wrote to a path that was hidden from it, so it never saw what is there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+    /// How often the rights of the sandbox had been changed when this was changed last.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub period: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_first(period: &usize) -> bool {
+    *period == 0
 }
 
 /// What the host had.
@@ -116,8 +130,10 @@ pub enum RefusedWhy {
     Unreadable,
     /// The name is one that Ringwall itself uses while it applies changes.
     ReservedName,
-    /// The sandbox was never allowed to write there.
+    /// The sandbox was not allowed to write there when it did.
     NotWritable,
+    /// One of many names of a file. Written out, they would take more than the disk limit.
+    LinkedTooOften,
 }
 
 impl RefusedWhy {
@@ -134,6 +150,9 @@ impl RefusedWhy {
             RefusedWhy::Unreadable => "cannot be read, not taken over",
             RefusedWhy::ReservedName => "name reserved by Ringwall, not taken over",
             RefusedWhy::NotWritable => "not where the sandbox may write, not taken over",
+            RefusedWhy::LinkedTooOften => {
+                "one more hard link than the disk limit has room for, not taken over"
+            }
         }
     }
 }
@@ -202,38 +221,61 @@ impl Change {
 // === impl Manifest ===
 
 impl Manifest {
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const FILE: &str = "manifest.json";
     /// A hundred thousand changes with long paths fit.
     const MAX_BYTES: u64 = 256 << 20;
 
-    pub(crate) fn new(workspace: &Path) -> Self {
+    pub(crate) fn new(workspace: &CheckedWorkspace) -> rustix::io::Result<Self> {
         use std::os::unix::ffi::OsStrExt;
-        Manifest {
+        Ok(Manifest {
             version: Self::VERSION,
-            workspace: EscapedBytes(workspace.as_os_str().as_bytes().to_vec()),
+            workspace: EscapedBytes(workspace.path().as_os_str().as_bytes().to_vec()),
+            workspace_id: WorkspaceId::of(workspace)?,
             changes: Vec::new(),
             refused: Vec::new(),
             notes: Vec::new(),
+        })
+    }
+
+    /// Notes when each change was made, and refuses those that were not allowed then.
+    pub(crate) fn judge(&mut self, periods: &Periods) {
+        let all = std::mem::take(&mut self.changes);
+        for mut change in all {
+            if periods.allow(&change) {
+                change.period = periods.of(&change.path);
+                self.changes.push(change);
+            } else {
+                let why = RefusedWhy::NotWritable;
+                self.refused.push(Refused { path: change.path, why });
+            }
         }
     }
 
-    /// Refuses changes where none of these rights lets a sandbox write. Directories on the way to
-    /// where it may are no changes of its making.
-    pub(crate) fn keep_only(&mut self, rights: &[WriteRights]) {
-        let leads_there = |change: &Change| {
-            let made =
-                change.before.is_none() && matches!(change.after, Some(After::Directory { .. }));
-            let mut writable = rights.iter().flat_map(|rights| &rights.writable);
-            made && writable.any(|path| path.starts_with(change.path.as_path()))
+    /// Each name of a file becomes a file of its own. Refuses names that would make all of them take
+    /// more than `max_bytes`, the first names last.
+    pub(crate) fn refuse_links_beyond(&mut self, max_bytes: u64) {
+        let blob_of = |change: &Change| match &change.after {
+            Some(After::File { blob: Some(blob), size, .. }) => Some((*blob, *size)),
+            _ => None,
         };
-        let allowed = |change: &Change| rights.iter().any(|it| it.allows(change.path.as_path()));
+        let kept: BTreeMap<u64, u64> = self.changes.iter().filter_map(blob_of).collect();
+        let mut left = max_bytes.saturating_sub(kept.values().sum());
+        let mut written = BTreeSet::new();
         let all = std::mem::take(&mut self.changes);
-        let (kept, others): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|change| allowed(change) || leads_there(change));
+        let (kept, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|change| {
+            let Some((blob, size)) = blob_of(change) else { return true };
+            if written.insert(blob) {
+                return true;
+            }
+            let fits = size <= left;
+            left -= if fits { size } else { 0 };
+            fits
+        });
         self.changes = kept;
         let refused = others.into_iter().map(|change| change.path);
-        self.refused.extend(refused.map(|path| Refused { path, why: RefusedWhy::NotWritable }));
+        self.refused.extend(refused.map(|path| Refused { path, why: RefusedWhy::LinkedTooOften }));
+        self.refused.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
     pub(crate) fn sort(&mut self) {
@@ -244,6 +286,18 @@ impl Manifest {
 }
 
 // === impl Changes ===
+
+pub(crate) fn summary_of<'a>(changes: impl IntoIterator<Item = &'a Change>) -> ChangeSummary {
+    let mut summary = ChangeSummary::default();
+    for change in changes {
+        match change.kind() {
+            ChangeKind::Added => summary.added += 1,
+            ChangeKind::Deleted => summary.deleted += 1,
+            ChangeKind::Modified | ChangeKind::ModeChanged => summary.modified += 1,
+        }
+    }
+    summary
+}
 
 impl Changes {
     /// Reads what `collect` left in `dir`.
@@ -283,6 +337,11 @@ impl Changes {
         PathBuf::from(crate::beneath::os_bytes(&self.manifest.workspace.0))
     }
 
+    /// The directory at `path`, if it is the one that the sandbox saw; `ESTALE` if not.
+    pub(crate) fn open_workspace(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
+        self.manifest.workspace_id.open(path)
+    }
+
     /// In order of path.
     pub fn entries(&self) -> &[Change] {
         &self.manifest.changes
@@ -302,15 +361,7 @@ impl Changes {
 
     /// The counts for the outcome; a changed mode counts as a modification.
     pub fn summary(&self) -> ChangeSummary {
-        let mut summary = ChangeSummary::default();
-        for change in &self.manifest.changes {
-            match change.kind() {
-                ChangeKind::Added => summary.added += 1,
-                ChangeKind::Deleted => summary.deleted += 1,
-                ChangeKind::Modified | ChangeKind::ModeChanged => summary.modified += 1,
-            }
-        }
-        summary
+        summary_of(&self.manifest.changes)
     }
 
     /// Where the new content of a changed file is, if it has one.

@@ -2,7 +2,8 @@
 //!
 //! A pattern is one or more names joined by `/`. `*` stands for any run of characters in a name,
 //! `**` as a middle part for any number of directories, and `**` at the end for the directory
-//! itself and everything below it. A pattern matches at any depth of the workspace. Letters are
+//! itself and everything below it. A pattern matches at any depth of the host's own path: a
+//! workspace that is itself a `.github` has its workflows in `workflows`. Letters are
 //! compared the way a case-folding file system does, so that `.GIT/hooks` is `.git/hooks`.
 
 use std::os::unix::ffi::OsStrExt;
@@ -50,7 +51,11 @@ impl Pattern {
     }
 
     fn matches_or_above(&self, path: &Folded, below: bool) -> bool {
-        (0..path.0.len()).any(|start| covers(&self.parts, &path.0[start..], below))
+        let names = path.0.len();
+        let fixed = !below && !self.parts.contains(&Part::AnyDirectories);
+        // Without a `**` only so many names at the end can be meant.
+        let first = if fixed { names.saturating_sub(self.parts.len()) } else { 0 };
+        (first..names).any(|start| covers(&self.parts, &path.0[start..], below))
     }
 
     /// Whether a link at this path could make its target appear where the rule means: `.github`
@@ -64,12 +69,18 @@ impl Pattern {
 }
 
 /// A path with every name folded for comparison.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Folded(Vec<Vec<u8>>);
 
 impl Folded {
     pub(crate) fn new(path: &Path) -> Self {
-        Folded(path.iter().map(|name| fold(name.as_bytes())).collect())
+        Folded::default().join(path)
+    }
+
+    /// The path of something below this one.
+    pub(crate) fn join(&self, below: &Path) -> Self {
+        let names = below.iter().map(|name| fold(name.as_bytes()));
+        Folded(self.0.iter().cloned().chain(names).collect())
     }
 }
 

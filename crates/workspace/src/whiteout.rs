@@ -5,10 +5,12 @@
 //! upper one's.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, FileType, Gid, Mode, Uid};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Uid};
+use rustix::io::Errno;
 
 use crate::beneath;
 use crate::path::RelPath;
@@ -76,7 +78,7 @@ pub fn plant_whiteouts(
         planted(path, make_directory(upper, &checked(path)?, owner))?;
     }
     for path in hidden {
-        planted(path, make_whiteout(upper, &checked(path)?))?;
+        planted(path, plant(upper, &checked(path)?))?;
     }
     // Modes last, deepest first: a directory without write permission could not be filled.
     for (path, mode) in parents.iter().rev() {
@@ -85,6 +87,121 @@ pub fn plant_whiteouts(
     }
     Ok(())
 }
+
+/// A workspace that a sandbox sees through an overlay, while it does.
+pub struct LiveView<'a> {
+    /// The overlay, by a mount that can be written.
+    pub view: BorrowedFd<'a>,
+    pub upper: BorrowedFd<'a>,
+    pub workspace: BorrowedFd<'a>,
+    /// Makes a whiteout of a name in a directory: as a user that the file system of the upper directory
+    /// knows.
+    pub plant: &'a dyn Fn(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+}
+
+impl std::fmt::Debug for LiveView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveView").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+impl LiveView<'_> {
+    /// Takes what the host has at `path` out of the view. What the sandbox has put there itself stays.
+    /// Fails if something of the host's could not be taken out.
+    pub fn white_out(&self, path: &Path) -> Result<(), PlantError> {
+        let path = checked(path)?;
+        self.take_out(&path, 0).map_err(|error| PlantError::Create {
+            path: quoted(path.as_path()),
+            source: error.into(),
+        })
+    }
+
+    fn take_out(&self, path: &RelPath, depth: usize) -> rustix::io::Result<()> {
+        if depth > MAX_HIDDEN_DEPTH {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let Some(seen) = beneath::stat(self.view, path.as_path())? else {
+            return self.plant_ahead(path);
+        };
+        let is_dir = is_directory(&seen);
+        if !is_dir && beneath::stat(self.upper, path.as_path())?.is_some() {
+            return Ok(());
+        }
+        if is_dir {
+            let listed = beneath::open_dir(self.workspace, Some(path))
+                .and_then(|dir| beneath::list(dir, MAX_HIDDEN_ENTRIES));
+            let entries = match listed {
+                Ok(entries) => entries.ok_or(Errno::OVERFLOW)?,
+                // The host has no directory there any more.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            for entry in entries {
+                let below =
+                    RelPath::in_dir(Some(path), &entry.name).map_err(|_| Errno::NAMETOOLONG)?;
+                self.take_out(&below, depth + 1)?;
+            }
+        }
+        // By the overlay itself, which knows what it has remembered of the name.
+        let parent = beneath::open_dir_handle(self.view, path.parent().as_ref())?;
+        let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match fs::unlinkat(&parent, path.file_name(), flags) {
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// A name that was looked up before the host had it is missing in the overlay, but only as long as
+    /// the kernel remembers that.
+    fn plant_ahead(&self, path: &RelPath) -> rustix::io::Result<()> {
+        let parent = path.parent();
+        if let Some(parent) = &parent {
+            let seen = beneath::stat(self.view, parent.as_path())?;
+            let Some(seen) = seen.filter(is_directory) else { return Ok(()) };
+            if beneath::stat(self.upper, parent.as_path())?.is_none() {
+                // Any change has the overlay make it in the upper directory.
+                let handle = beneath::open_handle(self.view, parent.as_path())?;
+                beneath::chmod_handle(handle, seen.st_mode & 0o7777)?;
+            }
+        }
+        let hosts = beneath::stat(self.workspace, path.as_path())?;
+        if hosts.is_none() || beneath::stat(self.upper, path.as_path())?.is_some() {
+            return Ok(());
+        }
+        let directory = beneath::open_dir_handle(self.upper, parent.as_ref())?;
+        match (self.plant)(directory.as_fd(), path.file_name()) {
+            Err(Errno::EXIST) => Ok(()),
+            planted => planted,
+        }
+    }
+}
+
+fn is_directory(stat: &fs::Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// Makes a whiteout of a name in an upper directory.
+pub fn make_whiteout(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<()> {
+    fs::mknodat(directory, name, FileType::CharacterDevice, Mode::empty(), 0)
+}
+
+/// Whether a file or directory at `path` can be seen through a view of a workspace: it is there, and
+/// no cover is mounted on it. A link holds nothing.
+pub fn is_seen(view: BorrowedFd<'_>, path: &Path) -> std::io::Result<bool> {
+    match beneath::open_handle(view, path) {
+        Ok(handle) => {
+            let kind = FileType::from_raw_mode(fs::fstat(handle)?.st_mode);
+            Ok(kind != FileType::Symlink)
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Directories within one another that a hidden one may have.
+const MAX_HIDDEN_DEPTH: usize = 64;
+/// Entries of one hidden directory.
+const MAX_HIDDEN_ENTRIES: u64 = 10_000;
 
 fn make_directory(
     upper: BorrowedFd<'_>,
@@ -98,10 +215,9 @@ fn make_directory(
     fs::fchown(dir, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))
 }
 
-fn make_whiteout(upper: BorrowedFd<'_>, path: &RelPath) -> rustix::io::Result<()> {
+fn plant(upper: BorrowedFd<'_>, path: &RelPath) -> rustix::io::Result<()> {
     let parent = beneath::open_dir_handle(upper, path.parent().as_ref())?;
-    let kind = FileType::CharacterDevice;
-    fs::mknodat(&parent, path.file_name(), kind, Mode::empty(), 0)
+    make_whiteout(parent.as_fd(), path.file_name())
 }
 
 fn checked(path: &Path) -> Result<RelPath, PlantError> {

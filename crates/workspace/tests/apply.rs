@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use ringwall_workspace::{ApplyError, ApplyOptions, Changes};
+use ringwall_workspace::{ApplyError, ApplyOptions, Changes, Wanted, apply};
 use support::{Sandbox, is_root, set_mode, status, tree};
 
 fn allow(paths: &[&str]) -> ApplyOptions {
@@ -80,6 +80,61 @@ fn paths_that_did_not_change_or_lie_outside_are_an_error() {
     assert!(matches!(apply("b"), Err(ApplyError::NotChanged { .. })));
     for bad in ["../a", "/etc/passwd", "x/../../a", ""] {
         assert!(matches!(apply(bad), Err(ApplyError::BadPath { .. })), "{bad}");
+    }
+}
+
+#[test]
+fn what_is_applied_is_a_part_of_what_was_selected_however_it_is_spelled() {
+    let made = || {
+        let mut sandbox = Sandbox::with(&[("a", "1")]);
+        sandbox.run("echo 2 > a; mkdir -p n/m; echo x > n/m/x; echo y > deps.lock");
+        let changes = sandbox.collect();
+        (sandbox, changes)
+    };
+
+    let spellings: [(&[&str], &[&str]); 14] = [
+        (&["./"], &[]),
+        (&["."], &[]),
+        (&["./n/"], &[]),
+        (&["n//m/./x"], &[]),
+        (&["WORKSPACE"], &[]),
+        (&["WORKSPACE/"], &[]),
+        (&["WORKSPACE/deps.lock"], &[]),
+        (&["WORKSPACE/./n/"], &["n/m/"]),
+        (&["a", "./"], &["./deps.lock"]),
+        (&["WORKSPACE/../elsewhere"], &[]),
+        (&["n/../deps.lock"], &[]),
+        (&[".."], &[]),
+        (&[""], &[]),
+        (&[], &["WORKSPACE/deps.lock", "n/"]),
+    ];
+    for (only, except) in spellings {
+        let (sandbox, changes) = made();
+        let given = |paths: &[&str]| -> Vec<PathBuf> {
+            let root = sandbox.workspace().display().to_string();
+            paths.iter().map(|path| path.replace("WORKSPACE", &root).into()).collect()
+        };
+        let before = sandbox.tree();
+        let wanted = Wanted { only: given(only), except: given(except) };
+        let decided: Vec<PathBuf> = match changes.select(&wanted) {
+            Ok(selection) => {
+                let decided = selection.paths().map(Path::to_path_buf).collect();
+                apply(&selection, &ApplyOptions::default()).unwrap();
+                decided
+            }
+            Err(_) => Vec::new(),
+        };
+        let after = sandbox.tree();
+        let written = after.iter().filter(|(path, entry)| before.get(*path) != Some(*entry));
+        for (path, _) in written {
+            assert!(decided.contains(path), "{only:?} {except:?}: {path:?} of {decided:?}");
+        }
+        let named_lock = only.iter().any(|path| path.contains("deps") && !path.contains(".."));
+        let all = !only.iter().any(|path| path.contains('n') || path.contains(".."))
+            && !only.contains(&"");
+        let excepted = except.iter().any(|path| path.contains("deps"));
+        let expected = (named_lock || all) && !excepted;
+        assert_eq!(decided.contains(&PathBuf::from("deps.lock")), expected, "{only:?} {except:?}");
     }
 }
 
@@ -279,7 +334,49 @@ fn paths_can_be_left_out() {
     sandbox.run("mkdir venv; ln -s /usr/bin/python3 venv/python; echo x > a");
     let changes = sandbox.collect();
     assert!(refused(&sandbox, &changes).contains("venv/python would be a link out"));
-    let options = ApplyOptions { except: vec!["venv".into()], ..ApplyOptions::default() };
-    sandbox.apply_with(&changes, &[], &options).unwrap();
+    let wanted = Wanted { except: vec!["venv".into()], ..Wanted::default() };
+    apply(&changes.select(&wanted).unwrap(), &ApplyOptions::default()).unwrap();
     assert_eq!(sandbox.tree().len(), 1);
+}
+
+#[test]
+fn what_a_link_at_a_protected_path_leads_to_is_protected_too() {
+    let mut sandbox = Sandbox::with(&[
+        ("scripts/pre-commit", "mine"),
+        ("docs.md", "mine"),
+        ("ci/workflows/ci.yml", "mine"),
+        ("ci/README", "mine"),
+        ("plain", "mine"),
+        (".git/hooks/", ""),
+    ]);
+    let workspace = sandbox.workspace();
+    let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, workspace.join(at));
+    link("../../scripts/pre-commit", ".git/hooks/pre-commit").unwrap();
+    link("also.md", "CLAUDE.md").unwrap();
+    link(&workspace.join("docs.md").display().to_string(), "also.md").unwrap();
+    link("ci", ".github").unwrap();
+    link("not-yet/there", ".git/hooks/post-merge").unwrap();
+    for path in ["scripts/pre-commit", "docs.md", "ci/workflows/ci.yml", ".git/hooks/not-yet/there"]
+    {
+        fs::remove_dir_all(sandbox.upper()).unwrap();
+        fs::create_dir(sandbox.upper()).unwrap();
+        sandbox.upper_files(&[(path, "theirs")]);
+        let changes = sandbox.collect();
+        let error = sandbox.apply(&changes).unwrap_err();
+        assert!(matches!(error, ApplyError::Protected(_)), "{path}: {error}");
+    }
+    // A directory or a link on the way becomes a link of the sandbox's.
+    for path in ["scripts", "also.md"] {
+        fs::remove_dir_all(sandbox.upper()).unwrap();
+        fs::create_dir(sandbox.upper()).unwrap();
+        std::os::unix::fs::symlink("plain", sandbox.upper().join(path)).unwrap();
+        let changes = sandbox.collect();
+        let error = sandbox.apply(&changes).unwrap_err();
+        assert!(matches!(error, ApplyError::Protected(_)), "{path}: {error}");
+    }
+    fs::remove_dir_all(sandbox.upper()).unwrap();
+    fs::create_dir(sandbox.upper()).unwrap();
+    sandbox.upper_files(&[("ci/README", "theirs"), ("plain", "theirs")]);
+    let changes = sandbox.collect();
+    sandbox.apply(&changes).unwrap();
 }

@@ -6,7 +6,9 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 
-use ringwall_workspace::{ChangeKind, HideRules, find_hidden, hidden_parents, plant_whiteouts};
+use ringwall_workspace::{
+    Before, Bounds, ChangeKind, HideRules, find_hidden, hidden_parents, plant_whiteouts,
+};
 use support::{Sandbox, set_mode, status};
 
 #[test]
@@ -33,12 +35,12 @@ fn every_kind_of_change_is_told_from_the_others() {
         [
             "M  edit",
             "D  gone",
-            "M  link",
-            "M  mode (mode 644 -> 755)",
+            "M  link [link]",
+            "M  mode (mode 644 -> 755) [new executable]",
             "A  new/",
             "A  new/dir/",
             "A  new/dir/file",
-            "A  other",
+            "A  other [link]",
         ]
     );
     let summary = changes.summary();
@@ -88,7 +90,10 @@ fn special_bits_are_removed_and_noted() {
     sandbox.run("echo x > tool; chmod 4755 tool; mkdir d; chmod 1777 d");
     let changes = sandbox.collect();
     let removed = "(setuid, setgid or sticky bit removed)";
-    assert_eq!(status(&changes), [format!("A  d/ {removed}"), format!("A  tool {removed}")]);
+    assert_eq!(
+        status(&changes),
+        [format!("A  d/ {removed}"), format!("A  tool [new executable] {removed}")]
+    );
     sandbox.apply(&changes).unwrap();
     assert_eq!(sandbox.tree()[std::path::Path::new("tool")], "file 755 \"x\\n\"");
 }
@@ -140,7 +145,10 @@ fn a_file_written_over_a_hidden_one_is_marked_and_never_hashed_or_shown() {
     sandbox.whiteout(".ssh");
     sandbox.run("echo A=2 > .env; mkdir .ssh; echo k > .ssh/id; echo c > .ssh/config");
     let changes = sandbox.collect();
-    assert_eq!(status(&changes), ["M  .env", "A  .ssh/config", "M  .ssh/id"]);
+    assert_eq!(
+        status(&changes),
+        ["M  .env [protected]", "A  .ssh/config [protected]", "M  .ssh/id [protected]"]
+    );
     assert!(changes.entries().iter().all(|change| change.hidden));
     let manifest = fs::read_to_string(sandbox.beside("changes-1/manifest.json")).unwrap();
     assert!(manifest.contains("\"sha256\":null"));
@@ -194,4 +202,46 @@ fn files_without_permissions_are_read_all_the_same() {
         set_mode(&path.join("d"), 0o700);
         set_mode(&path.join("d/e"), 0o700);
     }
+}
+
+#[test]
+fn what_was_only_deleted_is_not_read() {
+    let mut sandbox = Sandbox::with(&[("d/large", "content"), ("gone", "content"), ("kept", "1")]);
+    sandbox.run("rm -r d gone; echo 2 > kept");
+    let changes = sandbox.collect();
+    assert_eq!(status(&changes), ["D  d/", "D  d/large", "D  gone", "M  kept"]);
+    let digests: Vec<bool> = changes
+        .entries()
+        .iter()
+        .filter_map(|change| match &change.before {
+            Some(Before::File { sha256, .. }) => Some(sha256.is_some()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(digests, [false, false, true]);
+    fs::write(sandbox.workspace().join("gone"), "changed since").unwrap();
+    sandbox.apply(&changes).unwrap_err();
+    sandbox.apply_with(&changes, &["d"], &Default::default()).unwrap();
+    assert!(!sandbox.workspace().join("d").exists());
+}
+
+#[test]
+fn names_of_one_file_take_no_more_than_the_disk_limit_when_written_out() {
+    let mut sandbox = Sandbox::with(&[]);
+    sandbox.run("head -c 4000 /dev/zero > a; for n in 1 2 3 4; do ln a b$n; done; echo x > z");
+    let bounds = Bounds { max_total_bytes: 10_000, ..Bounds::default() };
+    let changes = sandbox.try_collect(&bounds).unwrap();
+    let link = "(was a hard link, now a file of its own)";
+    let refused = "one more hard link than the disk limit has room for, not taken over";
+    let lines = status(&changes);
+    assert_eq!(lines[..3], [format!("A  a {link}"), format!("A  b1 {link}"), "A  z".to_owned()]);
+    let gone = lines.iter().filter(|line| line.contains(refused)).count();
+    assert_eq!(gone, 3, "{lines:?}");
+    sandbox.apply(&changes).unwrap();
+    let written: u64 = ["a", "b1", "z"]
+        .map(|name| fs::metadata(sandbox.workspace().join(name)).unwrap().len())
+        .iter()
+        .sum();
+    assert!(written <= 10_000, "{written}");
+    assert!(!sandbox.workspace().join("b2").exists());
 }

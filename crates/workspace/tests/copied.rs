@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringwall_spec::WriteRights;
-use ringwall_workspace::{Bounds, Changes, Copied, Upper, collect};
+use ringwall_workspace::{Bounds, Changes, Copied, Periods, Upper, collect};
 use support::Sandbox;
 
 const FILES: [(&str, &str); 7] = [
@@ -55,10 +55,10 @@ fn run(script: &str, directory: &Path) {
 fn collect_copy(sandbox: &Sandbox, upper: &Path, copied: Copied) -> Changes {
     let dir = File::open(upper).unwrap();
     let upper = Upper { dir: dir.as_fd(), copied: Some(copied) };
-    let rights = [WriteRights::everywhere()];
+    let rights = Periods::always(WriteRights::everywhere());
     let into = sandbox.beside("changes-of-copy");
-    collect(upper, &sandbox.workspace(), &sandbox.hidden, &rights, &into, &Bounds::default())
-        .unwrap()
+    let seen = ringwall_workspace::open_workspace(&sandbox.workspace()).unwrap();
+    collect(upper, &seen, &sandbox.hidden, &rights, &into, &Bounds::default()).unwrap()
 }
 
 /// What each change comes to, without the numbers of stored contents.

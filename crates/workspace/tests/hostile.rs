@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use ringwall_spec::WriteRights;
-use ringwall_workspace::{ApplyError, Bounds, CollectError};
+use ringwall_workspace::{ApplyError, Bounds, CollectError, Periods};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkfifoat, mknodat};
 use support::{Sandbox, is_root, status};
 
@@ -24,7 +24,10 @@ fn links_are_taken_as_text_and_never_followed() {
     symlink("/etc/passwd", sandbox.upper().join("passwd")).unwrap();
     symlink("/proc/self/root", sandbox.upper().join("root")).unwrap();
     let changes = sandbox.collect();
-    assert_eq!(status(&changes), ["M  dir", "D  dir/inner", "A  passwd", "A  root"]);
+    assert_eq!(
+        status(&changes),
+        ["M  dir [link]", "D  dir/inner", "A  passwd [link]", "A  root [link]"]
+    );
     let before = sandbox.tree();
     let error = sandbox.apply(&changes).unwrap_err();
     assert!(matches!(&error, ApplyError::LinksOutside(paths) if paths.0.len() == 3), "{error}");
@@ -214,9 +217,9 @@ fn a_directory_that_is_not_fresh_is_not_written_to() {
     let upper = fs::File::open(sandbox.upper()).unwrap();
     let error = ringwall_workspace::collect(
         std::os::fd::AsFd::as_fd(&upper),
-        &sandbox.workspace(),
+        &ringwall_workspace::open_workspace(&sandbox.workspace()).unwrap(),
         &[],
-        &[WriteRights::everywhere()],
+        &Periods::always(WriteRights::everywhere()),
         &sandbox.beside("changes-1"),
         &Bounds::default(),
     )
@@ -227,8 +230,8 @@ fn a_directory_that_is_not_fresh_is_not_written_to() {
 #[test]
 fn changes_where_the_sandbox_was_never_allowed_to_write_are_refused() {
     let mut sandbox = Sandbox::with(&[("src/main.rs", "host"), ("docs/plan.md", "host")]);
-    let only = |path: &str| WriteRights { writable: vec![path.into()], read_only: Vec::new() };
-    sandbox.rights = vec![only("docs"), only("new/deep")];
+    let writable = vec!["docs".into(), "new/deep".into()];
+    sandbox.rights = WriteRights { writable, read_only: Vec::new() };
     sandbox.upper_files(&[
         ("src/main.rs", "changed"),
         ("docs/plan.md", "changed"),

@@ -38,7 +38,7 @@ fn place_with(address: &str) -> Place {
     let place = Place::new();
     let settings = json!({
         "names": {"zone": {"api.example.com": [address], "git.example.com": [address]}},
-        "exempt": ["127.0.0.1", address],
+        "exempt": [format!("api.example.com:80={address}"), format!("git.example.com:80={address}")],
     });
     std::fs::write(place.path("home/gateway.json"), settings.to_string()).expect("a file");
     let tier = crate::taint::POLICY.replace("network = \"none\"", "network = \"allowlist\"");

@@ -18,7 +18,7 @@ def say(word): print(json.dumps(word), flush=True)
 def turn(text="", calls=(), grant=grant, tokens=(0, 0)):
     say({"turn": {"grant": grant, "turn": {"text": text, "calls": list(calls)},
         "tokens": {"input": tokens[0], "output": tokens[1]}, "stop": "calls" if calls else "finished"}})
-def exec_call(number, command): return {"id": str(number), "tool": "exec", "input": {"command": command}}
+def exec_call(number, command): return {"id": str(number), "tool": "exec", "input": {"command": command, "kind": "build"}}
 if how == "forged-grant":
     turn(calls=[exec_call(1, "echo forged > forged")], grant="rwg_" + "A" * 200)
 elif how == "no-grant":

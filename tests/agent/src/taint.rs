@@ -95,6 +95,31 @@ fn untrusted_work_taints_and_runs_where_nothing_else_did() {
 }
 
 #[test]
+fn a_command_is_no_build_because_the_model_calls_it_one() {
+    let place = Place::new();
+    place.policy(POLICY);
+    let script = |said: Value| {
+        let mut input = json!({"command": "echo downloaded > file; sh ./file; true"});
+        input["kind"] = said;
+        Model::scripted(vec![call("exec", input), say("done")])
+    };
+    let taints = |flags: &[&str], said: Value| {
+        let done = place.run(&script(said), flags).exits(0);
+        let seen = entries(&done);
+        let tainted = of_kind(&seen, "tainted");
+        tainted.first().and_then(|one| one["source"].as_str()).map(str::to_owned)
+    };
+    let untrusted = Some("output of untrusted work".to_owned());
+    // Whoever started it answers for its commands, and the model says nothing worse.
+    assert_eq!(taints(&[], json!("build")), None);
+    assert_eq!(taints(&[], json!("files")), None);
+    // Nobody answers for them, or the model says nothing.
+    assert_eq!(taints(&["--no-kind"], json!("build")), untrusted);
+    assert_eq!(taints(&["--no-kind"], json!("files")), untrusted);
+    assert_eq!(taints(&[], Value::Null), untrusted);
+}
+
+#[test]
 fn what_could_come_from_the_network_taints_and_ends_the_network() {
     let place = Place::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -125,7 +150,8 @@ fn what_could_come_from_the_network_taints_and_ends_the_network() {
     let allow = json!({"host": "strange.example.com", "scheme": "http", "port": port});
     let rules = json!({ "allow": [allow] });
     let zone = json!({"strange.example.com": ["127.0.0.1"]});
-    let settings = json!({"exempt": ["127.0.0.1"], "names": {"zone": zone}});
+    let exempt = [format!("strange.example.com:{port}=127.0.0.1")];
+    let settings = json!({"exempt": exempt, "names": {"zone": zone}});
     std::fs::write(place.path("home/gateway.json"), settings.to_string()).unwrap();
     std::fs::write(place.path("rules.json"), rules.to_string()).unwrap();
     let rules = place.path("rules.json").display().to_string();

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 
 use serde_json::{Value, json};
 
-use crate::sandboxes::sh;
+use crate::sandboxes::{files, sh};
 use crate::support::tool::{Does, component, manifest};
 use crate::support::{Answer, Client, Daemon, eventually};
 
@@ -302,6 +302,7 @@ fn a_command_is_allowed_in_one_sandbox_and_in_these_words() {
         (&one, json!({ "env": { "LD_PRELOAD": "/tmp/x" } })),
         (&one, json!({ "cwd": "/tmp" })),
         (&one, json!({ "stdin": "more" })),
+        (&one, json!({ "stdin": "less" })),
         (&one, json!({ "timeout_ms": 1000 })),
     ];
     for (sandbox, more) in others {
@@ -325,7 +326,7 @@ fn tools_changes_and_phases_are_asked_for_and_allowed_too() {
     let project = daemon.world.project();
     let rights = json!({
         "tools": ["maybe"], "read": [project], "write": [project], "phases": ["check"],
-        "budget": { "calls": 2 },
+        "budget": { "calls": 3 },
     });
     let token = daemon.grant("acme", &rights);
     let mut holder = daemon.holder(&token);
@@ -343,7 +344,7 @@ fn tools_changes_and_phases_are_asked_for_and_allowed_too() {
     let asks = json!({ "wall": "process", "kind": "files", "workspace": { "path": project } });
     let id = daemon.holder(&token).post("/v1/sandboxes", &asks).is(201).field("id");
     let at = |what: &str| format!("/v1/sandboxes/{id}/{what}");
-    daemon.holder(&token).post(&at("exec"), &sh("echo new > a.txt; echo b > b.txt")).is(200);
+    daemon.holder(&token).post(&at("exec"), &files("echo new > a.txt; echo b > b.txt")).is(200);
     daemon
         .holder(&token)
         .post(&at("phase"), &json!({ "to": "plan" }))

@@ -5,6 +5,8 @@ mod approvals;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod entrances;
+#[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod load;

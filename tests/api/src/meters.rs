@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::sandboxes::sh;
+use crate::sandboxes::{files, sh};
 use crate::support::tool::{Does, component, manifest};
 use crate::support::{Client, Daemon, eventually};
 
@@ -83,7 +83,7 @@ impl Sink {
     fn daemon(&self) -> Daemon {
         let daemon = Daemon::for_tenants(&[]);
         let settings = json!({
-            "names": { "zone": { NAME: ["127.0.0.1"] } }, "exempt": ["127.0.0.1"],
+            "names": { "zone": { NAME: ["127.0.0.1"] } }, "exempt": [format!("{NAME}:{}=127.0.0.1", self.port)],
             "roots": [self.certificate],
         });
         let path = daemon.world.home().join("gateway.json");
@@ -159,7 +159,7 @@ fn what_is_sent_is_paid_for_and_ends_where_the_budget_does() {
     assert_eq!(spent + reserved, 50_000);
     client.post("/v1/runs", &run("true", &limits)).is_problem(403, "budget-exhausted");
     let exec = format!("/v1/sandboxes/{id}/exec");
-    let more = client.post(&exec, &sh(&sink.post(10_000))).is(200).json();
+    let more = client.post(&exec, &files(&sink.post(10_000))).is(200).json();
     assert_eq!(more["stdout"], "hello", "{more}");
     client.delete(&format!("/v1/sandboxes/{id}")).is(204);
     let (spent, reserved) = sent(&mut client, "grant:");

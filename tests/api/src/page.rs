@@ -53,6 +53,8 @@ impl Browser {
         }
         let policy = head.lines().find(|line| line.starts_with("content-security-policy: "));
         assert!(policy.is_some_and(|line| line.contains("default-src 'none'")), "{head}");
+        // With "no-referrer" browsers would send `Origin: null` with our own forms, which is refused.
+        assert!(head.contains("referrer-policy: same-origin"), "{head}");
         assert!(!body.contains("<script"), "{body}");
         Page { status, head: head.to_owned(), body: body.to_owned() }
     }

@@ -12,6 +12,11 @@ pub(crate) fn sh(script: &str) -> serde_json::Value {
     json!({ "argv": ["sh", "-c", script] })
 }
 
+/// The same as work of a kind that a holder's policy allows.
+pub(crate) fn files(script: &str) -> serde_json::Value {
+    json!({ "argv": ["sh", "-c", script], "kind": "files" })
+}
+
 #[test]
 fn a_sandbox_is_made_used_and_ended() {
     let daemon = Daemon::start();

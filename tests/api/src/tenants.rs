@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::sandboxes::sh;
+use crate::sandboxes::{files, sh};
 use crate::support::{Answer, Client, Daemon};
 
 const OPENAPI: &str = include_str!("../../../docs/openapi.json");
@@ -36,7 +36,7 @@ fn ask(client: &mut Client, method: &str, path: &str, ids: &[(&str, &str)]) -> A
         path.push_str(&format!("?sandbox={sandbox}"));
     }
     let body = if path.ends_with("/exec") || path.contains("/calls") {
-        sh("echo here")
+        files("echo here")
     } else if path.ends_with("/call") {
         json!({ "sandbox": sandbox })
     } else if path.ends_with("/runs") {
@@ -56,7 +56,7 @@ fn on_no_route_is_anything_of_another_tenant_seen() {
     let mut client = daemon.holder(&acme);
     let asked = json!({ "wall": "process", "kind": "files", "name": "secret-name" });
     let sandbox = client.post("/v1/sandboxes", &asked).is(201).field("id");
-    let script = sh("echo secret-word > /tmp/secret-file; sleep 1000");
+    let script = files("echo secret-word > /tmp/secret-file; sleep 1000");
     let call = client.post(&format!("/v1/sandboxes/{sandbox}/calls"), &script);
     let call = call.is(202).field("id");
     let ids = [("sandbox", sandbox.as_str()), ("call", call.as_str())];
@@ -96,7 +96,8 @@ fn on_no_route_is_anything_of_another_tenant_seen() {
     assert!(events.iter().all(|event| event.2["sandbox"] != sandbox.as_str()));
     // Its owner still has it, whole.
     let mut client = daemon.holder(&acme);
-    let said = client.post(&format!("/v1/sandboxes/{sandbox}/exec"), &sh("cat /tmp/secret-file"));
+    let said =
+        client.post(&format!("/v1/sandboxes/{sandbox}/exec"), &files("cat /tmp/secret-file"));
     assert_eq!(said.is(200).json()["stdout"], "secret-word\n");
     assert_eq!(client.get(&format!("/v1/calls/{call}")).is(200).json()["state"], "running");
 }
@@ -144,7 +145,8 @@ fn a_grant_allows_what_it_says_and_no_path_of_the_host_besides() {
     client.post("/v1/runs", &with_workspace).is_problem(403, "not-granted");
     let shown = asked(&json!({ "read_only": [daemon.world.path("no-tools")] }));
     client.post("/v1/runs", &shown).is_problem(403, "not-granted");
-    client.post("/v1/tools/grep/call", &json!({})).is(404);
+    // Rights come first: whether there is such a tool is not told.
+    client.post("/v1/tools/grep/call", &json!({})).is_problem(403, "not-granted");
     let denied = client.get("/v1/audit?kind=admission-denied").is(200).json();
     assert!(denied.to_string().contains("reading"), "{denied}");
     for path in ["/metrics", "/v1/images", "/v1/policy", "/v1/grants"] {

@@ -9,19 +9,26 @@ use serde_json::{Value, json};
 use crate::sandboxes::create;
 use crate::support::Daemon;
 
-struct Socket(UnixStream);
+pub(crate) struct Socket(UnixStream);
 
-const TEXT: u8 = 1;
-const BINARY: u8 = 2;
-const CLOSE: u8 = 8;
+pub(crate) const TEXT: u8 = 1;
+pub(crate) const BINARY: u8 = 2;
+pub(crate) const CLOSE: u8 = 8;
 
 impl Socket {
     fn open(daemon: &Daemon, path: &str) -> Socket {
+        Socket::open_as(daemon, path, None)
+    }
+
+    /// The same for the holder of a token.
+    pub(crate) fn open_as(daemon: &Daemon, path: &str, token: Option<&str>) -> Socket {
         let socket = daemon.world.home().join("api.sock");
         let mut stream = UnixStream::connect(socket).expect("the daemon listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        let who = token.map(|token| format!("authorization: Bearer {token}\r\n"));
+        let who = who.unwrap_or_default();
         let request = format!(
-            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+            "GET {path} HTTP/1.1\r\nhost: x\r\n{who}connection: upgrade\r\nupgrade: websocket\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("a request");
@@ -38,15 +45,17 @@ impl Socket {
         Socket(stream)
     }
 
-    fn send(&mut self, kind: u8, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, kind: u8, bytes: &[u8]) {
         let length = u8::try_from(bytes.len()).expect("short");
-        assert!(length < 126);
         // A mask of zeros is a mask.
-        let head = [0x80 | kind, 0x80 | length, 0, 0, 0, 0];
-        self.0.write_all(&[&head, bytes].concat()).expect("somebody listens");
+        let head: &[u8] = match length {
+            0..126 => &[0x80 | kind, 0x80 | length, 0, 0, 0, 0],
+            long => &[0x80 | kind, 0x80 | 126, 0, long, 0, 0, 0, 0],
+        };
+        self.0.write_all(&[head, bytes].concat()).expect("somebody listens");
     }
 
-    fn receive(&mut self) -> (u8, Vec<u8>) {
+    pub(crate) fn receive(&mut self) -> (u8, Vec<u8>) {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).expect("a frame");
         let length = match head[1] {
@@ -63,7 +72,7 @@ impl Socket {
     }
 
     /// What is shown until this is.
-    fn until(&mut self, wanted: &str) {
+    pub(crate) fn until(&mut self, wanted: &str) {
         let mut shown = String::new();
         while !shown.contains(wanted) {
             let (kind, bytes) = self.receive();

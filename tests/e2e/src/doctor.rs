@@ -135,6 +135,6 @@ fn the_same_failure_is_told_in_the_same_words_every_time() {
         .collect();
     told.dedup();
     let [words] = told.as_slice() else { panic!("{told:?}") };
-    assert!(words.contains(&format!("open host tree \"{path}\"")), "{words}");
+    assert!(words.contains(&format!("show file \"{path}\"")), "{words}");
     assert!(words.contains("Permission denied (os error 13)"), "{words}");
 }

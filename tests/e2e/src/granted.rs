@@ -365,17 +365,28 @@ fn a_phase_changes_under_a_grant_that_names_it() {
     let back = "\n[[elevation]]\nname = \"back\"\ngrants = [\"phase:plan\"]\napprovers = [\"ann\"]\n\
                 max = \"10m\"\nsingle-use = true\n";
     fs::write(&policy, text + phases + back).expect("a policy");
-    let flags = ["create", "--wall", "process", "--kind", "files", "--workspace", "."];
-    let id = place.world.ringwall(flags).exits(0).word();
+    let project = place.world.project().display().to_string();
+    let for_phase = |phase: &str| {
+        place.grant_with(&["--kind", "files", "--read", &project, "--phase", phase]);
+    };
+    for_phase("plan");
     let token = place.token.to_str().expect("a path");
+    let flags = ["create", "--wall", "process", "--kind", "files", "--workspace", "."];
+    let owners = place.world.ringwall(flags).exits(0).word();
+    let made = [&flags[..], &["--grant", token]].concat();
+    let id = place.world.ringwall(made).exits(0).word();
     let change = || place.world.ringwall(["phase", &id, "check", "--grant", token]);
-    place.grant_with(&["--phase", "plan"]);
     change().is_refused().says(&["grant", "check"]);
+    for_phase("check");
+    place.world.ringwall(["phase", &owners, "check", "--grant", token]).is_refused();
+    // Nor with a grant that could not have made the sandbox.
     place.grant_with(&["--phase", "check"]);
+    change().is_refused().says(&["grant"]);
+    for_phase("check");
     change().exits(0);
     place.world.ringwall(["phase", &id]).prints("check\n");
     // No way leads back but a person's.
-    place.grant_with(&["--phase", "plan"]);
+    for_phase("plan");
     let back = || place.world.ringwall(["phase", &id, "plan", "--grant", token]);
     let question = place.asked(&back());
     assert_eq!(place.asked(&back()), question, "one question");
@@ -384,5 +395,51 @@ fn a_phase_changes_under_a_grant_that_names_it() {
     back().exits(0);
     place.world.ringwall(["phase", &id]).prints("plan\n");
     assert!(place.kinds_of_events().contains(&"approval-returned".to_owned()));
-    place.world.ringwall(["rm", "--force", &id]).exits(0);
+    place.world.ringwall(["rm", "--force", &id, &owners]).exits(0);
+    // Nor is a phase had by naming it when a run begins.
+    let begin = |phase: &str| {
+        place.run_with(&["--kind", "files", "--phase", phase, "--no-workspace"], "echo ran")
+    };
+    begin("check").is_refused().says(&["check"]);
+    begin("plan").exits(0).prints("ran\n");
+}
+
+#[test]
+fn a_command_that_was_approved_without_input_reads_none() {
+    let place = Place::new(&["build"]);
+    let token = place.token.to_str().expect("a path");
+    let shell = |flags: &[&str], input: &[u8]| {
+        let line = [
+            &["run", "--grant", token, "--wall", "process", "--kind", "build", "--no-workspace"],
+            flags,
+            &["--", "sh"],
+        ];
+        place.world.ringwall_with_input(&line.concat(), input)
+    };
+    let id = place.asked(&shell(&[], b""));
+    let yes = ["approvals", "approve", &id, "--reason", "it does nothing"];
+    place.world.ringwall(yes).exits(0);
+    let other = place.asked(&shell(&["-i"], b"echo nobody-was-shown-this"));
+    assert_ne!(other, id);
+    let shown = place.world.ringwall(["approvals", "show", &other]).exits(0).out();
+    assert!(shown.contains("streamed"), "{shown}");
+    shell(&[], b"").exits(0);
+}
+
+#[test]
+fn a_run_ends_when_its_grant_is_revoked() {
+    let place = Place::new(&["files"]);
+    let token = place.token.to_str().expect("a path");
+    let line = ["run", "--grant", token, "--wall", "process", "--kind", "files"];
+    let line = [&line[..], &["--no-workspace", "--", "sh", "-c", "echo up; sleep 1000"]].concat();
+    let mut command = place.world.command(line);
+    let mut run = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut up = [0; 3];
+    std::io::Read::read_exact(run.stdout.as_mut().expect("a pipe"), &mut up).expect("it runs");
+    let listed = place.world.ringwall(["grant", "ls", "-o", "json"]).exits(0).json();
+    let id = listed[0]["id"].as_str().expect("an id").to_owned();
+    place.world.ringwall(["grant", "revoke", &id]).exits(0);
+    assert!(!run.wait().expect("it ends").success());
+    let log = fs::read_to_string(place.world.home().join("audit/log")).expect("a log");
+    assert!(log.contains("go on"), "{log}");
 }

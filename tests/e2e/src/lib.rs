@@ -29,6 +29,8 @@ mod living;
 #[cfg(test)]
 mod ordinary_user;
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
 mod places;
 #[cfg(test)]
 mod policy;
@@ -38,6 +40,10 @@ mod rights;
 mod seeds;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod software;
+#[cfg(test)]
+mod standing;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]

@@ -119,6 +119,18 @@ fn input_reaches_a_command_in_a_living_sandbox() {
 }
 
 #[test]
+fn a_sandbox_that_is_given_little_time_to_stop_keeps_its_changes() {
+    let world = World::new();
+    let id = create(&world, &["--workspace", "."]);
+    let script = "i=0; while [ $i -lt 1000 ]; do echo $i >file$i; i=$((i + 1)); done";
+    world.ringwall(["exec", &id, "sh", "-c", script]).exits(0);
+    world.ringwall(["stop", "--grace", "1ms", &id]).exits(0);
+    let names = world.ringwall(["diff", "--name-only", &id]);
+    assert_eq!(names.exits(0).out().lines().count(), 1000);
+    world.ringwall(["rm", &id]).exits(0);
+}
+
+#[test]
 fn changes_of_a_living_sandbox_can_be_taken_once_it_has_stopped() {
     let world = World::new();
     world.write("file", "old\n");

@@ -49,6 +49,26 @@ fn a_workspace_is_diffed_and_applied() {
     assert_eq!((world.read("file"), world.read("added")), ("new\n".into(), "x\n".into()));
 }
 
+/// A directory that several people share belongs to a group that the ring does not have.
+#[test]
+fn a_workspace_of_another_group_can_be_changed() {
+    let world = world();
+    world.write("file", "old\n");
+    world.write("dir/gone", "x\n");
+    if is_root() {
+        for path in ["", "file", "dir", "dir/gone"] {
+            std::os::unix::fs::chown(world.project().join(path), None, Some(23_456)).unwrap();
+        }
+    }
+    let script = "echo new >file; rm dir/gone; mkdir dir/sub; echo x >dir/sub/added; ln file link";
+    let run = world.sh(&["--workspace", ".", "-o", "json"], script);
+    let id = run.exits(0).json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(world.read("file"), "old\n");
+    world.ringwall(["apply", &id]).exits(0);
+    assert_eq!((world.read("file"), world.read("dir/sub/added")), ("new\n".into(), "x\n".into()));
+    assert!(!world.project().join("dir/gone").exists());
+}
+
 #[test]
 fn a_sandbox_can_live_on() {
     let world = world();

@@ -39,6 +39,7 @@ impl Table {
                 json!({ "dirs": [{ "path": "/work", "access": "rw", "optional": true }] });
             let wasm = component(&described, &Does::Returns(r#"{"ok": true}"#));
             world.write(&format!("{name}.wasm"), wasm);
+            world.ringwall(["tool", "add", &format!("./{name}.wasm")]).exits(0);
         }
         Table { world }
     }
@@ -55,8 +56,7 @@ impl Table {
     }
 
     fn asks_tool(&self, name: &str, flags: &[&str]) -> Finished {
-        let file = format!("./{name}.wasm");
-        self.world.ringwall([&["tool", "call", &file, "-o", "json"], flags].concat())
+        self.world.ringwall([&["tool", "call", name, "-o", "json"], flags].concat())
     }
 
     #[track_caller]

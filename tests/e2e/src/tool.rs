@@ -213,3 +213,23 @@ fn a_new_tool_is_made_in_an_empty_directory_only() {
     }
     world.ringwall(["tool", "new", "Hello"]).is_refused().says(&["no name of a tool"]);
 }
+
+#[test]
+fn a_policy_can_ask_for_strict_calls() {
+    let world = World::new();
+    let mut wanted = manifest("eval-it");
+    wanted["input"]["properties"]["strict"] = json!({ "type": "boolean" });
+    let file = write_tool(&world, "t.wasm", &component(&wanted, &Does::Returns(r#"{"ok": 1}"#)));
+    world.ringwall(["tool", "add", &file]).exits(0);
+    let rule =
+        "[[tool]]\nnames = [\"eval-*\"]\nkind = \"compute\"\napproved = true\nread-only = true\n";
+    let place = world.path("nobody-home/.config/ringwall");
+    fs::create_dir_all(&place).unwrap();
+    let shipped = include_str!("../../../crates/rules/src/default.toml");
+    fs::write(place.join("ringwall.toml"), format!("{shipped}\n{rule}strict = true\n")).unwrap();
+    let call = |input| world.ringwall(["tool", "call", "eval-it", "--input", input]);
+    for input in [r#"{"n": 3}"#, r#"{"n": 3, "strict": false}"#] {
+        call(input).is_refused().says(&["strict mode only", "[[tool]]"]);
+    }
+    call(r#"{"n": 3, "strict": true}"#).exits(0).prints("{\"ok\":1}\n");
+}

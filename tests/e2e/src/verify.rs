@@ -31,8 +31,8 @@ fn holds(world: &World) {
     let not_stopped: Vec<_> = findings.iter().filter(|one| !stopped(one)).collect();
     assert!(not_stopped.is_empty(), "{not_stopped:#?}");
     for (wall, least) in [
-        ("process", 220),
-        ("container", 220),
+        ("process", 340),
+        ("container", 340),
         ("wasm", 55),
         ("process/wasm", 55),
         ("container/wasm", 55),
@@ -49,7 +49,7 @@ fn holds(world: &World) {
     for drill in drills {
         let findings = drill["findings"].as_array().expect("findings");
         let stopped = findings.iter().filter(|one| one["verdict"] == "blocked").count();
-        assert!(findings.len() >= 200 && stopped == findings.len(), "{drill:#}");
+        assert!(findings.len() >= 320 && stopped == findings.len(), "{drill:#}");
     }
     let skipped = report["skipped"].as_array().expect("a list");
     assert!(skipped.iter().all(|wall| !wall["reason"].as_str().unwrap_or_default().is_empty()));
@@ -83,7 +83,7 @@ fn without_a_wall_attacks_of_every_class_get_through_and_leave_nothing() {
     let findings = findings(&report);
     assert_eq!(classes(&findings, "breach").len(), 12, "{findings:#?}");
     let through = findings.iter().filter(|(_, finding)| finding["verdict"] == "breach").count();
-    assert!(through >= 60, "{through} got through");
+    assert!(through >= 150, "{through} got through");
     // It says nothing about walls, and tells no secret.
     world.sh(&[], "true").exits(0);
     assert!(!control.out().contains("secret-"), "{}", control.out());
@@ -115,6 +115,18 @@ fn a_wall_that_did_not_hold_is_refused_until_it_does_or_somebody_takes_the_risk(
     distrust();
     world.ringwall(["verify", "--wall", "process"]).exits(0);
     world.sh(&[], "true").exits(0);
+}
+
+#[test]
+fn the_adversary_tells_its_seed_and_plays_only_where_native_programs_run() {
+    let world = World::new();
+    let played = world.ringwall(["verify", "--adversary", "1", "--seed", "7", "-o", "json"]);
+    let report = played.says(&["the seed is 7"]).exits(0).json();
+    assert_eq!((&report["seed"], &report["rounds"]), (&7.into(), &1.into()), "{report:#}");
+    assert!(report["breach"].is_null(), "{report:#}");
+    let wasm = ["verify", "--adversary", "1", "--wall", "wasm"];
+    world.ringwall(wasm).is_refused().says(&["wasm", "--wall"]);
+    assert_ne!(world.ringwall(["verify", "--seed", "7"]).code, 0);
 }
 
 #[test]

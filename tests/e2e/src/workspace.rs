@@ -125,3 +125,43 @@ fn kept_changes_can_be_thrown_away() {
     world.ringwall(["diff", &id]).is_refused();
     assert!(world.sandboxes().is_empty());
 }
+
+#[test]
+fn what_a_change_is_by_its_nature_is_shown_and_strict_takes_plain_ones_only() {
+    let world = World::new();
+    world.write("src.txt", "1\n");
+    let id = work(
+        &world,
+        "echo 2 >src.txt; echo '#!/bin/sh' >tool; chmod +x tool; mkdir .new; echo x >.new/y",
+    );
+    let diff = world.ringwall(["diff", "--name-only", &id]);
+    diff.exits(0).says(&["tool (new executable)", ".new/y (dot-directory)"]);
+    let refused = apply(&world, &["--strict", &id]);
+    refused.says(&["--strict takes plain changes only", "tool (new executable)"]);
+    assert_ne!(refused.code, 0);
+    assert_eq!(world.read("src.txt"), "1\n");
+    apply(&world, &["--strict", "--except", "tool", "--except", ".new", &id])
+        .exits(0)
+        .says_nothing();
+    assert_eq!(world.read("src.txt"), "2\n");
+    apply(&world, &[&id]).exits(0).says(&["not plain: tool (new executable)"]);
+}
+
+/// The review's own attack: git on the host executes what a job wrote.
+#[test]
+fn what_the_hosts_git_configuration_executes_is_not_written_unasked() {
+    let world = World::new();
+    world.write("tools/fsmonitor", "#!/bin/sh\n");
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    world
+        .write(".git/config", "[core]\n\thooksPath = tools/hooks\n\tfsmonitor = tools/fsmonitor\n");
+    let script =
+        "echo echo pwned >>tools/fsmonitor; mkdir tools/hooks; echo x >tools/hooks/pre-commit";
+    let id = work(&world, script);
+    let refused = apply(&world, &[&id]);
+    assert_ne!(refused.code, 0);
+    refused.says(&["the configuration of a repository", "tools/fsmonitor", "tools/hooks"]);
+    assert_eq!(world.read("tools/fsmonitor"), "#!/bin/sh\n");
+    let allowed = ["--allow-protected", "tools/fsmonitor", "--allow-protected", "tools/hooks", &id];
+    apply(&world, &allowed).exits(0);
+}

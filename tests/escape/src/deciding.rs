@@ -77,7 +77,7 @@ impl<'a> Court<'a> {
             .replace("profile = \"medium\"", "profile = \"low\"")
             .replace("[tiers.medium]\n", "[tiers.medium]\nkinds = [\"files\", \"compute\"]\n");
         let rest = format!(
-            "\n[[tool]]\nnames = [\"attack\"]\nkind = \"compute\"\napproved = true\n\
+            "\n[[tool]]\nnames = [\"*\"]\nkind = \"compute\"\napproved = true\n\
              [[elevation]]\nname = \"builds\"\ngrants = [\"run:build\"]\napprovers = [\"ann\"]\n\
              max = \"10m\"\n[[approver]]\nname = \"ann\"\nkey = \"{}\"\n",
             key.trim()

@@ -17,6 +17,8 @@ mod hostile_image;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod objects;
+#[cfg(test)]
 mod output;
 #[cfg(test)]
 mod persist;
@@ -24,6 +26,8 @@ mod persist;
 mod privilege;
 #[cfg(test)]
 mod reading;
+#[cfg(test)]
+mod shown;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

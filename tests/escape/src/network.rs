@@ -215,6 +215,22 @@ fn mount_view_hides_sockets_of_agents_and_daemons() {
 }
 
 #[test]
+fn overlay_makes_sockets_of_shown_directories_dead() {
+    at_every_wall(|arena| {
+        // Only root puts sockets into the host's own directories.
+        let visible = ["/opt", "/usr/local/share", "/usr/lib", "/etc"];
+        let mut agents: Vec<Agent> =
+            visible.iter().filter_map(|above| Agent::below(Path::new(above))).collect();
+        let shown = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(shown.path(), open).expect("own directory");
+        agents.extend(Agent::below(shown.path()));
+        let flags = ["--ro", shown.path().to_str().expect("plain")];
+        connect_to_agents(arena, &flags, &agents);
+    });
+}
+
+#[test]
 fn overlay_makes_sockets_in_a_workspace_dead() {
     at_every_wall(|arena| {
         let agent = Agent::below(&arena.project()).expect("a socket");

@@ -154,7 +154,7 @@ fn seccomp_refuses_running_the_machine() {
 
 #[test]
 fn seccomp_refuses_a_filter_that_another_process_answers() {
-    filter_refuses(&[("new listener", "syscall(317, 1, 8, 0)", EPERM)]);
+    filter_refuses(&[("new listener", "syscall(317, 1, 8, 0)", 22)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! attached, what waits in queues and buffers, and what the kernel notes for itself. A control group
 //! counts it; without one it must be refused, or counted by the watchdog.
 
-use crate::support::{Arena, Wall, at_every_wall};
+use crate::support::{Arena, at_every_wall};
 
 /// Each script prints this when it holds four times the limit that it is given.
 const GOT_IT: &str = "got it all";
@@ -109,19 +109,9 @@ fn memory_limit_counts_memory_that_no_process_owns() {
     });
 }
 
-/// The ordinary user's arena, unless that user has a control group here.
-fn watched_arena() -> Option<Arena> {
-    if !rustix::process::geteuid().is_root() {
-        println!("not tested here: only root can become another user");
-        return None;
-    }
-    let arena = Arena::new(Wall::ProcessOfOrdinaryUser);
-    arena.is_watched().then_some(arena)
-}
-
 #[test]
 fn watchdog_and_its_filter_stop_memory_that_no_process_owns() {
-    let Some(arena) = watched_arena() else { return };
+    let Some(arena) = Arena::watched() else { return };
     for (what, script) in UNOWNED.into_iter().chain(IN_THE_KERNEL) {
         let control = arena.control(script);
         assert!(control.out().contains(GOT_IT), "{what} does not work at all\n{control:?}");
@@ -131,7 +121,7 @@ fn watchdog_and_its_filter_stop_memory_that_no_process_owns() {
 
 #[test]
 fn watched_filter_refuses_to_lend_pages_and_to_enlarge_buffers() {
-    let Some(arena) = watched_arena() else { return };
+    let Some(arena) = Arena::watched() else { return };
     let script = "
         pipe(my $from, my $to); my $page = 'x' x 8192;
         my $vector = pack('P Q', $page, 4096);
@@ -154,7 +144,7 @@ fn watched_filter_refuses_to_lend_pages_and_to_enlarge_buffers() {
 /// A watchdog must not be bought with programs that no longer run.
 #[test]
 fn behind_the_watched_filter_files_serve_where_memory_is_refused() {
-    let Some(arena) = watched_arena() else { return };
+    let Some(arena) = Arena::watched() else { return };
     let script = "
         open(my $zero, '<', '/dev/zero') or die; sysread($zero, my $zeros, 65536) == 65536 or die;
         $zeros =~ /[^\\0]/ and die;

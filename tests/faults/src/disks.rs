@@ -16,7 +16,7 @@ struct Disk(PathBuf);
 
 impl Disk {
     fn small(at: &Path) -> Disk {
-        let size = c"size=6m";
+        let size = c"size=6m,mode=700";
         rustix::mount::mount("tmpfs", at, "tmpfs", MountFlags::empty(), size).expect("root mounts");
         Disk(at.to_owned())
     }

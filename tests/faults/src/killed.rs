@@ -47,11 +47,10 @@ fn whoever_is_killed_the_others_work_on_within_their_limits_and_nothing_is_left(
         let records = ground.world.sandboxes();
         let record = records.iter().find(|record| record["id"] == ids[0].as_str());
         let keeper = record.expect("it is listed")["owner_pid"].as_i64().expect("a number");
-        let victim = match round % 3 {
+        let victim = match round % 2 {
             0 => i32::try_from(keeper).expect("a process"),
             // Any of them: the three sandboxes are alike.
-            1 => ground.wait_for_process("warden").pid,
-            _ => ground.wait_for_process("ringwall-launch").pid,
+            _ => ground.wait_for_process("warden").pid,
         };
         send(victim, Signal::KILL);
         let state = |id: &String| {

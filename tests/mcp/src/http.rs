@@ -104,6 +104,10 @@ fn a_holder_is_offered_and_can_call_what_its_grant_names() {
     let sandbox = made["sandbox"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
     let exec =
         json!({"name": "sandbox_exec", "arguments": {"sandbox": sandbox, "command": "id -u"}});
+    let untrusted = session.ask("tools/call", exec.clone());
+    assert_eq!(untrusted["result"]["isError"], true, "it names no kind of work: {untrusted}");
+    let mut exec = exec;
+    exec["arguments"]["kind"] = json!("files");
     let ran = session.ask("tools/call", exec)["result"]["structuredContent"].clone();
     assert_eq!(ran["exit_code"], 0, "{ran}");
     // A directory of the host that the grant does not name.

@@ -1,5 +1,6 @@
 //! Gateways as processes: they come with a sandbox, are started again when they end, and go with it.
 
+use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -82,6 +83,49 @@ fn a_killed_gateway_is_started_again_and_nothing_is_missing_in_the_log() {
         assert_eq!(again, 2, "{log:?}");
         site.ringwall(["audit", "verify"]).exits(0);
     }
+}
+
+/// From now on it gets no more memory than it has. Only its own user may say so.
+fn take_memory(pid: u32) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let id = |name: &str| -> u32 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let program = format!("import resource; resource.prlimit({pid}, resource.RLIMIT_DATA, (0, 0))");
+    let mut command = std::process::Command::new("/usr/bin/python3");
+    command.args(["-c", &program]);
+    if crate::support::is_root() {
+        command.uid(id("Uid:")).gid(id("Gid:"));
+    }
+    assert!(command.status().unwrap().success());
+}
+
+/// What a gateway cannot have ends it, for good: another one would have its counters at nothing.
+#[test]
+fn a_gateway_that_reaches_its_limit_of_memory_is_not_started_again() {
+    let servers = Servers::start();
+    let site = Site::new(Wall::Process, &servers);
+    let id = site.create(&api(&servers));
+    let get = format!("curl -sS --max-time 10 {}", servers.url("/hello"));
+    site.ringwall(["exec", &id, "sh", "-c", &get]).exits(0).prints("hello\n");
+    let keeper = keeper_of(&site, &id);
+    let gateway = gateway_of(keeper).expect("a gateway");
+    take_memory(gateway);
+    // More connections than there is memory for.
+    let many = format!("for i in $(seq 40); do {get} & done; wait; exit 9");
+    site.ringwall(["exec", &id, "sh", "-c", &many]).exits(9);
+    let until = Instant::now() + Duration::from_secs(20);
+    while is_gateway(gateway) {
+        assert!(Instant::now() < until, "the gateway lives on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    site.ringwall(["exec", &id, "sh", "-c", &format!("{get} || exit 9")]).exits(9);
+    assert_eq!(gateway_of(keeper), None);
+    let log = site.net_log();
+    let told = |record: &Value| record["event"]["reason"].as_str().unwrap_or("").to_owned();
+    assert!(log.iter().any(|record| told(record).contains("its limit of memory")), "{log:?}");
+    site.ringwall(["rm", "--force", &id]).exits(0);
 }
 
 #[test]

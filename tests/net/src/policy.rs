@@ -121,3 +121,38 @@ fn a_grant_bounds_what_its_holder_reaches() {
     let paying = granted(&["--endpoint", &any, "--budget", "tokens=1"]);
     get(&paying, &api).exits(0).prints("hello\n");
 }
+
+/// Rules of the caller beside a policy name the same secret, for everything there.
+#[test]
+fn a_secret_of_a_policy_goes_where_the_policy_says_and_no_further() {
+    let servers = Servers::start();
+    let site = Site::new(Wall::Container, &servers);
+    let port = servers.secure;
+    let file = site.write("key", "policy-canary-value");
+    site.ringwall(["secret", "add", "key", "--file", &file]).exits(0);
+    site.ringwall(["secret", "bind", "key", "api.example.com", "--port", &port.to_string()])
+        .exits(0);
+    let host = format!("host = \"api.example.com\"\nport = {port}\n");
+    policy(
+        &site,
+        &format!(
+            "[network]\n[[network.allow]]\n{host}methods = [\"GET\"]\npaths = [\"/echo\"]\nsecret = \"key\"\n\
+             [[network.allow]]\n{host}"
+        ),
+    );
+    let wide = serde_json::json!({"host": "api.example.com", "port": port, "secret": "key"});
+    let rules = serde_json::json!({ "allow": [wide] });
+    let rules = site.write("rules.json", &rules.to_string());
+    let ask = |what: &str, path: &str| {
+        let script = format!(
+            "curl -sS -w ' %{{http_code}}' -H \"Authorization: Bearer $KEY\" {what} {}",
+            servers.url(path)
+        );
+        run(&site, &["--net-rules", &rules], &script).exits(0).stdout
+    };
+    assert!(ask("-X GET", "/echo").ends_with(" 200"));
+    assert!(ask("-X POST -d x", "/echo").ends_with(" 403"));
+    assert!(ask("-X GET", "/hello").ends_with(" 403"));
+    let carried = servers.seen().matches("Bearer policy-canary-value").count();
+    assert_eq!(carried, 1, "{}", servers.seen());
+}

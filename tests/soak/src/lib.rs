@@ -5,6 +5,8 @@
 //! and namespace, and every file in the state directory.
 
 #[cfg(test)]
+mod adversary;
+#[cfg(test)]
 mod cleaning;
 #[cfg(test)]
 mod crashes;

@@ -6,7 +6,7 @@ use crate::repository::{Package, assert_none, packages};
 
 /// Each crate with the crates of ours that it may use, lowest first. A new crate or edge is a
 /// change of architecture: write it here and in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 55] = [
+const MAY_USE: [(&str, &[&str]); 56] = [
     ("spec", &[]),
     ("linux", &[]),
     ("image", &[]),
@@ -52,7 +52,8 @@ const MAY_USE: [(&str, &[&str]); 55] = [
             "tree",
         ],
     ),
-    ("verify", &["spec", "policy", "audit", "image", "probes", "engine"]),
+    ("verify", &["spec", "policy", "rules", "audit", "image", "workspace", "probes", "engine"]),
+    ("desk", &["spec", "policy", "rules", "audit", "workspace", "grant", "approval", "engine"]),
     ("store", &[]),
     ("tool-host", &["spec", "tool", "engine"]),
     ("mcp", &[]),
@@ -69,6 +70,7 @@ const MAY_USE: [(&str, &[&str]); 55] = [
             "grant",
             "approval",
             "engine",
+            "desk",
             "tool-host",
             "store",
             "mcp",
@@ -88,6 +90,7 @@ const MAY_USE: [(&str, &[&str]); 55] = [
             "grant",
             "approval",
             "engine",
+            "desk",
             "tool-host",
             "agent-model",
         ],
@@ -129,6 +132,7 @@ const COMMAND_LINE: (&str, &[&str]) = (
         "audit",
         "egress",
         "engine",
+        "desk",
         "tool-host",
         "agent-model",
         "agent",

@@ -17,6 +17,10 @@ mod lexer;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
+mod promises;
+#[cfg(test)]
 mod repository;
 #[cfg(test)]
 mod seccomp;

@@ -23,7 +23,10 @@ fn rules_without_reason(file: &TextFile) -> Vec<String> {
         if line.starts_with('#') {
             // A ruled-off heading is not a reason.
             explained = line.split_whitespace().count() > 1 && !line.contains("---");
-        } else if ["allow ", "refuse ", "otherwise "].iter().any(|rule| line.starts_with(rule)) {
+        } else if ["allow ", "refuse ", "skip ", "otherwise "]
+            .iter()
+            .any(|rule| line.starts_with(rule))
+        {
             if !explained {
                 findings.push(format!("{}:{}: {line}", file.path, index + 1));
             }

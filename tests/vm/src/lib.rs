@@ -29,6 +29,8 @@ mod network;
 #[cfg(test)]
 mod ordinary_user;
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod seeds;
 #[cfg(test)]
 mod site;

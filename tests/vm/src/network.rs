@@ -53,20 +53,21 @@ fn settings_of(site: &Site) -> PathBuf {
     site.ground.world.home().join("gateway.json")
 }
 
-/// A site whose gateways find the server by one name.
-fn site_with_names() -> Site {
+/// A site whose gateways find the server at this port by the names of the attacks.
+fn site_with_names(port: u16) -> Site {
     let site = Site::new();
     let zone =
         attacks::ZONE.map(|(name, address)| format!(r#""{name}": ["{address}"]"#)).join(", ");
-    let settings = format!(r#"{{"names": {{"zone": {{{zone}}}}}, "exempt": ["127.0.0.1"]}}"#);
+    let exempt = attacks::ZONE.map(|(name, _)| format!(r#""{name}:{port}=127.0.0.1""#)).join(", ");
+    let settings = format!(r#"{{"names": {{"zone": {{{zone}}}}}, "exempt": [{exempt}]}}"#);
     std::fs::write(settings_of(&site), settings).expect("a file");
     site
 }
 
 #[test]
 fn each_wall_reaches_what_is_allowed_through_the_gateway_and_nothing_else() {
-    let site = site_with_names();
     let (port, asked) = server();
+    let site = site_with_names(port);
     let allowed = format!("http://api.example.com:{port}");
     for wall in WALLS {
         asked.store(0, Ordering::SeqCst);
@@ -91,8 +92,8 @@ fn each_wall_reaches_what_is_allowed_through_the_gateway_and_nothing_else() {
 
 #[test]
 fn a_living_guest_has_its_network_as_long_as_it_lives() {
-    let site = site_with_names();
     let (port, _) = server();
+    let site = site_with_names(port);
     let allowed = format!("http://api.example.com:{port}");
     let living = site.create("vm", &["--net", &allowed]);
     for _ in 0..3 {
@@ -105,8 +106,8 @@ fn a_living_guest_has_its_network_as_long_as_it_lives() {
 
 #[test]
 fn copies_of_a_guest_have_gateways_and_placeholders_of_their_own() {
-    let site = site_with_names();
     let (port, _) = server();
+    let site = site_with_names(port);
     let allowed = format!("http://api.example.com:{port}");
     let place = tempfile::tempdir().expect("a place");
     let secret = place.path().join("key");
@@ -149,7 +150,7 @@ fn copies_of_a_guest_have_gateways_and_placeholders_of_their_own() {
     let config = site.ground.world.path("nobody-home/.config/ringwall");
     std::fs::create_dir_all(&config).expect("a directory");
     std::fs::write(config.join("ringwall.toml"), SHIPPED).expect("a policy");
-    site.ringwall(&["restore", &kept]).is_refused().says(&["policy", "anew"]);
+    site.ringwall(&["restore", &kept]).is_refused().says(&["policy gives", "limits.timeout"]);
     [parent, copy, again].into_iter().for_each(Living::remove);
     site.ringwall(&["snapshot", "rm", &kept]).exits(0);
     let secrets = site.ground.world.home().join("secrets");
@@ -160,8 +161,8 @@ fn copies_of_a_guest_have_gateways_and_placeholders_of_their_own() {
 
 #[test]
 fn copies_reach_what_the_policy_gives_them_when_they_are_made() {
-    let site = site_with_names();
     let (port, _) = server();
+    let site = site_with_names(port);
     let config = site.ground.world.path("nobody-home/.config/ringwall");
     std::fs::create_dir_all(&config).expect("a directory");
     let policy = |hosts: &[&str]| {
@@ -205,8 +206,8 @@ fn copies_reach_what_the_policy_gives_them_when_they_are_made() {
 /// The list that the other walls are tried with, too, and the ways out that need no proxy.
 #[test]
 fn every_attack_of_the_list_is_refused_in_guests() {
-    let site = site_with_names();
     let (port, asked) = server();
+    let site = site_with_names(port);
     let place = tempfile::tempdir().expect("a place");
     let rules = place.path().join("rules.json");
     std::fs::write(&rules, attacks::rules(port)).expect("a file");
@@ -252,11 +253,11 @@ fn bash_in(workspace: &Path) {
 /// Programs in a guest that know no proxy; and every other way out that a small program can try.
 #[test]
 fn a_guest_without_proxies_reaches_what_is_allowed_and_nothing_else() {
-    let site = site_with_names();
+    let (port, asked) = server();
+    let site = site_with_names(port);
     let clients = site.ground.world.path("clients");
     bash_in(&clients);
     let clients = clients.to_str().expect("text");
-    let (port, asked) = server();
     let datagrams = std::net::UdpSocket::bind("0.0.0.0:0").expect("a port");
     datagrams.set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("a timeout");
     let udp = datagrams.local_addr().expect("bound").port();

@@ -21,6 +21,7 @@ fn site(profile: &str) -> Site {
     let tool = "\n[[tool]]\nnames = [\"yes\"]\nkind = \"compute\"\napproved = true\n";
     fs::write(config.join("ringwall.toml"), policy + tool).expect("a policy");
     world.write("yes.wasm", component(&manifest("yes"), &Does::Returns(r#"{"ok": true}"#)));
+    world.ringwall(["tool", "add", "./yes.wasm"]).exits(0);
     site
 }
 
@@ -73,7 +74,7 @@ fn very_high_risk_is_a_container_in_a_machine() {
 #[test]
 fn very_high_risk_is_wasm_in_a_container_in_a_machine() {
     let site = site("very-high");
-    let line = ["tool", "call", "./yes.wasm", "-o", "json", "--timeout", "20s"];
+    let line = ["tool", "call", "yes", "-o", "json", "--timeout", "20s"];
     let weaker = [&line[..], &["--wall", "container/wasm", "--image", IMAGE]].concat();
     site.ringwall(&weaker).is_refused().says(&["profiles.very-high"]);
     let whole = [&line[..], &["--wall", "vm/container/wasm", "--image", IMAGE]].concat();

@@ -109,6 +109,41 @@ fn a_snapshot_outlives_its_sandbox_and_holds_no_secret_of_the_host() {
     site.is_clean();
 }
 
+const SHIPPED: &str = include_str!("../../../crates/rules/src/default.toml");
+
+#[test]
+fn copies_are_admitted_by_the_policy_of_now() {
+    let site = Site::new();
+    let world = &site.ground.world;
+    let parent = site.create("vm", &["--memory", "96M", "--timeout", "5m"]);
+    let kept = site.ringwall(&["snapshot", &parent.id]).exits(0).word();
+    let config = world.path("nobody-home/.config/ringwall");
+    fs::create_dir_all(&config).expect("a directory");
+    let policy = |part: &str, with: &str| {
+        assert!(SHIPPED.contains(part));
+        fs::write(config.join("ringwall.toml"), SHIPPED.replacen(part, with, 1)).expect("a policy");
+    };
+    for (part, with, rule) in [
+        ("tier = \"medium\"\n", "tier = \"medium\"\nfloor = \"vm/container\"\n", "floor"),
+        ("profile = \"medium\"", "profile = \"very-high\"", "profiles.very-high"),
+        ("memory = \"2G\"", "memory = \"64M\"", "limits.memory"),
+    ] {
+        policy(part, with);
+        site.ringwall(&["restore", &kept]).is_refused().says(&[rule]);
+        site.ringwall(&["fork", "--count", "1", &parent.id]).is_refused().says(&[rule]);
+    }
+    policy("profile = \"medium\"", "profile = \"medium\"");
+    let restored = site.living(&site.ringwall(&["restore", &kept]).exits(0).word());
+    assert_eq!(line(&restored, "echo lives"), "lives\n");
+    let log = fs::read_to_string(world.home().join("audit/log")).expect("a log");
+    let denied = log.lines().filter(|line| line.contains("admission-denied")).count();
+    assert_eq!(denied, 6, "{log}");
+    restored.remove();
+    parent.remove();
+    site.ringwall(&["snapshot", "rm", &kept]).exits(0);
+    site.is_clean();
+}
+
 #[test]
 fn a_snapshot_that_was_changed_is_refused() {
     let site = Site::new();

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use ringwall_engine::{Engine, EngineConfig, Programs, Protection, RaiseError, Sandbox};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{SandboxSpec, WorkspaceMode};
-use ringwall_verify::{Finding, Options, Raising, Scene, Verdict, verify};
+use ringwall_verify::{
+    AdversaryOptions, AdversaryReport, Finding, Options, Raising, Scene, Verdict, adversary, verify,
+};
+use tempfile::TempDir;
 
 /// A wall as it should be, but for one thing.
 #[derive(Clone, Copy)]
@@ -52,6 +55,10 @@ impl Raising for Flaw {
             Flaw::HostMount | Flaw::SharedVolume => engine.raise(admitted),
         }
     }
+
+    fn has_keeper(&self) -> bool {
+        false
+    }
 }
 
 const ORDINARY: u32 = 12_345;
@@ -62,16 +69,23 @@ fn noticed(wall: &str, flaw: Flaw) -> Vec<&'static str> {
     found.filter(|one| one.verdict == Verdict::Breach).map(|one| one.probe).collect()
 }
 
-/// What became of every attack on a wall with this flaw.
-fn findings(wall: &str, flaw: Flaw) -> Vec<Finding> {
-    let home =
-        tempfile::Builder::new().prefix("ringwall-weakened-").tempdir().expect("a directory");
+fn home() -> TempDir {
+    tempfile::Builder::new().prefix("ringwall-weakened-").tempdir().expect("a directory")
+}
+
+fn config(home: &TempDir) -> EngineConfig {
     let names = ["ringwall-launcher", "ringwall-warden", "ringwall-probe"];
     let directory = crate::programs::built(&names);
     let program = |name: &str| directory.join(name);
     let programs =
         Programs { launcher: program("ringwall-launcher"), warden: program("ringwall-warden") };
-    let config = EngineConfig { home: home.path().join("home"), programs };
+    EngineConfig { home: home.path().join("home"), programs }
+}
+
+/// What became of every attack on a wall with this flaw.
+fn findings(wall: &str, flaw: Flaw) -> Vec<Finding> {
+    let home = home();
+    let config = config(&home);
     let options = Options { walls: vec![wall.parse().expect("a wall")], ..Options::default() };
     let report = verify(&config, &options, &flaw, &mut |_| {}).expect("a report");
     assert_eq!(report.walls.len(), 1, "{:?}", report.skipped);
@@ -91,7 +105,13 @@ fn is_noticed_by(flaw: Flaw, probes: &[&str]) {
 
 #[test]
 fn a_wall_without_a_filter_of_system_calls_is_noticed() {
-    is_noticed_by(Flaw::Without(Protection::Seccomp), &["no-filter", "keyctl", "socket-vsock"]);
+    let usual = ["no-filter", "keyctl", "socket-vsock", "core-dump-limit"];
+    let programs =
+        ["seccomp-filter", "seccomp-filter-by-prctl", "socket-filter", "landlock-ruleset"];
+    let huge = ["huge-pages", "huge-pages-in-a-file", "huge-pages-in-a-segment"];
+    let group = ["socket-filter-of-a-group"];
+    let all = [&usual[..], &programs, &huge, &group].concat();
+    is_noticed_by(Flaw::Without(Protection::Seccomp), &all);
 }
 
 #[test]
@@ -127,7 +147,15 @@ fn a_wall_with_the_hosts_network_is_noticed() {
 fn a_wall_without_control_groups_is_noticed() {
     is_noticed_by(
         Flaw::Without(Protection::ControlGroups),
-        &["exhaust-processes", "exhaust-memory"],
+        &[
+            "exhaust-processes",
+            "exhaust-memory",
+            "exhaust-memory-files",
+            "exhaust-local-sockets",
+            "exhaust-tcp-buffers",
+            "exhaust-udp-buffers",
+            "exhaust-behind-an-ended-thread",
+        ],
     );
 }
 
@@ -139,4 +167,75 @@ fn a_directory_of_the_host_behind_the_wall_is_noticed() {
 #[test]
 fn a_volume_that_sandboxes_share_is_noticed() {
     is_noticed_by(Flaw::SharedVolume, &["persist-workspace"]);
+}
+
+/// Far more rounds than it takes to come across any of these flaws.
+const MOST_ROUNDS: u32 = 40;
+
+fn played(wall: &str, flaw: &dyn Raising, rounds: u32) -> AdversaryReport {
+    let home = home();
+    let walls = vec![wall.parse().expect("a wall")];
+    let options = AdversaryOptions { rounds, seed: 1, walls };
+    let report = adversary(&config(&home), &options, flaw, &mut |_| {}).expect("a report");
+    assert!(report.skipped.is_empty() && report.rounds > 0, "{}", report.text());
+    report
+}
+
+/// The adversary comes across the flaw, this oracle sees it, and the seed of that round leads there again.
+#[track_caller]
+fn adversary_notices(wall: &str, flaw: Flaw, oracle: &str) {
+    let report = played(wall, &flaw, MOST_ROUNDS);
+    let breach = report.breach.as_ref().expect("a breach");
+    eprintln!("{wall}: seen by {} in round {}", breach.oracle, report.rounds);
+    assert_eq!(breach.oracle, oracle, "{}", report.text());
+    assert!(!breach.host.is_empty() && !breach.inside.is_empty(), "{}", report.text());
+    assert!(report.text().contains(&format!("--seed {}", breach.seed)), "{}", report.text());
+}
+
+#[test]
+fn the_adversary_notices_a_directory_of_the_host() {
+    for wall in ["process", "container"] {
+        adversary_notices(wall, Flaw::HostMount, "secrets");
+    }
+}
+
+#[test]
+fn the_adversary_notices_a_workspace_that_is_written_directly() {
+    adversary_notices("process", Flaw::SharedVolume, "files");
+}
+
+#[test]
+fn the_adversary_notices_the_hosts_network() {
+    let flaw = Flaw::Without(Protection::NetworkNamespace);
+    adversary_notices("container", flaw, "listeners");
+}
+
+#[test]
+fn the_adversary_notices_hidden_files_that_come_later() {
+    for wall in ["process", "container"] {
+        adversary_notices(wall, Flaw::Without(Protection::Hiding), "secrets");
+    }
+}
+
+#[test]
+fn the_adversary_notices_memory_without_a_limit() {
+    adversary_notices("process", Flaw::Without(Protection::ControlGroups), "memory");
+}
+
+/// A wall as it should be, held by the test itself.
+struct NoFlaw;
+
+impl Raising for NoFlaw {
+    fn has_keeper(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_adversary_notices_nothing_where_nothing_is_missing() {
+    for wall in ["process", "container"] {
+        let report = played(wall, &NoFlaw, 4);
+        assert!(report.breach.is_none() && report.rounds == 4, "{}", report.text());
+        assert!(report.actions >= 600, "{}", report.text());
+    }
 }

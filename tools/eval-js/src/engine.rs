@@ -9,6 +9,7 @@ use crate::modules::Granted;
 use crate::state;
 
 const PRELUDE: &str = include_str!("../prelude.js");
+const STRICT: &str = include_str!("../strict.js");
 
 pub struct Engine {
     context: Context,
@@ -45,6 +46,15 @@ impl Engine {
             });
             let json = result.map_err(|error| errors::failure(&context, &error))?;
             Ok(state::take_output().unwrap_or(json))
+        })
+    }
+
+    /// From here on no code is made out of text.
+    pub fn be_strict(&self) -> Result<(), Failure> {
+        self.context.with(|context| {
+            context.eval::<(), _>(STRICT).catch(&context).map_err(|error| {
+                Failure::new("internal", format_args!("JavaScript in strict mode: {error}"))
+            })
         })
     }
 

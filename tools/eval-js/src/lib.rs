@@ -28,6 +28,9 @@ pub struct Input {
     /// Modules that the script may import, by name.
     #[serde(default)]
     pub modules: BTreeMap<String, String>,
+    /// Refuse to make code out of text.
+    #[serde(default)]
+    pub strict: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -41,6 +44,9 @@ pub struct Output {
 
 /// One call of the tool `eval-js`.
 pub fn eval(engine: &Engine, input: Input) -> Result<Output, Failure> {
+    if input.strict {
+        engine.be_strict()?;
+    }
     state::begin(input.modules);
     let result = engine.run(&input.script, input.input.as_deref().map_or("null", RawValue::get));
     let (logs, truncated) = state::end();

@@ -110,3 +110,30 @@ fn a_script_can_be_a_tool() {
     let engine = Engine::new().expect("an engine");
     assert_eq!(engine.define_tool("let a = 1").expect_err("no tool").code, "bad-input");
 }
+
+#[test]
+fn a_strict_call_makes_no_code_out_of_text() {
+    let strict = |script: &str| try_eval(json!({ "script": script, "strict": true }));
+    for script in [
+        "eval('1 + 1')",
+        "(0, eval)('1 + 1')",
+        "globalThis.eval = 1; eval('1')",
+        "Function('return 1')()",
+        "new Function('return 1')()",
+        "(() => {}).constructor('return 1')()",
+        "(async () => {}).constructor('return 1')()",
+        "(function* () {}).constructor('yield 1')().next()",
+        "(async function* () {}).constructor('yield 1')()",
+        "class F extends Function {}; new F('return 1')()",
+        "Reflect.construct((class {}).constructor, ['return 1'])()",
+        "Object.getPrototypeOf((async () => {}).constructor)('return 1')()",
+        "delete Function.prototype.constructor; (() => {}).constructor('return 1')()",
+        "[].map.constructor('return 1')()",
+        "console.log.constructor('return 1')()",
+    ] {
+        strict(script).expect_err(script);
+    }
+    let plain = "const f = (a) => a * 2; class A {}; [f(2), f instanceof Function, typeof new A()]";
+    assert_eq!(strict(plain).expect("it runs")["value"], json!([4, true, "object"]));
+    assert_eq!(value("eval('1 + 1') + Function('return 1')()"), json!(3), "not asked for");
+}

@@ -257,7 +257,7 @@ fn start_gateway(root: &str, port: u16) -> (Child, Control, SocketAddr, String) 
         .spawn()
         .unwrap();
     let settings: Settings = serde_json::from_value(serde_json::json!({
-        "names": {"zone": {HOST: ["127.0.0.1"]}}, "exempt": ["127.0.0.1"], "roots": [root],
+        "names": {"zone": {HOST: ["127.0.0.1"]}}, "exempt": [format!("{HOST}:{port}=127.0.0.1")], "roots": [root],
     }))
     .unwrap();
     let events = std::fs::File::options().write(true).open("/dev/null").unwrap();

@@ -76,7 +76,7 @@ impl JobGroup {
     }
 
     pub(super) fn thaw(&self) -> io::Result<()> {
-        fs::write(format!("{JOBS}/cgroup.freeze"), "0")
+        thaw()
     }
 
     fn event(line: &str) -> io::Result<bool> {
@@ -92,6 +92,28 @@ impl JobGroup {
             oom_kills: value(&read("memory.events"), "oom_kill "),
             cpu_micros: value(&read("cpu.stat"), "usage_usec "),
         }
+    }
+}
+
+fn thaw() -> io::Result<()> {
+    fs::write(format!("{JOBS}/cgroup.freeze"), "0")
+}
+
+/// All jobs rest for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Stopped(());
+
+impl Stopped {
+    pub(super) fn begin(jobs: &JobGroup) -> io::Result<Stopped> {
+        jobs.freeze()?;
+        Ok(Stopped(()))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // What cannot go on can be ended all the same.
+        let _ = thaw();
     }
 }
 

@@ -5,11 +5,13 @@
 //! and temporary files. Overlays are mounted by the first process of the kernel itself, with
 //! `trusted` attributes: this kernel's tmpfs may have no others.
 
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, chown};
 use std::path::Path;
+use std::rc::Rc;
 
 use ringwall_linux::step::{IdMaps, IdRange};
 use ringwall_linux::{guest, mount as trees, process};
@@ -34,9 +36,13 @@ const BOOT_ID: &str = "/dev/.ringwall/boot-id";
 /// On the kernel's command line: a container ring comes inside, so the image is not our own root.
 const FOR_A_RING: &str = "ringwall.root=ring";
 
+/// Set when the workspace is shown, for whoever must find it again: jobs can change every path.
+pub(crate) type WorkspaceMount = Rc<OnceCell<OwnedFd>>;
+
 #[derive(Debug)]
 pub(crate) struct Root {
     scratch: OwnedFd,
+    workspace: WorkspaceMount,
     /// Where a guest's names belong, made ahead: what is new in an overlay takes its time. None where
     /// the image is the root of a ring inside, which has its own names, or has no place for them.
     hostname: Option<File>,
@@ -83,7 +89,7 @@ impl Root {
         guest::switch_root(Path::new(NEW_ROOT))?;
         let new = |path| if for_ring { None } else { make_anew(path) };
         let (hostname, machine_id) = (new(HOSTNAME), new(MACHINE_ID));
-        Ok(Root { scratch, hostname, machine_id })
+        Ok(Root { scratch, workspace: Rc::default(), hostname, machine_id })
     }
 
     /// Gives the guest its names.
@@ -120,6 +126,10 @@ impl Root {
             .map_err(io::Error::other)?;
         let flags = MountFlags::NODEV | MountFlags::NOSUID;
         Ok(mount_remount(at_descriptor(&self.scratch), flags, options.as_c_str())?)
+    }
+
+    pub(super) fn workspace(&self) -> WorkspaceMount {
+        Rc::clone(&self.workspace)
     }
 
     pub(super) fn scratch(&self) -> &OwnedFd {
@@ -164,8 +174,8 @@ pub(super) fn renew_boot_id() -> io::Result<()> {
     Ok(())
 }
 
-/// Shows the workspace where jobs expect it.
-pub(super) fn show_workspace(scratch: &OwnedFd, place: &Path) -> io::Result<()> {
+/// Shows the workspace where jobs expect it, and gives its mount.
+pub(super) fn show_workspace(scratch: &OwnedFd, place: &Path) -> io::Result<OwnedFd> {
     let base = at_descriptor(scratch);
     let options = format!(
         "lowerdir={base}/workspace-in,upperdir={base}/workspace,workdir={base}/workspace-work"
@@ -177,10 +187,11 @@ pub(super) fn show_workspace(scratch: &OwnedFd, place: &Path) -> io::Result<()> 
     }
     let flags = MountFlags::NODEV | MountFlags::NOSUID;
     mount("workspace", place, "overlay", flags, options.as_c_str())?;
+    let shown = rustix::fs::open(place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     match std::os::unix::fs::symlink(place, at::WORKSPACE) {
         // It is there, or the image has something of this name.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(shown),
+        linked => linked.map(|()| shown),
     }
 }
 

@@ -11,8 +11,8 @@ use ringwall_tree::{
 };
 use ringwall_wire::{Channel, Connection, ErrorCode, RemoteError, StreamId};
 
-use super::limits::JobGroup;
-use super::root::{self, Root};
+use super::limits::{JobGroup, Stopped};
+use super::root::{self, Root, WorkspaceMount};
 use crate::error::refused;
 use crate::files::Progress;
 
@@ -28,6 +28,7 @@ pub(crate) struct Unpacking {
     scratch: OwnedFd,
     /// Where it will be seen.
     at: PathBuf,
+    mount: WorkspaceMount,
 }
 
 impl Unpacking {
@@ -40,7 +41,8 @@ impl Unpacking {
         let begun = root.begin_workspace(owner).and_then(|directory| {
             let options = UnpackOptions { owner: Some(owner), whiteouts: None };
             let tree = Unpacker::new(directory, BOUNDS, options).map_err(io::Error::other)?;
-            Ok(Unpacking { tree: Some(tree), scratch: root.scratch().try_clone()?, at })
+            let (scratch, mount) = (root.scratch().try_clone()?, root.workspace());
+            Ok(Unpacking { tree: Some(tree), scratch, at, mount })
         });
         begun.map_err(|error| told("cannot make room for the workspace", &error))
     }
@@ -53,14 +55,17 @@ impl Unpacking {
     pub(crate) fn finish(&mut self) -> Result<(), RemoteError> {
         let tree = self.tree.take().ok_or_else(|| told("the workspace", &"is there already"))?;
         tree.finish().map_err(|error| told("cannot copy the workspace in", &error))?;
-        root::show_workspace(&self.scratch, &self.at)
-            .map_err(|error| told("cannot show the workspace", &error))
+        let shown = root::show_workspace(&self.scratch, &self.at)
+            .map_err(|error| told("cannot show the workspace", &error))?;
+        self.mount.set(shown).map_err(|_| told("the workspace", &"is there already"))
     }
 }
 
 /// What was changed, on its way out.
 #[derive(Debug)]
 pub(crate) struct TakeWorkspace {
+    /// Jobs that are stopped until all was read.
+    _stopped: Option<Stopped>,
     tree: Packer,
     piece: Vec<u8>,
     done: bool,
@@ -69,12 +74,23 @@ pub(crate) struct TakeWorkspace {
 impl TakeWorkspace {
     /// Ends all jobs first: what is copied must not change on the way.
     pub(crate) fn begin(root: &Root, jobs: &JobGroup) -> Result<TakeWorkspace, RemoteError> {
-        let wrong = |error: io::Error| told("there is no workspace to read", &error);
         jobs.kill().map_err(|error| told("jobs could not be ended", &error))?;
+        TakeWorkspace::of(root, None)
+    }
+
+    /// Stops all jobs first. They go on when everything was read, or nobody reads any more.
+    pub(crate) fn look(root: &Root, jobs: &JobGroup) -> Result<TakeWorkspace, RemoteError> {
+        let stopped =
+            Stopped::begin(jobs).map_err(|error| told("jobs could not be stopped", &error))?;
+        TakeWorkspace::of(root, Some(stopped))
+    }
+
+    fn of(root: &Root, stopped: Option<Stopped>) -> Result<TakeWorkspace, RemoteError> {
+        let wrong = |error: io::Error| told("there is no workspace to read", &error);
         let options = PackOptions { overlay: Some(OverlayKind::Trusted), ..PackOptions::default() };
         let tree = Packer::new(root.changed().map_err(wrong)?, options)
             .map_err(|error| told("cannot read what was changed", &error))?;
-        Ok(TakeWorkspace { tree, piece: Vec::new(), done: false })
+        Ok(TakeWorkspace { _stopped: stopped, tree, piece: Vec::new(), done: false })
     }
 
     pub(crate) fn step(&mut self, connection: &mut Connection, stream: StreamId) -> Progress {

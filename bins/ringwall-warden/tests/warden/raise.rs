@@ -11,6 +11,10 @@ use crate::harness::{
 
 /// One more filter and nothing else: needs no privileges.
 fn steps(program: &str) -> Vec<u8> {
+    steps_with(Step::Seccomp, program)
+}
+
+fn steps_with(filter: Step, program: &str) -> Vec<u8> {
     let exec = Step::Exec {
         program: program.into(),
         arguments: Vec::new(),
@@ -18,12 +22,16 @@ fn steps(program: &str) -> Vec<u8> {
         descriptors: vec![Slot::passed(0)],
         open_files: None,
     };
-    encode_steps(&[Step::NoNewPrivileges, Step::Seccomp, exec]).unwrap()
+    encode_steps(&[Step::NoNewPrivileges, filter, exec]).unwrap()
 }
 
 fn raise_in(outer: &Client) -> Client {
-    let tunnel = outer.raise(steps(env!("CARGO_BIN_EXE_ringwall-warden"))).unwrap();
-    tunnel.connect().unwrap()
+    raise_with(outer, Step::Seccomp)
+}
+
+fn raise_with(outer: &Client, filter: Step) -> Client {
+    let steps = steps_with(filter, env!("CARGO_BIN_EXE_ringwall-warden"));
+    outer.raise(steps).unwrap().connect().unwrap()
 }
 
 #[test]
@@ -42,7 +50,8 @@ fn an_inner_ring_answers_through_the_outer_one() {
 #[test]
 fn rings_nest_and_carry_floods() {
     let outer = RunningWarden::start();
-    let middle = raise_in(&outer.client);
+    // A ring without this filter takes no other ring in.
+    let middle = raise_with(&outer.client, Step::SeccompNesting);
     let inner = raise_in(&middle);
     let mut job = inner.start(&request(&["head", "-c", "4000000", "/dev/zero"])).unwrap();
     let mut received = 0;

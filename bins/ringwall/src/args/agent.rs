@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ringwall_agent::{AgentId, Bounds};
-use ringwall_rules::{Profile, Tier};
+use ringwall_rules::{Kind, Profile, Tier};
 use ringwall_spec::Wall;
 
 use super::{LimitArgs, NetworkArgs, OutputArgs, values};
@@ -172,6 +172,11 @@ pub(crate) struct AgentPolicyArgs {
     /// The phase that the task begins in [default: the policy's first]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<String>,
+    /// The kind of work that you answer for the agent's commands to be: compute, files, build or
+    /// untrusted. The model can only say worse of one, and a tainted task's are untrusted
+    /// [default: untrusted]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<Kind>,
     /// A policy beside those that are found: it can only narrow them
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,

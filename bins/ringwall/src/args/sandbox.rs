@@ -38,6 +38,10 @@ pub(crate) struct SandboxArgs {
     /// Show one more path of this machine, read-only
     #[arg(long = "ro", value_name = "PATH")]
     pub(crate) read_only: Vec<PathBuf>,
+    /// Let programs put filters of their own in force: seccomp, socket filters, Landlock. Needs a
+    /// wall that begins with vm
+    #[arg(long)]
+    pub(crate) own_filters: bool,
     /// A name for the sandbox
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,

@@ -9,7 +9,7 @@ use super::*;
 
 fn parsed(line: &[&str]) -> Result<Verb, UsageError> {
     let words = std::iter::once("ringwall").chain(line.iter().copied());
-    parse(words.map(OsString::from))
+    parse(words.map(OsString::from).collect())
 }
 
 fn run(line: &[&str]) -> RunArgs {
@@ -88,7 +88,7 @@ fn commands_variables_and_paths_may_be_any_bytes() {
         "--".into(),
         odd(b"prog\xff"),
     ]);
-    let Ok(Verb::Run(args)) = parse(line) else { panic!() };
+    let Ok(Verb::Run(args)) = parse(line.collect()) else { panic!() };
     assert_eq!(args.command, [odd(b"prog\xff")]);
     assert_eq!(args.job.env, [("KEY".into(), odd(b"a=\xff"))]);
     assert_eq!(args.sandbox.workspace.unwrap().as_os_str(), OsStr::from_bytes(b"dir\xfe"));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use ringwall_spec::{DirAccess, ToolDigest, Wall};
 use ringwall_tool::{DirGrant, Grants, LimitWishes, ToolName};
@@ -47,7 +48,7 @@ pub(crate) enum ToolVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// A .wasm file, an OCI layout (a directory, a .tar, oci:DIR:TAG) or a name in a registry
+    /// A file (./FILE or FILE.wasm), an OCI layout (./DIR, a .tar, oci:DIR:TAG) or a name in a registry
     #[arg(value_name = "SOURCE")]
     pub(crate) source: String,
     /// Install it under this name [default: the name in its manifest]
@@ -178,6 +179,17 @@ pub(crate) struct ToolLimitArgs {
 impl GrantArgs {
     pub(crate) fn grants(&self) -> Grants {
         Grants { dirs: self.dirs.clone(), env: self.env.clone() }
+    }
+
+    /// With directories of this host. Their links are resolved once: what is decided about is what
+    /// tools get.
+    pub(crate) fn resolved(&self) -> anyhow::Result<Grants> {
+        let mut grants = self.grants();
+        for dir in &mut grants.dirs {
+            let wrong = || format!("--dir {} cannot be granted", dir.host.display());
+            dir.host = dir.host.canonicalize().with_context(wrong)?;
+        }
+        Ok(grants)
     }
 }
 

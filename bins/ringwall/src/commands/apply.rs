@@ -1,14 +1,16 @@
 //! `ringwall apply`: writes a sandbox's changes back to the workspace.
 
 use std::io::{self, BufWriter, Write};
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
-use ringwall_engine::{Engine, PolicySearch, RecordState};
-use ringwall_workspace::{Applied, ApplyOptions, RelPath, apply, quoted};
+use ringwall_desk::{Action, Apply, Desk};
+use ringwall_engine::{Engine, RecordState};
+use ringwall_workspace::{Applied, ApplyOptions, RankedList, RelPath, Wanted, apply, quoted};
 use serde::Serialize;
 
 use super::open_engine;
 use crate::args::ApplyArgs;
+use crate::granted::Asking;
 use crate::report;
 
 /// What `-o json` prints. Names that are not UTF-8 are escaped.
@@ -16,20 +18,42 @@ use crate::report;
 struct Document<'a> {
     applied: &'a [RelPath],
     already: &'a [RelPath],
+    /// What is not plain among the applied, by its nature.
+    ranked: Vec<RankedPath<'a>>,
+}
+
+#[derive(Serialize)]
+struct RankedPath<'a> {
+    path: &'a RelPath,
+    nature: &'static str,
+}
+
+/// What was written, and what of it is not plain.
+pub(super) struct Taken {
+    done: Applied,
+    ranked: RankedList,
 }
 
 pub(super) fn run(args: &ApplyArgs) -> anyhow::Result<()> {
-    let done = take_over(&open_engine()?, args)?;
+    let Taken { done, ranked } = take_over(&open_engine()?, args)?;
     if args.output.json() {
-        report::json(&Document { applied: &done.applied, already: &done.already })?;
+        let by_path = ranked
+            .0
+            .iter()
+            .map(|ranked| RankedPath { path: &ranked.path, nature: ranked.nature.words() });
+        let ranked = by_path.collect();
+        report::json(&Document { applied: &done.applied, already: &done.already, ranked })?;
     } else {
         list(&done)?;
+        if !ranked.is_empty() {
+            report::note(&format!("not plain: {ranked}"));
+        }
     }
     Ok(())
 }
 
 /// Writes the changes back, if policy allows it, and says so in the log.
-pub(super) fn take_over(engine: &Engine, args: &ApplyArgs) -> anyhow::Result<Applied> {
+pub(super) fn take_over(engine: &Engine, args: &ApplyArgs) -> anyhow::Result<Taken> {
     let record = engine.find(&args.sandbox)?;
     anyhow::ensure!(
         record.state != RecordState::Running,
@@ -39,18 +63,32 @@ pub(super) fn take_over(engine: &Engine, args: &ApplyArgs) -> anyhow::Result<App
     let changes = engine.changes(&record)?;
     let options = ApplyOptions {
         allow_protected: args.allow_protected.clone(),
-        except: args.except.clone(),
+        force: args.force,
+        strict: args.strict,
+    };
+    let wanted = Wanted { only: args.paths.clone(), except: args.except.clone() };
+    let selection = changes.select(&wanted)?;
+    let texts = |paths: &[PathBuf]| -> Vec<String> {
+        paths.iter().map(|path| path.display().to_string()).collect()
+    };
+    let (paths, except) = (texts(&args.paths), texts(&args.except));
+    let protected = texts(&args.allow_protected);
+    let asked = Apply {
+        selection: &selection,
+        paths: &paths,
+        except: &except,
+        allow_protected: &protected,
         force: args.force,
     };
-    let selected = changes.entries().iter().map(|change| change.path.as_path());
-    let selected = selected.filter(|path| is_selected(path, &args.paths));
-    let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
-    let search = PolicySearch::from_environment(workspace);
-    engine.allow_apply(&record, selected, (&search, None))?;
-    let done = apply(&changes, &changes.workspace(), &args.paths, &options)?;
-    let protected = args.allow_protected.iter().map(|path| path.display().to_string()).collect();
-    engine.record_applied(&record, changes.summary(), (protected, args.force))?;
-    Ok(done)
+    let asking = Asking::by(None)?;
+    let search = Desk::policy_of(&record);
+    asking.desk(engine).enter(&asking.caller, (&record, &search), Action::Apply(&asked))?;
+    let done = apply(&selection, &options)?;
+    engine.record_applied(&record, selection.summary(), (protected, args.force))?;
+    let applied =
+        changes.entries().iter().filter(|change| done.applied.binary_search(&change.path).is_ok());
+    let ranked = changes.ranked(applied);
+    Ok(Taken { done, ranked })
 }
 
 fn list(done: &Applied) -> io::Result<()> {
@@ -63,12 +101,4 @@ fn list(done: &Applied) -> io::Result<()> {
         report::note("nothing to do: the workspace already has all of it");
     }
     Ok(())
-}
-
-/// Whether a path is one of those that were named, or below one; without names all are.
-fn is_selected(path: &Path, named: &[PathBuf]) -> bool {
-    let plain = |named: &PathBuf| -> PathBuf {
-        named.components().filter(|part| *part != Component::CurDir).collect()
-    };
-    named.is_empty() || named.iter().any(|above| path.starts_with(plain(above)))
 }

@@ -21,19 +21,12 @@ use serde_json::{Value, json};
 use crate::args::{ApprovalsVerb, DecisionArgs, KeyArgs};
 use crate::{daemon, granted, ledger, report};
 
-/// Who may approve which elevation.
-#[derive(Debug, Default)]
-pub(crate) struct Approving {
-    pub(crate) approvers: Vec<Approver>,
-    pub(crate) rules: Vec<ElevationRule>,
-}
-
 pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
     match verb {
         ApprovalsVerb::Ls { all, output } => {
             let now = SystemTime::now();
             let approvals = open()?;
-            granted::record_returned(&approvals)?;
+            granted::books()?.record_returned(&approvals)?;
             show::list(&approvals.list(now)?, now, *all, output.json())
         }
         ApprovalsVerb::Show { id, output } => {
@@ -45,25 +38,6 @@ pub(super) fn run(verb: &ApprovalsVerb) -> anyhow::Result<()> {
         ApprovalsVerb::Deny { decision } => decide(decision, Verdict::Deny),
         ApprovalsVerb::Page { key } => page(key),
         ApprovalsVerb::Keygen { key } => keygen(key),
-    }
-}
-
-impl Approving {
-    /// The approvers and elevations of a policy. Without any, nobody may approve.
-    pub(crate) fn of(stack: &Stack) -> anyhow::Result<Approving> {
-        let mut approving = Approving::default();
-        let terms = stack.elevation_names().into_iter().filter_map(|name| stack.elevation(&name));
-        for terms in terms {
-            let (rule, people) = ElevationRule::from_terms(
-                &terms.name,
-                &terms.approvers,
-                terms.max,
-                terms.single_use,
-            )?;
-            approving.rules.push(rule);
-            approving.approvers.extend(people);
-        }
-        Ok(approving)
     }
 }
 
@@ -83,7 +57,10 @@ pub(crate) fn decide_on(
 ) -> anyhow::Result<Decided> {
     let home = EngineConfig::from_environment()?.home;
     let key = load_key(key, &home)?;
-    let decided = answer(&open()?, id, verdict, reason, &key, &Approving::of(policy)?)?;
+    let approvals = open()?;
+    let elevation = approvals.get(id, SystemTime::now())?.asked.elevation;
+    let terms = ringwall_desk::terms(policy, &elevation)?;
+    let decided = answer(&approvals, id, verdict, reason, &key, terms)?;
     ledger::write(decided.event())?;
     Ok(decided)
 }
@@ -95,19 +72,18 @@ fn answer(
     verdict: Verdict,
     reason: &str,
     key: &SecretKey,
-    approving: &Approving,
+    terms: Option<(ElevationRule, Vec<Approver>)>,
 ) -> anyhow::Result<Decided> {
     let now = SystemTime::now();
     let asked = approvals.get(id, now)?.asked;
-    let rule = approving.rules.iter().find(|rule| rule.name.as_str() == asked.elevation);
-    let Some(rule) = rule else {
+    let Some((rule, approvers)) = terms else {
         bail!(
             "the policy in force offers no elevation {:?}, so nobody may decide on it; write it into ringwall.toml",
             asked.elevation
         );
     };
     let answer =
-        Answer { verdict, reason, key, approvers: &approving.approvers, rule, presented: &[] };
+        Answer { verdict, reason, key, approvers: &approvers, rule: &rule, presented: &[] };
     Ok(approvals.decide(id, &answer, now)?)
 }
 
@@ -191,14 +167,62 @@ mod tests {
             approvals.ask(&authority.verifier(), &token, &request, &action, &rule, None).unwrap();
         let key = SecretKey::generate().unwrap();
         let yes = Verdict::Approve { lasting: None };
-        let say = |approving| answer(&approvals, &asked.id, yes, "fine", &key, &approving);
-        let told = say(Approving::default()).unwrap_err().to_string();
+        let say = |terms| answer(&approvals, &asked.id, yes, "fine", &key, terms);
+        let told = say(None).unwrap_err().to_string();
         assert!(told.contains("offers no elevation \"tools\""), "{told}");
-        let without = Approving { approvers: Vec::new(), rules: vec![rule.clone()] };
-        let told = say(without).unwrap_err().to_string();
+        let told = say(Some((rule.clone(), Vec::new()))).unwrap_err().to_string();
         assert!(told.contains(&key.public().to_string()), "{told}");
         let alice = Approver { name: name("alice"), groups: Vec::new(), key: key.public() };
-        let decided = say(Approving { approvers: vec![alice], rules: vec![rule] }).unwrap();
+        let decided = say(Some((rule, vec![alice]))).unwrap();
         assert!(decided.decision.approved && decided.decision.once);
+    }
+
+    const USERS: &str = "version = 1\n\
+        [[approver]]\nname = \"ann\"\nkey = \"USERS-KEY\"\n\
+        [[elevation]]\nname = \"net\"\ngrants = [\"connect:a.example\"]\napprovers = [\"ann\"]\nmax = \"1h\"\n";
+
+    /// The approvers of the user's elevation, as a workspace with a file of its own has them.
+    fn with_workspace(users: &SecretKey, cloned: &str, theirs: &SecretKey) -> Vec<Approver> {
+        let (directory, user_directory) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (of_user, of_workspace) =
+            (user_directory.path().join("ringwall.toml"), directory.path().join("ringwall.toml"));
+        let text = |text: &str| {
+            let users = text.replace("USERS-KEY", &users.public().to_string());
+            users.replace("OTHER-KEY", &theirs.public().to_string())
+        };
+        std::fs::write(&of_user, text(USERS)).unwrap();
+        std::fs::write(&of_workspace, text(cloned)).unwrap();
+        let search = PolicySearch {
+            workspace: Some(directory.path().to_owned()),
+            user_file: Some(of_user),
+            ..PolicySearch::default()
+        };
+        ringwall_desk::terms(&search.load().unwrap(), "net").unwrap().unwrap().1
+    }
+
+    #[test]
+    fn a_workspace_names_no_approver_of_the_users_elevations() {
+        let (users, theirs) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
+        let approver = "[[approver]]\nname = \"ann\"\nkey = \"OTHER-KEY\"\n";
+        let elevation = |name: &str, approvers: &str| {
+            format!(
+                "[[elevation]]\nname = \"{name}\"\ngrants = [\"connect:a.example\"]\n\
+                 approvers = [{approvers}]\nmax = \"1h\"\n"
+            )
+        };
+        let group = "[[approver]]\nname = \"bob\"\nkey = \"OTHER-KEY\"\ngroups = [\"ann\"]\n";
+        for cloned in [
+            format!("version = 1\n{approver}{}", elevation("own", "\"ann\"")),
+            format!("version = 1\n{approver}{}", elevation("aaa", "\"ann\"")),
+            format!("version = 1\n{approver}{}", elevation("net", "\"ann\"")),
+            format!("version = 1\n{group}{}", elevation("zzz", "\"group:ann\"")),
+        ] {
+            let approvers = with_workspace(&users, &cloned, &theirs);
+            let theirs = theirs.public();
+            assert!(approvers.iter().all(|approver| approver.key != theirs), "{cloned}");
+        }
+        let approvers = with_workspace(&users, "version = 1\n", &theirs);
+        assert_eq!(approvers[0].key, users.public());
     }
 }

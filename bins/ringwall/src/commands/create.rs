@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use ringwall_desk::Keeper;
 use ringwall_engine::EngineConfig;
 use ringwall_spec::{Command, Limits};
 use serde::Deserialize;
 
 use super::open_engine;
 use crate::args::{CreateArgs, SandboxArgs};
+use crate::granted::Admitted;
 use crate::spec::{admit, warn_of_flags, warn_of_network};
 use crate::{daemon, here, report};
 
@@ -30,15 +32,19 @@ pub(super) fn run(mut args: CreateArgs) -> anyhow::Result<()> {
     }
     let engine = open_engine()?;
     // What it may use is taken from the grant's budget for as long as it could live.
-    let (admitted, holding) = admit(&engine, &args.sandbox, default, command.as_ref())?;
-    let busy = super::run::starting(&admitted);
-    let record = engine.create(&admitted, command.as_ref())?;
+    let Admitted { placed, .. } = admit(&engine, &args.sandbox, default, command.as_ref())?;
+    let busy = super::run::starting(&placed.admitted);
+    let record = match engine.create(&placed.admitted, command.as_ref()) {
+        Ok(record) => record,
+        Err(error) => {
+            placed.reservation.give_back()?;
+            return Err(error.into());
+        }
+    };
     drop(busy);
-    if let Some(holding) = holding {
-        holding.leave_to_keeper(&record.id)?;
-    }
     warn_of_flags(&args.sandbox);
-    warn_of_network(&admitted);
+    warn_of_network(&placed.admitted);
+    placed.leave_to(Keeper::Itself, &record.id)?;
     if args.output.json() {
         report::json(&record)?;
     } else {

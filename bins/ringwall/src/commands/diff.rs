@@ -42,11 +42,15 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A patch has no place for what is never taken over.
+/// A patch has no place for what is never taken over, nor for what a change is by its nature.
 fn say_what_is_missing(changes: &Changes) {
     for refused in changes.refused() {
         let path = quoted(refused.path.as_path());
         report::note(&format!("{path}: {}", refused.why.words()));
+    }
+    let ranked = changes.ranked(changes.entries());
+    if !ranked.is_empty() {
+        report::note(&format!("not plain: {ranked}"));
     }
 }
 
@@ -59,11 +63,11 @@ fn write_names(changes: &Changes, out: &mut impl Write) -> io::Result<()> {
 
 fn write_counts(changes: &Changes, out: &mut impl Write) -> anyhow::Result<()> {
     let (mut files, mut added, mut removed) = (0u64, 0u64, 0u64);
+    let options = DiffOptions { contents: Contents::Plain, ..DiffOptions::default() };
+    let differ = changes.differ(&changes.workspace(), &options)?;
     for change in changes.entries().iter().filter(|change| !is_directory(change)) {
-        let only = vec![change.path.as_path().to_owned()];
-        let options = DiffOptions { contents: Contents::Plain, only, ..DiffOptions::default() };
         let mut counted = CountedDiff::default();
-        changes.write_diff(&changes.workspace(), &options, &mut counted)?;
+        differ.write(change, &mut counted)?;
         let path = quoted(change.path.as_path());
         writeln!(out, "{:>7} {:>7}  {path}", plus(counted.added), minus(counted.removed))?;
         files += 1;

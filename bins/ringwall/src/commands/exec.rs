@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ringwall_desk::{Action, Exec, Input};
 use ringwall_engine::{EngineConfig, PolicySearch};
 use ringwall_spec::{Ending, Limits, Usage};
 use rustix::process::Signal;
@@ -11,6 +12,7 @@ use serde_json::json;
 use super::open_engine;
 use crate::args::ExecArgs;
 use crate::daemon::{self, Attachment, Driven};
+use crate::granted::Asking;
 use crate::job::{self, PassOn, Stop};
 use crate::{exit, report};
 
@@ -22,11 +24,17 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
     let signals = job::hold_signals(&args.job)?;
     let engine = open_engine()?;
     let record = engine.find(&args.sandbox)?;
-    if let Some(kind) = &args.kind {
-        let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
-        let from = workspace.or_else(|| std::env::current_dir().ok());
-        engine.allow_exec(&record, kind, (&PolicySearch::from_environment(from), None))?;
-    }
+    let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
+    let from = workspace.or_else(|| std::env::current_dir().ok());
+    let asked = Exec {
+        kind: args.kind.as_deref(),
+        command: &command,
+        input: Input::of(&command, None),
+        timeout: args.timeout,
+    };
+    let asking = Asking::by(None)?;
+    let here = PolicySearch::from_environment(from);
+    asking.desk(&engine).enter(&asking.caller, (&record, &here), Action::Exec(&asked))?;
     let timeout = args.timeout.unwrap_or(record.limits.timeout);
     let attached = engine.attach(&record)?;
     let started = attached.start(&command, timeout)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_image::{Image, ImageInfo, Removed, RootImage};
+use ringwall_image::{Image, ImageInfo, ImportOptions, Removed, RootImage};
 use ringwall_spec::show_bytes;
 use serde::Serialize;
 
@@ -60,8 +60,9 @@ pub(super) fn run(verb: &ImageVerb) -> anyhow::Result<()> {
             let image = store.pull(reference, &*progress())?;
             show_got(&[image], output.json())
         }
-        ImageVerb::Import { path, name, output } => {
-            let images = store.import(path, name.as_deref(), &*progress())?;
+        ImageVerb::Import { path, name, replace, output } => {
+            let options = ImportOptions { name: name.as_deref(), replace: *replace };
+            let images = store.import(path, options, &*progress())?;
             show_got(&images, output.json())
         }
         ImageVerb::Ls(output) => list(&store.list()?, output.json()),

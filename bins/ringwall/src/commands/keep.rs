@@ -1,9 +1,13 @@
 //! `ringwall keep`: the body of the process that keeps a living sandbox. Started by `create`.
 
-use super::open_engine;
+use ringwall_desk::Keeper;
+use ringwall_engine::{Engine, EngineConfig};
+
 use crate::granted;
 
 pub(super) fn run() -> anyhow::Result<()> {
-    let outcome = open_engine()?.keep(std::io::stdin().lock())?;
-    granted::end_kept(&outcome.id, outcome.usage)
+    let engine = Engine::open_for_keeper(EngineConfig::from_environment()?)?;
+    let outcome = engine.keep(std::io::stdin().lock())?;
+    let (id, usage) = (outcome.id.as_str(), Some(&outcome.usage));
+    Ok(granted::books()?.sandbox_ended(Keeper::Itself, id, usage)?)
 }

@@ -97,5 +97,5 @@ fn wrap(args: WrapArgs) -> anyhow::Result<ExitCode> {
         may_begin_with_image: false,
     };
     let default = Limits { timeout: DAY, output_bytes: SERVERS_OUTPUT, ..Limits::default() };
-    Ok(run_within(run_args, default, &|_| Ok(()))?.0)
+    Ok(run_within(run_args, default, None, &|_| Ok(()))?.0)
 }

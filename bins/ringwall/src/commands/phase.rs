@@ -1,10 +1,10 @@
 //! `ringwall phase`: the phase that a living sandbox is in.
 
-use ringwall_engine::PolicySearch;
+use ringwall_desk::{Action, Desk};
 
 use super::open_engine;
 use crate::args::PhaseArgs;
-use crate::granted::{self, Presented};
+use crate::granted::Asking;
 use crate::report;
 
 pub(super) fn run(args: &PhaseArgs) -> anyhow::Result<()> {
@@ -14,15 +14,10 @@ pub(super) fn run(args: &PhaseArgs) -> anyhow::Result<()> {
         let phase = engine.phase(&record);
         return Ok(report::text(format!("{}\n", phase.as_deref().unwrap_or("none")))?);
     };
-    let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
-    let search = PolicySearch::from_environment(workspace);
-    match &args.grant {
-        Some(file) => {
-            let grant = Presented::open(file, "phase")?;
-            granted::change_phase(&engine, (&grant, &record), to, &search)
-        }
-        None => Ok(engine.change_phase(&record, (to, &user()), (&search, None))?),
-    }
+    let asking = Asking::by(args.grant.as_deref())?;
+    let search = Desk::policy_of(&record);
+    asking.desk(&engine).enter(&asking.caller, (&record, &search), Action::Phase(to))?;
+    Ok(())
 }
 
 /// Who asks, for the record.

@@ -213,19 +213,25 @@ fn diff(args: &PolicyDiffArgs) -> anyhow::Result<bool> {
     if !widens {
         let change = if difference.narrowed > 0 { "narrows" } else { "changes nothing" };
         let found = match difference.method {
-            DiffMethod::Proof => "no request is newly allowed, whatever it is",
+            DiffMethod::Proof => {
+                "no rule newly allows any request, and no job of the list gets a weaker wall"
+            }
             DiffMethod::Enumeration => "no request was found that is newly allowed",
         };
         writeln!(text, "{found}; the edit {change}")?;
     }
     let cut = if difference.cut { "; the list was cut, so this is a part" } else { "" };
-    let requests = difference.requests;
+    let (requests, placements) = (difference.requests, difference.placements);
     match no_proof {
-        None => writeln!(text, "method: proof by a solver, and {requests} requests put to both")?,
+        None => writeln!(
+            text,
+            "method: a solver looked at the rules, for all requests; {requests} requests and \
+             {placements} placements were put to both policies{cut}. The solver does not decide where work runs."
+        )?,
         Some(why) => writeln!(
             text,
-            "method: enumeration; actions with the same rules were left out, {requests} requests drawn \
-             from both policies were put to each{cut}. This is no proof for other requests: {}.",
+            "method: enumeration; actions with the same rules were left out, {requests} requests and \
+             {placements} placements drawn from both policies were put to each{cut}. This is no proof for other requests: {}.",
             report::printable(&why)
         )?,
     }

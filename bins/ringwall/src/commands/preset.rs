@@ -19,7 +19,7 @@ use ringwall_wire::{Parents, WriteHow};
 use super::run::run_within;
 use super::{apply, diff, open_engine};
 use crate::args::{ApplyArgs, DiffArgs, OutputArgs, RunArgs};
-use crate::presets::{Key, Preset};
+use crate::presets::{Key, Preset, SettingsError, kept};
 use crate::report;
 
 /// Settings are short.
@@ -43,7 +43,7 @@ pub(super) fn run(preset: &Preset, mut args: RunArgs) -> anyhow::Result<ExitCode
     }
     let (apply_all, json) = (args.apply, args.output.json());
     let prepare = |sandbox: &Sandbox| copy_config(sandbox, preset, &home);
-    let (code, outcome) = run_within(args, limits(), &prepare)?;
+    let (code, outcome) = run_within(args, limits(), None, &prepare)?;
     if !json {
         take_over(preset, &outcome, apply_all)?;
     }
@@ -117,19 +117,35 @@ fn copy_config(sandbox: &Sandbox, preset: &Preset, home: &Path) -> anyhow::Resul
     let files = sandbox.files().context("the ring takes no files")?;
     files.make_dir(path_bytes(home), 0o700, Parents::Create)?;
     let Some(own_home) = std::env::var_os("HOME").map(PathBuf::from) else { return Ok(()) };
-    for name in preset.config {
-        let Ok(file) = File::open(own_home.join(name)) else { continue };
+    for config in preset.config {
+        let path = own_home.join(config.path);
+        let Ok(file) = File::open(&path) else { continue };
         if !file.metadata()?.is_file() {
             continue;
         }
-        let place = home.join(name);
+        let kept = match kept(&config.form, &text_of(file)?) {
+            Ok(kept) => kept,
+            Err(unreadable @ SettingsError::Unreadable(_)) => {
+                let path = report::printable(config.path);
+                report::note(&format!("~/{path} is left out: {unreadable}"));
+                continue;
+            }
+            Err(secret) => return Err(secret).context(format!("~/{} is not copied", config.path)),
+        };
+        let place = home.join(config.path);
         if let Some(above) = place.parent() {
             files.make_dir(path_bytes(above), 0o700, Parents::Create)?;
         }
-        let mut source = file.take(MOST_CONFIG_BYTES);
-        files.write_file(path_bytes(&place), 0o600, WriteHow::Replace, &mut source)?;
+        files.write_file(path_bytes(&place), 0o600, WriteHow::Replace, &mut kept.as_bytes())?;
     }
     Ok(())
+}
+
+/// What is too long, or no text, is cut or shown so, and then no settings.
+fn text_of(file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(MOST_CONFIG_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn path_bytes(path: &Path) -> &[u8] {
@@ -161,6 +177,7 @@ fn take_over(preset: &Preset, outcome: &Outcome, apply_all: bool) -> anyhow::Res
         allow_protected: Vec::new(),
         except: preset.own.iter().map(PathBuf::from).collect(),
         force: false,
+        strict: false,
         output: OutputArgs::default(),
         sandbox,
         paths: Vec::new(),

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use ringwall_engine::{Engine, EngineConfig, Output, Sandbox};
+use ringwall_desk::{Placed, Reservation, Used};
+use ringwall_engine::{EarlyLauncher, Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind};
@@ -16,7 +17,7 @@ use serde::Serialize;
 
 use crate::args::RunArgs;
 use crate::daemon::{self, Attachment, Driven};
-use crate::granted::Holding;
+use crate::granted::Admitted;
 use crate::job::{self, Capture, PassOn, Stop};
 use crate::spec::{admit, warn_of_flags, warn_of_network};
 use crate::{exit, here, report};
@@ -38,7 +39,7 @@ pub(super) type Prepare<'a> = &'a dyn Fn(&Sandbox) -> anyhow::Result<()>;
 /// How long a command on a terminal may take that nobody limits: the longest time there is.
 const ON_TERMINAL: Duration = Duration::from_secs(7 * 24 * 3600);
 
-pub(super) fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: RunArgs, early: Option<EarlyLauncher>) -> anyhow::Result<ExitCode> {
     if let Some(preset) = args.preset {
         return super::preset::run(preset, args);
     }
@@ -49,7 +50,7 @@ pub(super) fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
         None => {
             let timeout = if has_own_time(&args) { ON_TERMINAL } else { Limits::default().timeout };
             let default = Limits { timeout, ..Limits::default() };
-            Ok(run_within(args, default, &|_| Ok(()))?.0)
+            Ok(run_within(args, default, early, &|_| Ok(()))?.0)
         }
     }
 }
@@ -105,20 +106,29 @@ fn by_daemon(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
 pub(super) fn run_within(
     args: RunArgs,
     default: Limits,
+    early: Option<EarlyLauncher>,
     prepare: Prepare<'_>,
 ) -> anyhow::Result<(ExitCode, Outcome)> {
     let RunArgs { sandbox, job, evidence, output, command, .. } = args;
     let mut command = job::command(command, &job)?;
     let signals = job::hold_signals(&job)?;
-    let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
-    let (admitted, holding) = admit(&engine, &sandbox, default, Some(&command))?;
+    let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?, early)?;
+    let Admitted { asking, placed } = admit(&engine, &sandbox, default, Some(&command))?;
+    let Placed { admitted, reservation, elevated: _elevated, .. } = placed;
     if command.argv.is_empty() {
         command.argv = image_word::own_command(&engine, &admitted)?;
     }
     let limits = admitted.spec().limits.clone();
     let busy = starting(&admitted);
-    let raised = engine.raise_for(&admitted, &command.words())?;
+    let raised = match engine.raise_for(&admitted, &command.words()) {
+        Ok(raised) => raised,
+        Err(error) => {
+            reservation.give_back()?;
+            return Err(error.into());
+        }
+    };
     drop(busy);
+    let _lease = asking.watch(format!("the run {}", raised.id()), raised.killer());
     warn_of_flags(&sandbox);
     warn_of_network(&admitted);
     let killer = raised.killer();
@@ -126,12 +136,12 @@ pub(super) fn run_within(
     if output.json() {
         let mut capture = Capture::default();
         let outcome = settle(raised, (&command, prepare), &job, signals, stop, &mut capture)?;
-        end(holding, &outcome)?;
+        end(reservation, &outcome)?;
         return Ok((print_document(&outcome, &capture)?, outcome));
     }
     let mut pass_on = PassOn::new(Arc::clone(&stop));
     let outcome = settle(raised, (&command, prepare), &job, signals, stop, &mut pass_on)?;
-    end(holding, &outcome)?;
+    end(reservation, &outcome)?;
     if pass_on.reader_gone() {
         return Ok((ExitCode::from(exit::BROKEN_PIPE), outcome));
     }
@@ -173,9 +183,13 @@ fn settle(
     }
 }
 
-/// Gives back what the run held of its grant.
-fn end(holding: Option<Holding>, outcome: &Outcome) -> anyhow::Result<()> {
-    holding.map_or(Ok(()), |holding| holding.end(outcome.usage))
+/// Gives back what the run did not use.
+fn end(reservation: Reservation, outcome: &Outcome) -> anyhow::Result<()> {
+    let used = Used::of_sandbox(&outcome.usage);
+    if reservation.sent_all(used) {
+        report::note("the budget of egress_bytes is spent, so nothing more was sent");
+    }
+    Ok(reservation.settle(used)?)
 }
 
 fn comment(outcome: &Outcome, limits: &Limits, evidence: bool) -> anyhow::Result<()> {

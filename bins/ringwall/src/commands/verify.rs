@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use ringwall_audit::{Event, Ids, Text, hex, sha256};
 use ringwall_engine::{Engine, EngineConfig};
-use ringwall_spec::Wall;
+use ringwall_spec::{RingKind, Wall};
 use ringwall_tool::BuiltIns;
-use ringwall_verify::{AsPlanned, Options, Report, Verdict, verify};
+use ringwall_verify::{AdversaryOptions, AsPlanned, Options, Report, Verdict, adversary, verify};
 
 use crate::args::{VerifyArgs, VerifyFormat};
 use crate::{ledger, report};
@@ -18,6 +18,9 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if let Some(wall) = &args.accept_risk {
         accept_risk(wall, args.reason.as_deref().unwrap_or_default())?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(rounds) = args.adversary {
+        return play(args, rounds);
     }
     let behind = args.behind.iter().flat_map(|line| line.split_whitespace()).map(Into::into);
     let config = EngineConfig::from_environment()?;
@@ -50,6 +53,44 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     }
     let held = found.count(Verdict::Breach) == 0 && found.count(Verdict::Blocked) > 0;
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Random actions against living sandboxes. The seed is told first: it repeats what follows.
+fn play(args: &VerifyArgs, rounds: u32) -> anyhow::Result<ExitCode> {
+    let walls = args.walls.clone();
+    if let Some(wall) = walls.iter().find(|wall| wall.rings().last() == Some(&RingKind::Wasm)) {
+        anyhow::bail!(
+            "no native program runs in the wall {wall}, so the adversary cannot play there; name another --wall"
+        );
+    }
+    let config = EngineConfig::from_environment()?;
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => new_seed()?,
+    };
+    report::note(&format!("the seed is {seed}"));
+    let busy = report::busy("preparing the adversary");
+    let mut tell = |round: &str| busy.say(round);
+    let options = AdversaryOptions { rounds, seed, walls };
+    let played = adversary(&config, &options, &AsPlanned, &mut tell)?;
+    drop(busy);
+    let json = serde_json::to_vec_pretty(&played)?;
+    if let Some(path) = &args.report {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    match args.format {
+        VerifyFormat::Json => report::json(&played)?,
+        _ => report::text(played.text())?,
+    }
+    let held = played.breach.is_none() && played.rounds > 0;
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn new_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    // Short enough to be typed.
+    Ok(u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
 }
 
 /// In the signed log, with the digest of the whole report; a wall that did not hold is used no more.

@@ -10,8 +10,8 @@ use crate::args::SandboxArgs;
 use crate::spec::sandbox_spec;
 
 /// The sandbox that the flags ask for, for the daemon; none if there is something in it that only the
-/// caller has: a grant, a policy file, secrets, rights within the workspace, a tier or profile, or
-/// words that are no text.
+/// caller has: a grant, a policy file, secrets, rights within the workspace, a tier or profile,
+/// filters of its own, or words that are no text.
 pub(crate) fn sandbox_asked(
     args: &SandboxArgs,
     default: Limits,
@@ -26,7 +26,7 @@ pub(crate) fn sandbox_asked(
     let spec = sandbox_spec(args, default)?;
     let network = spec.egress.as_ref();
     let own = network.is_some_and(|egress| !egress.secrets.is_empty() || egress.layers.len() > 1);
-    if own || spec.rights.is_some() {
+    if own || spec.rights.is_some() || spec.own_filters {
         return Ok(None);
     }
     Ok(described(args, &spec, command))

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use ringwall_spec::{is_deceptive, push_shown};
+
 /// Replaces what a terminal would obey: control characters, and characters that reorder or hide
 /// text.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
@@ -15,10 +17,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
             '\n' => clean.push_str("\\n"),
             '\t' => clean.push_str("\\t"),
             '\r' => clean.push_str("\\r"),
-            c if is_deceptive(c) => {
-                let _ = write!(clean, "\\u{{{:x}}}", u32::from(c));
-            }
-            c => clean.push(c),
+            other => push_shown(&mut clean, other),
         }
     }
     Cow::Owned(clean)
@@ -63,12 +62,6 @@ pub(crate) fn utc(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
 }
 
-fn is_deceptive(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +71,7 @@ mod tests {
         assert_eq!(printable("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(printable("safe\u{202e}txt.exe"), "safe\\u{202e}txt.exe");
         assert_eq!(printable("plain größe"), "plain größe");
+        assert_eq!(printable("x\u{e0041}\u{61c}"), "x\\u{e0041}\\u{61c}");
     }
 
     #[test]

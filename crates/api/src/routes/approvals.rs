@@ -12,14 +12,14 @@ use ringwall_approval::{
     load_key,
 };
 use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Text};
+use ringwall_desk::{Caller, WORKSPACE};
 use ringwall_engine::PolicySearch;
 use ringwall_grant::files::FileError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::caller::Caller;
-use crate::elevating::{self, WORKSPACE};
+use crate::caller::Asker;
 use crate::fields::{Body, absolute};
 use crate::problem::{Code, Problem, ProblemBody, with_causes};
 use crate::service::Service;
@@ -96,7 +96,7 @@ fn is_seen(caller: &Caller, approval: &Approval) -> bool {
 pub(crate) fn found(service: &Service, id: &str) -> Result<Approval, Problem> {
     let unknown = || Problem::not_found("approval", id);
     let id: ApprovalId = id.parse().map_err(|_| unknown())?;
-    match elevating::open(service)?.get(&id, SystemTime::now()) {
+    match service.books.approvals()?.get(&id, SystemTime::now()) {
         Ok(approval) => Ok(approval),
         Err(RecordError::File(FileError::Missing(_))) => Err(unknown()),
         Err(error) => Err(Problem::internal(&error)),
@@ -110,11 +110,11 @@ pub(crate) fn found(service: &Service, id: &str) -> Result<Approval, Problem> {
 ))]
 pub(crate) async fn list(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
 ) -> Result<Json<Vec<ApprovalEntry>>, Problem> {
     service
         .work(move |service| {
-            let listed = elevating::open(service)?.list(SystemTime::now());
+            let listed = service.books.approvals()?.list(SystemTime::now());
             let all = listed.map_err(|error| Problem::internal(&error))?.approvals;
             let seen = all.iter().filter(|approval| is_seen(&caller, approval));
             Ok(Json(seen.map(|approval| ApprovalEntry::new(service, approval)).collect()))
@@ -129,7 +129,7 @@ pub(crate) async fn list(
 ))]
 pub(crate) async fn get(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
 ) -> Result<Json<ApprovalEntry>, Problem> {
     service
@@ -178,7 +178,7 @@ pub(crate) struct DenyFields {
 ))]
 pub(crate) async fn approve(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Body(fields): Body<ApproveFields>,
 ) -> Result<Json<ApprovalEntry>, Problem> {
@@ -195,7 +195,7 @@ pub(crate) async fn approve(
 ))]
 pub(crate) async fn deny(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Body(fields): Body<DenyFields>,
 ) -> Result<Json<ApprovalEntry>, Problem> {
@@ -225,8 +225,7 @@ async fn answered(
 pub(crate) fn must_be_person(service: &Service, caller: &Caller, id: &str) -> Result<(), Problem> {
     let Caller::Holder(holder) = caller else { return Ok(()) };
     let why = "approvals are decided by people with a key of their own: over the unix socket of the daemon without a token, with `ringwall approvals`, or on its page";
-    let standing = &holder.inspected.standing;
-    let grant = standing.ids.last().map(ToString::to_string).unwrap_or_default();
+    let (standing, grant) = (holder.standing(), holder.id());
     let denied = AdmissionDenied {
         action: Text::new("decide on an approval"),
         resource: Text::new(id),
@@ -273,7 +272,7 @@ pub(crate) fn decide(
     let key = load_key(said.key, &service.home)?;
     let workspace = asked.action.parameters.get(WORKSPACE).and_then(|text| workspace(text));
     let search = PolicySearch::from_environment(workspace);
-    let Some((rule, approvers)) = elevating::terms(&search, &asked.elevation)? else {
+    let Some((rule, approvers)) = ringwall_desk::terms(&search.load()?, &asked.elevation)? else {
         let why = format!(
             "the policy in force offers no elevation {:?}, so nobody may decide on it; write it into ringwall.toml",
             asked.elevation
@@ -288,7 +287,7 @@ pub(crate) fn decide(
         rule: &rule,
         presented: &[],
     };
-    let decided = elevating::open(service)?.decide(&asked.id, &answer, SystemTime::now())?;
+    let decided = service.books.approvals()?.decide(&asked.id, &answer, SystemTime::now())?;
     service.engine.record(vec![decided.event()])?;
     Ok(())
 }

@@ -14,6 +14,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
+use ringwall_desk::Caller;
 use ringwall_engine::{Job, Killer, Output};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{EgressSpec, TerminalSize};
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{new_id, runs};
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::fields::{CommandFields, SandboxFields};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -102,12 +103,12 @@ impl Between {
 ))]
 pub(crate) async fn exec(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let (whose, wanted) = (caller.clone(), id.clone());
-    service.work(move |service| service.attach(&whose, &wanted).map(drop)).await?;
+    service.work(move |service| service.files(&whose, &wanted).map(drop)).await?;
     let context = trace::current();
     Ok(upgradable(upgrade)?.on_upgrade(move |mut socket| async move {
         let work = exec_for(&service, caller, id, &mut socket);
@@ -150,7 +151,7 @@ async fn exec_for(
 ))]
 pub(crate) async fn run(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let context = trace::current();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use ringwall_audit::{AuditPaths, Filter, Id, LogReader, ReadError, Stored};
+use ringwall_desk::Caller;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::fields::Params;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -47,7 +48,7 @@ fn usual() -> u32 {
 ))]
 pub(crate) async fn records(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Params(which): Params<Which>,
 ) -> Result<Json<Vec<Value>>, Problem> {
     if !(1..=1000).contains(&which.limit) {
@@ -78,7 +79,7 @@ fn read(service: &Service, caller: &Caller, which: &Which) -> Result<Vec<Stored>
     let sandboxes: HashSet<Id> =
         service.store.ids_of_tenant(caller.tenant())?.iter().map(Id::new).collect();
     let grants: HashSet<Id> =
-        holder.inspected.standing.ids.iter().map(|id| Id::new(id.to_string())).collect();
+        holder.standing().ids.iter().map(|id| Id::new(id.to_string())).collect();
     let mut records = last(LOOKED_AT)?;
     records.retain(|record| {
         let ids = &record.ids;

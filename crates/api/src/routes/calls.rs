@@ -10,13 +10,14 @@ use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use base64::Engine as _;
 use futures_util::Stream;
+use ringwall_desk::{Caller, Lease, Watched};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{new_id, runs};
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::fields::{Body, Call, CommandFields, Page, Params, next_cursor};
 use crate::live::{Happened, IntoLog, LiveCall};
 use crate::once::{Key, once};
@@ -36,7 +37,7 @@ use crate::trace::{self, Context};
     ))]
 pub(crate) async fn start(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     key: Key,
     Body(fields): Body<CommandFields>,
@@ -65,7 +66,7 @@ async fn start_now(
     let context = trace::current();
     let work = move || {
         let _permit = permit;
-        let live = shared.calls.begin(&name, whose.tenant());
+        let live = shared.calls.begin(&name, (&whose, &id));
         let mut begun = Some(begun);
         let started = |job: &ringwall_engine::Job| {
             live.started(job.input());
@@ -122,7 +123,7 @@ pub(crate) struct CallPage {
 ))]
 pub(crate) async fn list(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Params(page): Params<Page>,
     Params(which): Params<Which>,
 ) -> Result<Json<CallPage>, Problem> {
@@ -144,7 +145,7 @@ pub(crate) async fn list(
 ))]
 pub(crate) async fn get(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
 ) -> Result<Json<Call>, Problem> {
     service
@@ -162,12 +163,13 @@ pub(crate) async fn get(
 ))]
 pub(crate) async fn kill(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     service
         .work(move |service| match service.calls.get(caller.sees(), &id) {
             Some(call) => {
+                service.may_follow(&caller, &call)?;
                 call.kill();
                 Ok(StatusCode::NO_CONTENT)
             }
@@ -192,7 +194,7 @@ pub(crate) async fn kill(
     ))]
 pub(crate) async fn events(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
@@ -201,7 +203,15 @@ pub(crate) async fn events(
         let why = format!("there is no call {id:?} that can be followed; a call can be until two minutes after its end");
         Problem::new(Code::NotFound, why)
     })?;
-    Ok(Sse::new(follow(call, seen)).keep_alive(KeepAlive::default()))
+    let (asking, followed) = (caller.clone(), Arc::clone(&call));
+    service.work(move |service| service.may_follow(&asking, &followed)).await?;
+    let (end, ended) = watch::channel(false);
+    let what = format!("following the call {id}");
+    let end = Box::new(move || {
+        end.send_replace(true);
+    });
+    let lease = service.books.lease(&caller, Watched { what, end });
+    Ok(Sse::new(follow(call, seen, (lease, ended))).keep_alive(KeepAlive::default()))
 }
 
 /// Where a follower goes on.
@@ -212,18 +222,29 @@ pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     number.map(Some).ok_or_else(wrong)
 }
 
-fn follow(call: Arc<LiveCall>, seen: u64) -> impl Stream<Item = Result<Event, Infallible>> {
+/// Until the call has ended, or the follower's grant has.
+fn follow(
+    call: Arc<LiveCall>,
+    seen: u64,
+    (lease, ended): (Lease, watch::Receiver<bool>),
+) -> impl Stream<Item = Result<Event, Infallible>> {
     struct At {
+        _lease: Lease,
+        ended: watch::Receiver<bool>,
         call: Arc<LiveCall>,
-        changed: tokio::sync::watch::Receiver<u64>,
+        changed: watch::Receiver<u64>,
         seen: u64,
         ready: std::collections::VecDeque<Happened>,
         over: bool,
     }
     let changed = call.follow();
-    let at = At { call, changed, seen, ready: Default::default(), over: false };
+    let ready = Default::default();
+    let at = At { _lease: lease, ended, call, changed, seen, ready, over: false };
     futures_util::stream::unfold(at, |mut at| async move {
         loop {
+            if *at.ended.borrow() {
+                return None;
+            }
             if let Some(next) = at.ready.pop_front() {
                 let event = match next {
                     Happened::Wrote { number, stream, bytes } => {
@@ -255,8 +276,12 @@ fn follow(call: Arc<LiveCall>, seen: u64) -> impl Stream<Item = Result<Event, In
             }
             at.changed.mark_unchanged();
             at.ready = at.call.after(at.seen).into();
-            if at.ready.is_empty() && at.changed.changed().await.is_err() {
-                return None;
+            if at.ready.is_empty() {
+                tokio::select! {
+                    changed = at.changed.changed() => changed.ok()?,
+                    // The owner's is never ended: nobody is there who could send it.
+                    Ok(()) = at.ended.changed() => return None,
+                }
             }
         }
     })

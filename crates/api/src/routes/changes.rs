@@ -1,22 +1,22 @@
 //! What a sandbox changed in its workspace: shown, and taken over.
 
 use std::io::{self, Write};
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::IntoResponse;
-use ringwall_engine::{PolicySearch, Record, RecordState};
-use ringwall_grant::Ask;
-use ringwall_workspace::{ApplyOptions, Changes, Contents, DiffOptions, apply as apply_changes};
+use ringwall_desk::{Action, Apply, Caller};
+use ringwall_engine::{Record, RecordState};
+use ringwall_workspace::{
+    ApplyError, ApplyOptions, Changes, Contents, DiffOptions, Wanted, apply as apply_changes,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::sandboxes::canonical;
-use crate::caller::Caller;
-use crate::elevating::{self, Deed};
+use crate::caller::Asker;
 use crate::fields::Body;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -32,14 +32,14 @@ const MOST_DIFF: usize = 16 << 20;
 ))]
 pub(crate) async fn diff(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
     let patch = service
         .work(move |service| {
             let record = service.record(&caller, &id)?;
+            service.enter(&caller, &record, Action::Diff)?;
             let changes = changes(service, &record)?;
-            caller.may(service, Ask::Read { path: canonical(&changes.workspace())? })?;
             let options = DiffOptions { contents: Contents::Plain, ..DiffOptions::default() };
             let mut patch = Bounded(Vec::new());
             let written = changes.write_diff(&changes.workspace(), &options, &mut patch);
@@ -88,7 +88,7 @@ pub(crate) struct ApplyFields {
     paths: Vec<String>,
     /// Not these
     except: Vec<String>,
-    /// Also these protected paths (hooks, CI, editor or shell configuration)
+    /// Also these protected paths (hooks, CI, editor or shell configuration); for the owner
     allow_protected: Vec<String>,
     /// Overwrite files that were changed on the host since
     force: bool,
@@ -110,7 +110,7 @@ pub(crate) struct AppliedPaths {
 ))]
 pub(crate) async fn apply(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Body(fields): Body<ApplyFields>,
 ) -> Result<Json<AppliedPaths>, Problem> {
@@ -125,56 +125,31 @@ fn apply_now(
     fields: &ApplyFields,
 ) -> Result<AppliedPaths, Problem> {
     let record = service.record(caller, id)?;
+    service.desk().may_enter(caller, &record, "apply")?;
     let changes = changes(service, &record)?;
-    let write = Ask::Write { path: canonical(&changes.workspace())? };
-    caller.may(service, write.clone())?;
     let paths = |texts: &[String]| texts.iter().map(PathBuf::from).collect::<Vec<_>>();
-    let only = paths(&fields.paths);
-    let chosen = |path: &&FilePath| only.is_empty() || only.iter().any(|top| path.starts_with(top));
-    let all = changes.entries().iter().map(|change| change.path.as_path());
-    let selected: Vec<&FilePath> = all.filter(chosen).collect();
-    let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
-    let search = PolicySearch::from_environment(workspace);
-    let allow = |by: Option<&str>| {
-        service.engine.allow_apply(&record, selected.iter().copied(), (&search, by))
-    };
-    let _elevated = match allow(None) {
-        Ok(()) => None,
-        Err(refused) => Some(elevating::lift((service, caller), refused.into(), &search, |by| {
-            allow(Some(by))?;
-            deed(&record, write, fields, &selected)
-        })?),
-    };
-    let options = ApplyOptions {
-        allow_protected: paths(&fields.allow_protected),
-        except: paths(&fields.except),
+    let refused =
+        |error: ApplyError| Problem::new(Code::Refused, crate::problem::with_causes(&error));
+    let wanted = Wanted { only: paths(&fields.paths), except: paths(&fields.except) };
+    let selection = changes.select(&wanted).map_err(refused)?;
+    let asked = Apply {
+        selection: &selection,
+        paths: &fields.paths,
+        except: &fields.except,
+        allow_protected: &fields.allow_protected,
         force: fields.force,
     };
-    let done = apply_changes(&changes, &changes.workspace(), &only, &options)
-        .map_err(|error| Problem::new(Code::Refused, crate::problem::with_causes(&error)))?;
+    let _elevated = service.enter(caller, &record, Action::Apply(&asked))?;
+    let options = ApplyOptions {
+        allow_protected: paths(&fields.allow_protected),
+        force: fields.force,
+        strict: false,
+    };
+    let done = apply_changes(&selection, &options).map_err(refused)?;
     let told = (fields.allow_protected.clone(), fields.force);
-    service.engine.record_applied(&record, changes.summary(), told)?;
+    service.engine.record_applied(&record, selection.summary(), told)?;
     let shown = |paths: &[ringwall_workspace::RelPath]| {
         paths.iter().map(|path| path.as_path().display().to_string()).collect()
     };
     Ok(AppliedPaths { applied: shown(&done.applied), already: shown(&done.already) })
-}
-
-/// All of what a person would allow by letting these changes be written back. What is in them is fixed: the
-/// sandbox has ended, and this is of its one incarnation.
-fn deed(
-    record: &Record,
-    write: Ask,
-    fields: &ApplyFields,
-    selected: &[&FilePath],
-) -> Result<Deed, Problem> {
-    let text =
-        |list: &[String]| serde_json::to_string(list).map_err(|error| Problem::internal(&error));
-    let changed: Vec<String> = selected.iter().map(|path| path.display().to_string()).collect();
-    let deed = Deed { name: Some("apply"), ..Deed::there(record, write) };
-    Ok(deed
-        .with("changed", text(&changed)?)
-        .with("except", text(&fields.except)?)
-        .with("protected", text(&fields.allow_protected)?)
-        .with("force", fields.force.to_string()))
 }

@@ -9,11 +9,12 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
+use ringwall_desk::Caller;
 use ringwall_store::EventRow;
 use serde_json::{Value, json};
 
 use super::calls::last_seen;
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::problem::{Problem, ProblemBody};
 use crate::service::Service;
 
@@ -31,7 +32,7 @@ const AT_ONCE: u32 = 200;
     ))]
 pub(crate) async fn follow(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let seen = match last_seen(&headers)? {
@@ -49,7 +50,7 @@ pub(crate) async fn follow(
             let rows = at.service.work(move |service| {
                 // A grant may have ended since.
                 if let Caller::Holder(holder) = &caller {
-                    service.inspect(&holder.token)?;
+                    service.books.is_good(holder)?;
                 }
                 Ok(service.store.events_after(caller.sees(), seen, AT_ONCE)?)
             });

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::fields::Params;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -55,7 +55,7 @@ impl At {
 ))]
 pub(crate) async fn read(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Params(at): Params<At>,
 ) -> Result<Response, Problem> {
@@ -64,7 +64,7 @@ pub(crate) async fn read(
         .work({
             let path = path.clone();
             move |service| {
-                let living = service.attach(&caller, &id)?;
+                let living = service.files(&caller, &id)?;
                 let stat = living.attached.files().stat(&path)?;
                 if stat.kind != FileKind::File {
                     return Err(Problem::new(Code::Refused, "that is no file"));
@@ -132,7 +132,7 @@ fn usual_mode() -> u32 {
     ))]
 pub(crate) async fn write(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Params(at): Params<At>,
     Params(Mode { mode }): Params<Mode>,
@@ -142,7 +142,7 @@ pub(crate) async fn write(
     if mode > 0o777 {
         return Err(Problem::new(Code::BadRequest, "mode has at most nine bits"));
     }
-    let living = service.work(move |service| service.attach(&caller, &id)).await?;
+    let living = service.work(move |service| service.files(&caller, &id)).await?;
     let (pieces, received) = mpsc::channel(PIECES);
     let writing = tokio::task::spawn_blocking(move || {
         let mut source = FromClient { pieces: received, rest: Bytes::new() };
@@ -211,7 +211,7 @@ pub(crate) struct Deep {
 ))]
 pub(crate) async fn remove(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Params(at): Params<At>,
     Params(deep): Params<Deep>,
@@ -220,7 +220,7 @@ pub(crate) async fn remove(
     let what = if deep.recursive { RemoveWhat::WholeTree } else { RemoveWhat::Single };
     service
         .work(move |service| {
-            service.attach(&caller, &id)?.attached.files().remove(&path, what)?;
+            service.files(&caller, &id)?.attached.files().remove(&path, what)?;
             Ok(StatusCode::NO_CONTENT)
         })
         .await
@@ -246,13 +246,13 @@ pub(crate) struct Entry {
 ))]
 pub(crate) async fn list(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Params(at): Params<At>,
 ) -> Result<Json<Vec<Entry>>, Problem> {
     let path = at.bytes()?;
     let entries = service
-        .work(move |service| Ok(service.attach(&caller, &id)?.attached.files().list(&path)?))
+        .work(move |service| Ok(service.files(&caller, &id)?.attached.files().list(&path)?))
         .await?;
     if entries.len() > MOST_ENTRIES {
         let why = format!("the directory has more than {MOST_ENTRIES} entries");

@@ -9,13 +9,14 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use ringwall_audit::{Event, GrantMinted, Id, Ids, Text};
+use ringwall_desk::Caller;
 use ringwall_grant::{
     Authority, AuthorityError, Budget, DEFAULT_LIFETIME, GrantId, Name, NameError, Rights,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::fields::Body;
 use crate::problem::{Code, Problem, ProblemBody, with_causes};
 use crate::service::Service;
@@ -111,7 +112,7 @@ fn failed(error: &AuthorityError) -> Problem {
 ))]
 pub(crate) async fn mint(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Body(fields): Body<GrantFields>,
 ) -> Result<(StatusCode, Json<NewGrant>), Problem> {
     caller.must_be_owner()?;
@@ -152,7 +153,7 @@ fn entry(record: &ringwall_grant::Record) -> GrantEntry {
 ))]
 pub(crate) async fn list(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
 ) -> Result<Json<Vec<GrantEntry>>, Problem> {
     caller.must_be_owner()?;
     let records = service
@@ -170,13 +171,13 @@ pub(crate) async fn list(
     (status = 200, body = GrantEntry),
     (status = "default", body = ProblemBody, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn own(caller: Caller) -> Result<Json<GrantEntry>, Problem> {
+pub(crate) async fn own(Asker(caller): Asker) -> Result<Json<GrantEntry>, Problem> {
     let Caller::Holder(holder) = caller else {
         return Err(Problem::new(Code::NotFound, "the owner needs no grant"));
     };
-    let standing = &holder.inspected.standing;
+    let standing = holder.standing();
     Ok(Json(GrantEntry {
-        id: standing.ids.last().map(ToString::to_string).unwrap_or_default(),
+        id: holder.id(),
         task: standing.task.clone(),
         tenant: standing.tenant.clone(),
         holder: standing.holder.clone(),
@@ -191,7 +192,7 @@ pub(crate) async fn own(caller: Caller) -> Result<Json<GrantEntry>, Problem> {
 ))]
 pub(crate) async fn revoke(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     caller.must_be_owner()?;

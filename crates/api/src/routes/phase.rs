@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use ringwall_engine::{PolicySearch, RecordState};
-use ringwall_grant::Ask;
+use ringwall_desk::Action;
+use ringwall_engine::RecordState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::caller::Caller;
-use crate::elevating::{self, Deed};
+use crate::caller::Asker;
 use crate::fields::Body;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -36,7 +35,7 @@ pub(crate) struct Phase {
 ))]
 pub(crate) async fn get(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
 ) -> Result<Json<Phase>, Problem> {
     service
@@ -55,7 +54,7 @@ pub(crate) async fn get(
 ))]
 pub(crate) async fn change(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     Body(fields): Body<PhaseFields>,
 ) -> Result<Json<Phase>, Problem> {
@@ -66,30 +65,8 @@ pub(crate) async fn change(
                 let why = format!("the sandbox {id} has ended");
                 return Err(Problem::new(Code::NotRunning, why));
             }
-            let ask = Ask::Phase { name: fields.to.clone() };
-            caller.may(service, ask.clone())?;
-            let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
-            let search = PolicySearch::from_environment(workspace);
-            let (engine, to) = (&service.engine, fields.to.as_str());
-            let asker = match &caller {
-                Caller::Owner => "the owner, through the API".to_owned(),
-                Caller::Holder(holder) => {
-                    let own = holder.inspected.standing.ids.last();
-                    format!("grant {}", own.map(ToString::to_string).unwrap_or_default())
-                }
-            };
-            let change =
-                |by: Option<&str>| engine.change_phase(&record, (to, &asker), (&search, by));
-            if let Err(refused) = change(None) {
-                let asking = (&**service, &caller);
-                let elevated = elevating::lift(asking, refused.into(), &search, |by| {
-                    engine.allow_phase(&record, to, (&search, Some(by)))?;
-                    let before = engine.phase(&record).unwrap_or_default();
-                    Ok(Deed::there(&record, ask).with("from", before))
-                })?;
-                change(Some(elevated.name()))?;
-            }
-            Ok(Json(Phase { phase: engine.phase(&record) }))
+            service.enter(&caller, &record, Action::Phase(&fields.to))?;
+            Ok(Json(Phase { phase: service.engine.phase(&record) }))
         })
         .await
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_approval::command_parameters;
-use ringwall_engine::{Job, Killer, Output, PolicySearch, Record, RunError, StartError};
-use ringwall_grant::Ask;
+use ringwall_desk::{Action, Caller, Elevated, Exec, Input, Placed, Share, Used, Watched};
+use ringwall_engine::{Job, Killer, Output, RunError, StartError};
 use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{Command, Ending, Limits, Outcome};
 use ringwall_store::NewCall;
@@ -17,15 +16,13 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{new_id, sandboxes};
-use crate::caller::Caller;
-use crate::elevating::{self, Deed, Elevated};
+use crate::caller::Asker;
 use crate::fields::{Body, CommandFields, CommandResult, SandboxFields, ending_word};
 use crate::guard::Guard;
 use crate::live::Captured;
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
-use crate::spending::{Sending, Spending, stopped_by};
 use crate::trace;
 
 /// Run a command in a sandbox and wait for its end
@@ -40,7 +37,7 @@ use crate::trace;
     ))]
 pub(crate) async fn exec(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     key: Key,
     Body(fields): Body<CommandFields>,
@@ -113,15 +110,19 @@ pub(crate) fn exec_in(
     let command = fields.command()?;
     let living = service.attach(caller, id)?;
     let sandbox = living.record.id.as_str();
-    let elevated = match &fields.kind {
-        Some(kind) => allow_kind((service, caller), &living.record, (kind, fields))?,
-        None => None,
+    let asked = Exec {
+        kind: fields.kind.as_deref(),
+        command: &command,
+        input: Input::of(&command, fields.stdin.as_deref()),
+        timeout: fields.timeout_ms.map(Duration::from_millis),
     };
+    let elevated = service.enter(caller, &living.record, Action::Exec(&asked))?;
     let limits = &living.record.limits;
-    let timeout = fields.timeout_ms.map_or(limits.timeout, Duration::from_millis);
     let left = elevated.as_ref().map_or(Duration::MAX, Elevated::left);
-    let timeout = timeout.min(limits.timeout).min(left).max(Duration::from_millis(1));
-    let spending = Spending::begin(service, caller, call, (timeout, limits))?;
+    let timeout = asked.timeout.unwrap_or(limits.timeout).min(limits.timeout).min(left);
+    let timeout = timeout.min(caller.life()).max(Duration::from_millis(1));
+    // The sandbox pays for what runs in it.
+    let reservation = service.reserve(caller, call, Share::of_command())?;
     let words = command.words().join(" ");
     let new = NewCall {
         id: call,
@@ -134,10 +135,18 @@ pub(crate) fn exec_in(
     let mut span = trace::span("exec");
     span.note("ringwall.sandbox", sandbox);
     span.note("ringwall.call", call);
-    let ran = living.attached.start(&command, spending.timeout).map_err(Problem::from);
+    let ran = living.attached.start(&command, timeout).map_err(Problem::from);
     // The audit log knew of it before it started; here it is written down while it runs.
     service.store.begin_call(&new)?;
     let ran = ran.and_then(|job| {
+        let killed = job.input();
+        let _lease = service.books.lease(
+            caller,
+            Watched {
+                what: format!("a command in {sandbox}"),
+                end: Box::new(move || killed.signal(Signal::KILL.as_raw())),
+            },
+        );
         started(&job);
         feed(&job.input(), fields.stdin.as_deref());
         Ok(job.wait(output)?)
@@ -156,38 +165,11 @@ pub(crate) fn exec_in(
     span.note("ringwall.exit_code", ending.exit_code());
     drop(span);
     service.metrics.call("exec", if ending.exit_code() == 0 { "ok" } else { "failed" });
-    let stopped_by = stopped_by(&spending, ending == Ending::Timeout);
-    spending.settle(0, None)?;
+    reservation.settle(Used::default())?;
     let limits = Limits { timeout, ..limits.clone() };
-    let ended = Ended { call: call.to_owned(), ending, stopped_by, limits };
+    let ended = Ended { call: call.to_owned(), ending, stopped_by: None, limits };
     service.store.end_call(&new, &ended.summary())?;
     Ok(ended)
-}
-
-/// Whether work of this kind may run in the sandbox, by the policy or by what a person has allowed.
-fn allow_kind<'a>(
-    asking: (&'a Service, &Caller),
-    record: &Record,
-    (kind, fields): (&str, &CommandFields),
-) -> Result<Option<Elevated<'a>>, Problem> {
-    let workspace = record.workspace.as_ref().map(|it| it.path.clone());
-    let search = PolicySearch::from_environment(workspace);
-    let allow = |by: Option<&str>| asking.0.engine.allow_exec(record, kind, (&search, by));
-    let Err(refused) = allow(None) else { return Ok(None) };
-    let elevated = elevating::lift(asking, refused.into(), &search, |by| {
-        allow(Some(by))?;
-        let place = Ask::Place { kind: kind.to_owned(), wall: record.wall.to_string() };
-        let mut deed = Deed { name: Some("exec"), ..Deed::there(record, place) };
-        deed.parameters.extend(command_parameters(Some(&fields.command()?)));
-        if let Some(milliseconds) = fields.timeout_ms {
-            deed = deed.with("timeout_ms", milliseconds.to_string());
-        }
-        Ok(match &fields.stdin {
-            Some(input) => deed.with("input", input),
-            None => deed,
-        })
-    })?;
-    Ok(Some(elevated))
 }
 
 /// Standard input is sent beside the waiting: a command may write before it reads.
@@ -218,7 +200,7 @@ pub(crate) fn shortened(text: &str) -> &str {
     ))]
 pub(crate) async fn run(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     key: Key,
     Body(fields): Body<SandboxFields>,
 ) -> Result<Response, Problem> {
@@ -307,18 +289,7 @@ fn run_and_write_down(
     if let Some(timeout) = described.timeout_ms {
         wanted.limits.cap_timeout(Duration::from_millis(timeout.max(1)));
     }
-    let asked = wanted.limits.over(Limits::default());
-    let spending = Spending::begin(service, caller, &call, (asked.timeout, &asked))?;
-    let less = (spending.timeout < asked.timeout).then_some(spending.timeout);
-    let within = (Limits::default(), less);
-    let (admitted, _elevated) = match sandboxes::admit((service, caller), &wanted, within) {
-        Ok(admitted) => admitted,
-        Err(problem) => {
-            spending.give_back()?;
-            return Err(problem);
-        }
-    };
-    let sending = Sending::begin(service, caller, &call, &admitted)?;
+    let placed = sandboxes::place((service, caller), &wanted, (Limits::default(), &call))?;
     let line = command.words().join(" ");
     let new = NewCall {
         id: &call,
@@ -330,21 +301,23 @@ fn run_and_write_down(
     };
     service.store.begin_call(&new)?;
     let mut stood = false;
-    let ran = raise_and_run(service, caller, (&admitted, &command), hooks, &mut stood);
+    let ran = raise_and_run(service, caller, (&placed.admitted, &command), hooks, &mut stood);
     let outcome = match ran {
         Ok(outcome) => outcome,
         Err(problem) => {
             let failed = json!({ "failed": problem.word() }).to_string();
             service.store.end_call(&new, &failed)?;
-            if let Some(sending) = sending.filter(|_| !stood) {
-                sending.end(Some(0))?;
+            if !stood {
+                placed.reservation.give_back()?;
             }
             return Err(problem);
         }
     };
-    let spent = sending.map(|sending| sending.end(outcome.usage.sent_bytes)).transpose()?.flatten();
-    let stopped_by = stopped_by(&spending, outcome.ending == Ending::Timeout).or(spent);
-    spending.settle(0, outcome.usage.cpu_ms.map(Duration::from_millis))?;
+    let Placed { admitted, reservation, .. } = placed;
+    let used = Used::of_sandbox(&outcome.usage);
+    let sent = reservation.sent_all(used).then(|| "budget:egress_bytes".to_owned());
+    let stopped_by = reservation.stopped_by(outcome.ending == Ending::Timeout).or(sent);
+    reservation.settle(used)?;
     let limits = admitted.spec().limits.clone();
     let ended = Ended { call: call.clone(), ending: outcome.ending, stopped_by, limits };
     service.store.end_call(&new, &ended.summary())?;
@@ -367,7 +340,11 @@ fn raise_and_run(
     })?;
     *stood = true;
     let killer = raised.killer();
-    let _listed = service.runs.add(raised.id(), caller.tenant(), &killer);
+    let _listed = service.runs.add(raised.id(), caller, &killer);
+    let ended = killer.clone();
+    let what = format!("the run {}", raised.id());
+    let watched = Watched { what, end: Box::new(move || ended.kill()) };
+    let _lease = service.books.lease(caller, watched);
     raised_hook(admitted, &killer);
     let mut reaching = admitted.spec().egress.is_some().then(|| trace::span("egress"));
     let ending = trace::part("exec", |span| {

@@ -6,12 +6,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use ringwall_desk::Caller;
 use ringwall_engine::PolicySearch;
 use ringwall_grant::{Account, Budget};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::problem::{Problem, ProblemBody};
 use crate::service::Service;
 use crate::spending;
@@ -41,7 +42,7 @@ pub(crate) async fn health(State(service): State<Arc<Service>>) -> Result<Json<H
 ))]
 pub(crate) async fn metrics(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
 ) -> Result<impl IntoResponse, Problem> {
     caller.must_be_owner()?;
     let (running, waiting, memory) = service.admission.counts();
@@ -83,7 +84,7 @@ pub(crate) struct PolicyLayer {
 ))]
 pub(crate) async fn policy(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
 ) -> Result<Json<Vec<PolicyLayer>>, Problem> {
     caller.must_be_owner()?;
     let layers = service.work(|_| Ok(PolicySearch::from_environment(None).read()?)).await?;
@@ -111,7 +112,7 @@ pub(crate) struct Image {
 ))]
 pub(crate) async fn images(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
 ) -> Result<Json<Vec<Image>>, Problem> {
     caller.must_be_owner()?;
     let images = service
@@ -157,13 +158,13 @@ pub(crate) struct BudgetOf {
 ))]
 pub(crate) async fn budgets(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
 ) -> Result<Json<Vec<BudgetOf>>, Problem> {
     let all = service
         .work(move |service| {
             let accounts = match &caller {
-                Caller::Owner => service.spending.tenants()?,
-                Caller::Holder(holder) => service.spending.accounts(&holder.inspected)?,
+                Caller::Holder(holder) => service.books.accounts(holder)?,
+                Caller::Owner | Caller::System(_) => service.books.spending()?.tenants()?,
             };
             let shown = |of: &(Account, Budget)| {
                 let parts = spending::figures(service, of)?.into_iter();

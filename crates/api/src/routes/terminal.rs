@@ -12,6 +12,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
+use ringwall_desk::Caller;
 use ringwall_engine::{Job, Output};
 use ringwall_spec::TerminalSize;
 use ringwall_wire::ProcessInput;
@@ -20,7 +21,7 @@ use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{new_id, runs};
-use crate::caller::Caller;
+use crate::caller::Asker;
 use crate::fields::CommandFields;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -58,12 +59,12 @@ struct Resize {
 ))]
 pub(crate) async fn open(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(id): Path<String>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let (whose, wanted) = (caller.clone(), id.clone());
-    service.work(move |service| service.attach(&whose, &wanted).map(drop)).await?;
+    service.work(move |service| service.files(&whose, &wanted).map(drop)).await?;
     let upgrade = upgrade.map_err(|error| Problem::new(Code::BadRequest, error.to_string()))?;
     let upgrade = upgrade.max_message_size(MOST_MESSAGE).max_frame_size(MOST_MESSAGE);
     let context = trace::current();

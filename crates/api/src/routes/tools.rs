@@ -1,18 +1,18 @@
 //! Tools that run as WebAssembly: listed, looked at, called.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_engine::{
-    AskedCall, CallEntry, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding,
-};
+use ringwall_desk::{Action, BegunCall, CallWish, Caller, Used};
+use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding};
 use ringwall_grant::Ask;
-use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolMeter, ToolStatus, Wall};
+use ringwall_spec::{CodeFor, DirAccess, EgressSpec, RingKind, ToolMeter, ToolStatus, Wall};
 use ringwall_store::NewCall;
 use ringwall_tool::{Failure, Kind, LimitWishes, Stdout, Tool, ToolName, limits_for};
 use ringwall_tool_host::{Allowed, Host, asked};
@@ -21,14 +21,11 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::new_id;
-use super::sandboxes::canonical;
-use crate::caller::Caller;
-use crate::elevating::{self, Deed, Elevated};
+use crate::caller::Asker;
 use crate::fields::{Body, absolute};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::{Living, Service};
-use crate::spending::{Spending, stopped_by};
 use crate::trace;
 
 /// A tool that was installed anew is seen after that time.
@@ -76,7 +73,7 @@ pub(crate) struct ToolEntry {
 ))]
 pub(crate) async fn list(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
 ) -> Result<Json<Vec<ToolEntry>>, Problem> {
     // What is built in may have to be compiled first.
     let permit = service.admission.enter(caller.tenant(), 0).await?;
@@ -86,7 +83,8 @@ pub(crate) async fn list(
             let crew = crew(service, &caller)?;
             let mut entries = Vec::new();
             for entry in service.tools.list(crew.tools()?)? {
-                if caller.has_tool(service, &entry.name)? {
+                let named = Ask::Tool { name: entry.name.clone() };
+                if service.books.has_right(&caller, named)? {
                     entries.push(entry);
                 }
             }
@@ -125,7 +123,7 @@ fn find(service: &Service, host: &Host, name: &str) -> Result<Arc<Tool>, Problem
 ))]
 pub(crate) async fn inspect(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let permit = service.admission.enter(caller.tenant(), 0).await?;
@@ -230,11 +228,16 @@ pub(crate) struct ToolResult {
     ))]
 pub(crate) async fn call(
     State(service): State<Arc<Service>>,
-    caller: Caller,
+    Asker(caller): Asker,
     Path(name): Path<String>,
     key: Key,
-    Body(fields): Body<ToolFields>,
+    request: Request,
 ) -> Result<Response, Problem> {
+    // Before anything of the body is read: it can be large.
+    let (asking, parsed) = (caller.clone(), name.parse::<ToolName>()?);
+    let tool = Ask::Tool { name: parsed.name().to_owned() };
+    service.work(move |service| Ok(service.desk().may(&asking, tool)?)).await?;
+    let Body(fields) = Body::<ToolFields>::from_request(request, &service).await?;
     let request = ("tool", &(&name, &fields));
     let work = {
         let (service, caller) = (Arc::clone(&service), caller.clone());
@@ -267,8 +270,11 @@ fn call_now(
     let crew = crew(service, caller)?;
     let host = crew.tools()?;
     let tool = find(service, host, name)?;
-    caller.may(service, Ask::Tool { name: tool.name().to_owned() })?;
+    service.desk().may(caller, Ask::Tool { name: tool.identity().to_owned() })?;
     let place = fields.sandbox.as_deref().map(|id| service.attach(caller, id)).transpose()?;
+    if let Some(living) = &place {
+        service.enter(caller, &living.record, Action::CallTool)?;
+    }
     if place.as_ref().is_some_and(|living| living.record.wall.outermost() == RingKind::Vm) {
         // Code for guests is compiled apart.
         let host = Host::new(crew.engine.tools_with(CodeFor::AnyProcessor)?);
@@ -285,28 +291,29 @@ fn call_now(
         None => (&alone, None),
     };
     let id = new_id();
-    let limits = (call.limits.time, call.limits.fuel, call.limits.memory_bytes);
-    let spending = Spending::begin_tool(service, caller, &id, limits)?;
-    call.limits.time = spending.timeout;
-    call.limits.fuel = spending.fuel;
     let engine = &service.engine;
     let wanted = &tool.manifest().wants.http;
-    // Tools in a sandbox reach nothing, nor do those of holders: what they send is on no budget.
-    let egress = match (sandbox, caller) {
-        (None, Caller::Owner) => engine.network_of_tool(&gate, wanted, None, None)?,
-        _ => None,
-    };
-    let what = asked(&tool, &call, (wall, sandbox));
-    let (entry, elevated) = match begin((service, caller), what, &gate, (&tool, shown)) {
-        Ok(begun) => begun,
-        Err(problem) => {
-            spending.give_back()?;
-            return Err(problem);
+    // Tools in a sandbox reach nothing.
+    let egress = match sandbox {
+        None => {
+            let network = service.desk().network_of_tool(caller, (&gate, wanted), None);
+            network.map_err(|refused| service.told(refused))?
         }
+        Some(_) => None,
     };
-    if let Some(elevated) = &elevated {
-        call.limits.time = call.limits.time.min(elevated.left());
-    }
+    let parameters = parameters(&tool, &shown, (wall, egress.as_ref()))?;
+    let search = PolicySearch::from_environment(None);
+    let wish = CallWish {
+        asked: asked(&tool, &call, (wall, sandbox)),
+        gate: &gate,
+        search: &search,
+        limits: call.limits,
+        account: &id,
+    };
+    let begun = service.desk().begin_call(caller, wish, || parameters);
+    let begun = begun.map_err(|refused| service.told(refused))?;
+    let BegunCall { entry, limits, reservation, elevated: _elevated } = begun;
+    call.limits = limits;
     let variables = tool.manifest().wants.env.clone();
     call.network = egress.map(|egress| ToolNetwork { egress, variables, entry: entry.clone() });
     let new = NewCall {
@@ -331,53 +338,34 @@ fn call_now(
     };
     engine.end_tool(entry, status, meter)?;
     let ran_out = matches!(status, Some(ToolStatus::OutOfFuel | ToolStatus::Timeout));
-    let stopped_by = stopped_by(&spending, ran_out);
-    spending.settle(meter.fuel, Some(Duration::from_micros(meter.wall_us)))?;
+    let stopped_by = reservation.stopped_by(ran_out);
+    // Of a call that was lost nothing is known, so nothing is given back.
+    if called.is_ok() {
+        reservation.settle(Used::of_tool(&meter))?;
+    }
     let summary = json!({ "status": status, "meter": meter }).to_string();
     service.store.end_call(&new, &summary)?;
     Ok(ToolResult { stopped_by, ..result(&id, &tool, &called?, evidence) })
 }
 
-/// Begins a call that the policy allows, or a person has allowed.
-fn begin<'a>(
-    (service, caller): (&'a Service, &Caller),
-    asked: AskedCall<'_>,
-    gate: &ToolGate,
-    (tool, fields): (&Tool, ToolFields),
-) -> Result<(CallEntry, Option<Elevated<'a>>), Problem> {
-    let engine = &service.engine;
-    let refused = match engine.begin_tool(asked, gate) {
-        Ok(entry) => return Ok((entry, None)),
-        Err(refused) => refused.into(),
-    };
-    let search = PolicySearch::from_environment(None);
-    let elevated = elevating::lift((service, caller), refused, &search, |by| {
-        engine.allow_call(AskedCall { elevated: Some(by), ..asked }, gate)?;
-        deed(asked, tool, fields)
-    })?;
-    let entry = engine.begin_tool(AskedCall { elevated: Some(elevated.name()), ..asked }, gate)?;
-    Ok((entry, Some(elevated)))
-}
-
 /// All of what a person would allow by letting this tool be called.
-fn deed(asked: AskedCall<'_>, tool: &Tool, fields: ToolFields) -> Result<Deed, Problem> {
+fn parameters(
+    tool: &Tool,
+    fields: &ToolFields,
+    (wall, egress): (&Wall, Option<&EgressSpec>),
+) -> Result<BTreeMap<String, String>, Problem> {
     let text = |value: serde_json::Result<String>| value.map_err(|error| Problem::internal(&error));
-    let deed = Deed {
-        ask: Ask::Tool { name: tool.name().to_owned() },
-        name: None,
-        parameters: BTreeMap::new(),
-        sandbox: asked.sandbox.map_or("-".to_owned(), ToString::to_string),
-        // A sandbox's id is of one life.
-        incarnation: asked.sandbox.map_or("new".to_owned(), ToString::to_string),
-    };
-    Ok(deed
-        .with("digest", tool.digest.to_string())
-        .with("wall", asked.wall.to_string())
-        .with("input", text(serde_json::to_string(&fields.input))?)
-        .with("directories", text(serde_json::to_string(&fields.dirs))?)
-        .with("variables", text(serde_json::to_string(&fields.env))?)
-        .with("limits", text(serde_json::to_string(&fields.limits))?)
-        .with("seed", text(serde_json::to_string(&fields.seed))?))
+    let parameters = [
+        ("digest", tool.digest.to_string()),
+        ("wall", wall.to_string()),
+        ("input", text(serde_json::to_string(&fields.input))?),
+        ("directories", text(serde_json::to_string(&fields.dirs))?),
+        ("variables", text(serde_json::to_string(&fields.env))?),
+        ("limits", text(serde_json::to_string(&fields.limits))?),
+        ("network", text(serde_json::to_string(&egress))?),
+        ("seed", text(serde_json::to_string(&fields.seed))?),
+    ];
+    Ok(parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// The policy that counts for a call, as it is at this moment.
@@ -412,6 +400,12 @@ fn call_there(
     }
 }
 
+/// The owner's paths may have links in them.
+fn canonical(path: &std::path::Path) -> Result<PathBuf, Problem> {
+    let cannot = |_| Problem::new(Code::NotGranted, format!("{path:?} cannot be used"));
+    path.canonicalize().map_err(cannot)
+}
+
 /// Checks what the call brings and wants.
 fn prepare(
     service: &Service,
@@ -425,12 +419,11 @@ fn prepare(
     let request = tool.request_of(input, bytes).map_err(refused)?;
     let mut dirs = Vec::new();
     for dir in fields.dirs {
-        let host = absolute(&dir.path)?;
+        let mut host = absolute(&dir.path)?;
         if !in_sandbox {
-            caller.may(service, Ask::Read { path: canonical(&host)? })?;
-            if dir.write {
-                caller.may(service, Ask::Write { path: canonical(&host)? })?;
-            }
+            service.desk().may_use_path(caller, &host, dir.write)?;
+            // Resolved once: what is decided about is what the tool gets.
+            host = canonical(&host)?;
         }
         let access = if dir.write { DirAccess::Write } else { DirAccess::Read };
         dirs.push(ringwall_tool::DirGrant { guest: dir.guest, host, access });

@@ -139,7 +139,7 @@ impl World {
         rule: &ElevationRule,
     ) -> Result<Authorized, UseError> {
         let approvers = self.approvers();
-        let policy = (std::slice::from_ref(rule), approvers.as_slice());
+        let policy = (rule, approvers.as_slice());
         self.approvals.authorize(&self.verifier, token, &request(), action, policy, false)
     }
 

@@ -433,6 +433,7 @@ fn notes_outlive_their_process_and_a_log_that_lost_some_with_the_machine_goes_on
     with_records(&paths, 2);
     let synced = fs::read(paths.log()).unwrap().len();
     let log = AuditLog::open(paths.clone()).unwrap();
+    log.writer().sync_every = std::time::Duration::MAX;
     log.note_all(vec![(ids(), event("noted")), (ids(), event("noted too"))]).unwrap();
     drop(log);
     assert_whole(&paths, 5);
@@ -456,4 +457,60 @@ fn notes_outlive_their_process_and_a_log_that_lost_some_with_the_machine_goes_on
     assert!(matches!(state, Ok(Found::State(Kept { unsynced: None, .. }))), "{state:?}");
     fs::write(paths.log(), &whole[..synced]).unwrap();
     assert!(AuditLog::open(paths).is_err());
+}
+
+/// As if the machine had been restarted since.
+fn other_boot(paths: &AuditPaths) {
+    let Ok(Found::State(mut kept)) = state::read(&paths.state()) else { panic!("no state") };
+    kept.unsynced = Some("0b2a30a6-4f0e-4d3c-9ad0-52ab8dd3fa22".to_owned());
+    state::write(&paths.state(), &kept).unwrap();
+}
+
+#[test]
+fn a_log_that_was_cut_further_than_a_machine_loses_is_noticed_after_a_new_start() {
+    for padded in [false, true] {
+        let (_home, paths) = home();
+        with_records(&paths, 2);
+        let earlier = fs::read(paths.log()).unwrap();
+        // On the disk, in a process of its own, before the last note.
+        with_records(&paths, 2);
+        let durable = fs::read(paths.log()).unwrap();
+        let log = AuditLog::open(paths.clone()).unwrap();
+        log.writer().sync_every = std::time::Duration::MAX;
+        log.note_all(vec![(ids(), event("noted"))]).unwrap();
+        drop(log);
+        let whole = fs::read(paths.log()).unwrap();
+        other_boot(&paths);
+        let mut cut = earlier.clone();
+        if padded {
+            // As long as before, or longer, but by bytes that are no records.
+            cut.resize(whole.len() + 100, b'x');
+        }
+        fs::write(paths.log(), &cut).unwrap();
+        let refused = AuditLog::open(paths.clone()).unwrap_err();
+        assert!(matches!(refused, OpenError::Broken(Broken::Cut { .. })), "{refused}");
+        assert_eq!(fs::read(paths.log()).unwrap(), cut, "nothing was put right");
+        fs::write(paths.log(), &durable).unwrap();
+        AuditLog::open(paths.clone()).unwrap();
+        assert_eq!(kinds(&paths).last().copied(), Some("log-recovered"));
+    }
+}
+
+#[test]
+fn records_that_are_only_noted_come_to_the_disk_while_others_are_written() {
+    let (_home, paths) = home();
+    with_records(&paths, 1);
+    let log = AuditLog::open(paths.clone()).unwrap();
+    log.note_all(vec![(ids(), event("noted"))]).unwrap();
+    let noted = fs::metadata(paths.log()).unwrap().len();
+    // As if that had been some time ago; then with a clock that was set back.
+    for synced_ms in [0, u64::MAX] {
+        let Ok(Found::State(mut kept)) = state::read(&paths.state()) else { panic!("no state") };
+        kept.synced_ms = synced_ms;
+        state::write(&paths.state(), &kept).unwrap();
+        log.note_all(vec![(ids(), event("noted too"))]).unwrap();
+        let Ok(Found::State(kept)) = state::read(&paths.state()) else { panic!("no state") };
+        assert!(kept.durable > noted && kept.unsynced.is_none(), "{kept:?}");
+        assert_eq!(kept.durable, fs::metadata(paths.log()).unwrap().len());
+    }
 }

@@ -1,7 +1,7 @@
 //! One process of the gateway, and the pipe that its events come through.
 
 use std::fs::File;
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -16,6 +16,11 @@ use super::NetworkError;
 
 /// Events that wait to be written down. Where they do not fit, the gateway refuses.
 const PIPE_BYTES: usize = 1 << 20;
+
+/// What is said when the gateway's limit of memory is reached, by the allocator or where a thread wants a
+/// stack, before the process ends.
+const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "OS can't spawn"];
+const MAX_LAST_WORDS: u64 = 4096;
 
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -44,7 +49,7 @@ impl Process {
             .process_group(0)
             .stdin(theirs)
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
@@ -59,6 +64,21 @@ impl Process {
         self.control.start(settings, writes.as_fd())?;
         self.events = Some(reads);
         Ok(())
+    }
+}
+
+impl Process {
+    /// Whether it ended because of its limit of memory. It is ended if it has not.
+    pub(super) fn ran_out_of_memory(&mut self) -> bool {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let mut words = Vec::new();
+        if let Some(said) = self.child.stderr.take() {
+            // Nobody else writes there, so this ends; what cannot be read says nothing.
+            let _ = said.take(MAX_LAST_WORDS).read_to_end(&mut words);
+        }
+        let words = String::from_utf8_lossy(&words);
+        OUT_OF_MEMORY.iter().any(|known| words.contains(known))
     }
 }
 

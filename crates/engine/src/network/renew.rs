@@ -410,7 +410,7 @@ impl Renewal {
 fn ordered(mut first: EgressSpec, asked: Option<&EgressSpec>, by_policy: bool) -> EgressSpec {
     match asked {
         Some(asked) if by_policy => {
-            first.layers.extend(asked.layers.iter().cloned());
+            first.layers.extend(asked.layers.iter().cloned().map(RuleSet::narrowing));
             first
         }
         Some(asked) => asked.clone(),

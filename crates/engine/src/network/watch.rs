@@ -186,8 +186,13 @@ impl Keeping {
         if self.shared.lock().ending {
             return None;
         }
-        if self.task.paid_for {
-            let why = "the gateway ended, and with it what was left of the budget that it counted; nothing is reached any more";
+        let full = self.shared.lock().process.as_mut().is_some_and(Process::ran_out_of_memory);
+        if full || self.task.paid_for {
+            let why = if full {
+                "the gateway reached its limit of memory and ended; nothing is reached any more"
+            } else {
+                "the gateway ended, and with it what was left of the budget that it counted; nothing is reached any more"
+            };
             let note = Egress { reason: Some(Text::new(why)), ..Egress::default() };
             let _ = self.record(vec![(self.ids.clone(), Recorded::Egress(note))]);
             let _last = self.shared.lock().process.take();

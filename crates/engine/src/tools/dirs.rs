@@ -1,14 +1,16 @@
 //! Directories that a call is granted.
 
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use ringwall_linux::step::FileId;
 use ringwall_ring_wasm::{GrantedDir, MAX_GRANTS};
 use ringwall_spec::DirAccess;
 use ringwall_wire::GuestDir;
-use ringwall_workspace::HideRules;
+use ringwall_workspace::{HiddenWatch, HideRules};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
 
 use super::ToolError;
 use crate::config::Engine;
@@ -17,7 +19,7 @@ use crate::place::PlaceError;
 /// A directory, and where a tool finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirGrant {
-    /// On the host; for a call inside a sandbox, in the ring round its tools. There it may be
+    /// On the host, without links: the path that was decided about. For a call inside a sandbox, in the ring round its tools. There it may be
     /// relative to the directory in which commands start.
     pub host: PathBuf,
     /// Absolute, `/work`.
@@ -28,9 +30,8 @@ pub struct DirGrant {
 /// Everything that a warden can reach: calls with the same class can share one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct GrantClass {
+    /// A directory that was replaced is another one.
     pub(super) dirs: Vec<GrantedDir>,
-    /// Device and inode of each: a directory that was replaced is another one.
-    identities: Vec<(u64, u64)>,
     /// The number of the one call that it is for; none for calls that can share a warden.
     pub(super) only_call: Option<u64>,
 }
@@ -41,13 +42,10 @@ impl GrantClass {
     }
 }
 
-/// A directory as it was found, with its device and inode.
-pub(super) type Found = (GrantedDir, (u64, u64));
-
 /// Looks at the directories; nothing is opened for the tool here.
 pub(super) fn resolve(
     grants: &[DirGrant],
-    look: impl Fn(&DirGrant) -> Result<Found, ToolError>,
+    look: impl Fn(&DirGrant) -> Result<GrantedDir, ToolError>,
 ) -> Result<(GrantClass, Vec<GuestDir>), ToolError> {
     if grants.len() > MAX_GRANTS {
         let reason = format!("at most {MAX_GRANTS} directories can be granted to one call");
@@ -59,13 +57,12 @@ pub(super) fn resolve(
         found.push((look(grant)?, grant));
     }
     // The same set in another order is the same class.
-    found.sort_by(|((a, _), _), ((b, _), _)| (&a.path, a.access).cmp(&(&b.path, b.access)));
+    found.sort_by(|(a, _), (b, _)| (&a.path, a.access).cmp(&(&b.path, b.access)));
     let mut class = GrantClass::default();
     let mut guests = Vec::with_capacity(grants.len());
-    for ((dir, identity), grant) in found {
+    for (dir, grant) in found {
         if class.dirs.last() != Some(&dir) {
             class.dirs.push(dir);
-            class.identities.push(identity);
         }
         let number = u16::try_from(class.dirs.len() - 1).unwrap_or(u16::MAX);
         guests.push(GuestDir { number, guest: grant.guest.clone(), access: grant.access });
@@ -84,36 +81,78 @@ fn refuse_odd_guest(grant: &DirGrant) -> Result<(), ToolError> {
 }
 
 /// A directory of the host.
-pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<Found, ToolError> {
+pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<GrantedDir, ToolError> {
     let refused = |reason: String| ToolError::Dir { path: grant.host.clone(), reason };
     let unusable = |error: std::io::Error| refused(error.to_string());
-    let path = std::fs::canonicalize(&grant.host).map_err(unusable)?;
-    let stat = File::open(&path).and_then(|dir| dir.metadata()).map_err(unusable)?;
-    if !stat.is_dir() {
-        return Err(refused("it is no directory".to_owned()));
+    let path = grant.host.clone();
+    let stat = open(&path).and_then(|dir| Ok(fstat(dir)?)).map_err(unusable)?;
+    if HideRules::below(&path).hides_base() {
+        let reason = "it is, or lies in, a directory of keys, which is hidden from tools";
+        return Err(refused(reason.to_owned()));
     }
     engine.refuse_own_state(&path).map_err(|error| refused(error.to_string()))?;
-    if grant.access == DirAccess::Write && stat.uid() == 0 && rustix::process::geteuid().is_root() {
+    if grant.access == DirAccess::Write && stat.st_uid == 0 && rustix::process::geteuid().is_root()
+    {
         let reason = "it belongs to root, and what breaks out of a tool could leave a setuid \
                       program of root's there; grant it read-only, or give a directory of an \
                       ordinary user";
         return Err(refused(reason.to_owned()));
     }
-    let identity = (stat.dev(), stat.ino());
-    let owner = (stat.uid(), stat.gid());
-    Ok((GrantedDir { path, access: grant.access, owner, hidden: Vec::new() }, identity))
+    let id = Some(FileId { device: stat.st_dev, inode: stat.st_ino });
+    let owner = (stat.st_uid, stat.st_gid);
+    Ok(GrantedDir { path, id, access: grant.access, owner, hidden: Vec::new() })
+}
+
+/// Opens a directory at a path that was decided about. It has no links: what is behind a new one was
+/// not decided about.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, flags, Mode::empty(), resolve).map_err(|error| match error {
+        Errno::LOOP => io::Error::other(
+            "a part of its path is a link now, so it may lead elsewhere than was checked; give the \
+             path that you mean again",
+        ),
+        Errno::NOTDIR => io::Error::other("it is no directory"),
+        error => error.into(),
+    })
+}
+
+/// The directories of a class, held open, with what comes to be hidden in them.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) dirs: Vec<GrantedDir>,
+    watches: Vec<HiddenWatch>,
+}
+
+impl Held {
+    /// Whether something has to be hidden that was not when a warden got these directories, or is
+    /// another file now.
+    pub(super) fn is_stale(&mut self) -> bool {
+        let known = self.dirs.iter().map(|dir| &dir.hidden);
+        self.watches.iter_mut().zip(known).any(|(watch, known)| match watch.look() {
+            // Where nothing tells what is new, all of it is found each time.
+            Ok(found) if watch.events().is_none() => found != *known,
+            found => found.map_or(true, |new| !new.is_empty()),
+        })
+    }
 }
 
 /// The directories of a class with what is in them that no tool may see: secrets and keys, by the
-/// rules for workspaces. Looked for when a warden is raised, not at every call: it takes a walk
-/// through all of them.
-pub(super) fn with_hidden(class: &GrantClass) -> Result<Vec<GrantedDir>, PlaceError> {
-    let rules = HideRules::default();
+/// rules for workspaces. Searched when a warden is raised, and watched from then on.
+pub(super) fn with_hidden(class: &GrantClass) -> Result<Held, PlaceError> {
     let look = |dir: &GrantedDir| {
         let wrong = |source| PlaceError::HostPath { path: dir.path.clone(), source };
-        let opened = File::open(&dir.path).map_err(wrong)?;
-        let hidden = ringwall_workspace::find_hidden(opened.as_fd(), &rules)?;
-        Ok(GrantedDir { hidden, ..dir.clone() })
+        let opened = open(&dir.path).map_err(wrong)?;
+        if dir.id != Some(FileId::of(&opened).map_err(wrong)?) {
+            return Err(PlaceError::Replaced(dir.path.clone()));
+        }
+        let rules = HideRules::below(&dir.path);
+        let mut watch = HiddenWatch::new(opened.as_fd(), rules).map_err(wrong)?;
+        let hidden = watch.look()?;
+        Ok((GrantedDir { hidden, ..dir.clone() }, watch))
     };
-    class.dirs.iter().map(look).collect()
+    let looked: Vec<_> = class.dirs.iter().map(look).collect::<Result<_, _>>()?;
+    let (dirs, watches) = looked.into_iter().unzip();
+    Ok(Held { dirs, watches })
 }

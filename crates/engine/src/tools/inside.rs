@@ -12,7 +12,7 @@ use ringwall_ring_wasm::{GrantedDir, WasmRing, inner_wasm_plan};
 use ringwall_spec::{CodeFor, Evidence, RingKind};
 use ringwall_wire::{Client, ClientError, FileKind, Tunnel, TunnelCut, guest_paths};
 
-use super::dirs::{DirGrant, Found, GrantClass};
+use super::dirs::{DirGrant, GrantClass};
 use super::warden::Patience;
 use super::{ToolError, ToolHost};
 use crate::config::Engine;
@@ -88,7 +88,7 @@ impl Inside {
     }
 
     /// A directory of the ring outside, as that ring's warden sees it.
-    pub(super) fn look(&self, grant: &DirGrant) -> Result<Found, ToolError> {
+    pub(super) fn look(&self, grant: &DirGrant) -> Result<GrantedDir, ToolError> {
         let refused = |reason: &str| {
             let reason = reason.to_owned();
             ToolError::Dir { path: grant.host.clone(), reason }
@@ -108,7 +108,7 @@ impl Inside {
             Err(_) => return Err(ToolError::WardenLost),
         }
         let (access, hidden) = (grant.access, Vec::new());
-        Ok((GrantedDir { path, access, owner: (0, 0), hidden }, (0, 0)))
+        Ok(GrantedDir { path, id: None, access, owner: (0, 0), hidden })
     }
 
     /// Raises one ring and checks its facts. Gives them after those of the rings outside.

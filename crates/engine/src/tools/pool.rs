@@ -93,8 +93,12 @@ impl Pool {
     pub(super) fn seat(&self, class: &GrantClass) -> Result<Seat, RaiseError> {
         let shared = &self.shared;
         let mut state = lock(&shared.state);
+        // Each ends, outside of the lock, when the last call has left it.
+        let mut stale = Vec::new();
         loop {
             state.wardens.retain(|warden| !warden.lost.load(Ordering::SeqCst));
+            let is_stale = |warden: &mut Arc<Warden>| warden.class == *class && warden.is_stale();
+            stale.extend(state.wardens.extract_if(.., is_stale));
             let calls = |warden: &Arc<Warden>| warden.calls.load(Ordering::SeqCst);
             let of_class = || state.wardens.iter().rev().filter(|warden| warden.class == *class);
             let best = of_class().min_by_key(|warden| calls(warden)).cloned();
@@ -118,6 +122,7 @@ impl Pool {
             state.coming.push(class.clone());
             drop(state);
             drop(evicted);
+            stale.clear();
             let raised = shared.rings.raise_warden(class.clone());
             state = lock(&shared.state);
             state.arrived(class);

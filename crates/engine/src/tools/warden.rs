@@ -14,7 +14,7 @@ use ringwall_ring_wasm::{Cache, Entry, WasmRing};
 use ringwall_spec::{Evidence, Limits, ToolDigest};
 use ringwall_wire::{Client, ClientError, Http, LoadTool, LoadedTool, SendTool, TunnelCut};
 
-use super::dirs::{self, GrantClass};
+use super::dirs::{self, GrantClass, Held};
 use super::inside::Inside;
 use super::{HostPlace, lock};
 use crate::raise::RaiseError;
@@ -39,6 +39,8 @@ pub(super) struct Warden {
     /// How often a call came while another was in it.
     pub(super) meetings: AtomicU64,
     pub(super) lost: AtomicBool,
+    /// Directories of the host that it was given.
+    held: Option<Mutex<Held>>,
 }
 
 /// How long a warden may take beyond what a tool may.
@@ -96,7 +98,11 @@ impl Warden {
         class: GrantClass,
     ) -> Result<Warden, RaiseError> {
         let cache = Some(cache.path().to_owned());
-        let ring = WasmRing { grants: dirs::with_hidden(&class)?, cache };
+        let held = dirs::with_hidden(&class)?;
+        if held.dirs.iter().any(|dir| !dir.hidden.is_empty()) {
+            place.engine.forget_spawners();
+        }
+        let ring = WasmRing { grants: held.dirs.clone(), cache };
         let sandbox = place.raise(&place.warden, &ring, limits(), "run WASM tools")?;
         let loader = sandbox.ring.scratch()?;
         let client = sandbox.connected()?;
@@ -104,7 +110,8 @@ impl Warden {
         let (pid, killer) = (sandbox.ring.launched.pid, sandbox.killer());
         let _sandbox = Box::new(Mutex::new(sandbox));
         let ring = OwnRing::Host { _sandbox, pid, killer, loader };
-        Ok(Warden::new(class, client, evidence, Patience::ON_HOST, ring))
+        let warden = Warden::new(class, client, evidence, Patience::ON_HOST, ring);
+        Ok(Warden { held: Some(Mutex::new(held)), ..warden })
     }
 
     pub(super) fn raise_inside(place: &Inside, class: GrantClass) -> Result<Warden, RaiseError> {
@@ -129,7 +136,14 @@ impl Warden {
             calls: AtomicUsize::new(0),
             meetings: AtomicU64::new(0),
             lost: AtomicBool::new(false),
+            held: None,
         }
+    }
+
+    /// Whether its directories have something in them now that no tool may see, and that was not
+    /// hidden when it was raised.
+    pub(super) fn is_stale(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| lock(held).is_stale())
     }
 
     /// As numbered here outside, where that is known.

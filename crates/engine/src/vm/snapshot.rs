@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ringwall_linux::launch::Parking;
+use crate::config::Serves;
 use ringwall_policy::{AdmittedSpec, Decided};
 use ringwall_ring::RingPlan;
 use ringwall_ring_vm::{Memory, Monitor, MonitorError, VmRing};
@@ -122,13 +122,13 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// For engines that go on: a sandbox of a single run is never kept.
+    /// A sandbox of a single run is never kept.
     pub(super) fn of(
         ring: &VmRing,
-        parking: Parking,
+        serves: Serves,
         plan: impl FnOnce(&VmRing) -> Option<RingPlan>,
     ) -> Option<Loader> {
-        if parking != Parking::ForMore {
+        if serves == Serves::OneRun {
             return None;
         }
         let mut ring = ring.clone();

@@ -4,6 +4,8 @@
 //! Invariant: no job has run in a template and no engine has adopted it, so it holds nothing that is
 //! anybody's. What guests get of it is sealed: none of them can change it for another.
 
+mod room;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,14 +14,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use ringwall_linux::launch::Parking;
+use crate::config::Serves;
 use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{Ring, RingInput, RingPlan};
 use ringwall_ring_vm::{Control, Memory, Monitor, VmRing};
 use ringwall_spec::{KeptLimit, SandboxSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
+
+pub(crate) use room::sweep;
 
 use super::snapshot::{Loader, Restored, devices};
 use super::{BOOT_PATIENCE, Patient, VmError, VmPlacement, tell_clock};
@@ -34,8 +38,6 @@ use crate::sandbox::Sandbox;
 const TEMPLATES: &str = "templates";
 /// How the name of one begins that is not finished.
 const MAKING: &str = ".making-";
-/// After this nobody is at work on it any more.
-const UNFINISHED: Duration = Duration::from_secs(3600);
 /// Part of every key: templates of another layout are not found.
 const LAYOUT: &str = "template 2";
 /// Set to measure a boot: guests then start without a template.
@@ -46,8 +48,6 @@ pub(super) const MAX_STATE_BYTES: u64 = 16 << 20;
 const MAX_LOADED: usize = 4;
 /// Copied at once.
 const PIECE: usize = 1 << 20;
-/// Templates that nobody used for this long are of an older image or monitor.
-const UNUSED: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// What a guest starts from.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Engine {
         from: Option<&Restored>,
     ) -> Result<(RingPlan, VmPlacement), PlaceError> {
         if ring.monitor.driver.control() == Control::Inherited {
-            let loader = Loader::of(&ring, self.parking, |ring| ring.plan(input).ok());
+            let loader = Loader::of(&ring, self.serves, |ring| ring.plan(input).ok());
             placed.loader = loader.map(Arc::new);
         }
         if let Some(from) = from {
@@ -162,9 +162,10 @@ impl Engine {
         }
         if !directory.exists() {
             self.make_template(ring, placed, with, &directory).ok()?;
+            room::make(&self.home, &key);
         }
         let start = Arc::new(load(&directory, ring.machine.memory_bytes).ok()?);
-        if self.parking == Parking::ForMore {
+        if self.serves == Serves::Many {
             loaded.retain(|(of, _)| *of != key);
             if loaded.len() >= MAX_LOADED {
                 loaded.remove(0);
@@ -345,64 +346,9 @@ pub(super) fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Res
     Ok(())
 }
 
-/// Removes templates that nobody can or does use any more, and what was never finished. Gives how
-/// many; what cannot be removed stays for the next time.
-pub(crate) fn sweep(home: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(home.join(TEMPLATES)) else {
-        return 0;
-    };
-    let paths = entries.flatten().map(|entry| entry.path());
-    let removed =
-        paths.filter(|path| is_useless(path)).filter(|path| fs::remove_dir_all(path).is_ok());
-    u64::try_from(removed.count()).unwrap_or(u64::MAX)
-}
-
-fn is_useless(template: &Path) -> bool {
-    let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
-    let older_than = |path: &Path, most: Duration| {
-        modified(path).is_ok_and(|time| time.elapsed().is_ok_and(|age| age > most))
-    };
-    let name = template.file_name().unwrap_or_default().to_string_lossy();
-    if name.starts_with(MAKING) {
-        return older_than(template, UNFINISHED);
-    }
-    // Its image was removed: no guest can be started from it.
-    let image = fs::read_to_string(template.join("image")).unwrap_or_default();
-    !Path::new(&image).exists() || older_than(&template.join("memory"), UNUSED)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn template(home: &Path, name: &str, image: &Path) -> PathBuf {
-        let path = home.join(TEMPLATES).join(name);
-        fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("image"), image.to_str().unwrap()).unwrap();
-        fs::write(path.join("memory"), "x").unwrap();
-        path
-    }
-
-    #[test]
-    fn templates_go_with_their_image_and_with_time() {
-        let home = tempfile::tempdir().unwrap();
-        let image = home.path().join("image.erofs");
-        fs::write(&image, "").unwrap();
-        let used = template(home.path(), "a", &image);
-        let orphan = template(home.path(), "b", Path::new("/nonexistent"));
-        let old = template(home.path(), "c", &image);
-        let long_ago = SystemTime::now() - UNUSED - Duration::from_secs(60);
-        File::options()
-            .write(true)
-            .open(old.join("memory"))
-            .unwrap()
-            .set_modified(long_ago)
-            .unwrap();
-        let unfinished = template(home.path(), ".making-1", &image);
-        assert_eq!(sweep(home.path()), 2);
-        assert!(used.exists() && unfinished.exists());
-        assert!(!orphan.exists() && !old.exists());
-    }
 
     #[test]
     fn a_copy_has_the_same_bytes_and_the_same_holes() {

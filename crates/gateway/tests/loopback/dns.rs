@@ -142,6 +142,41 @@ async fn names_that_no_rule_allows_are_asked_of_nobody() {
     assert!(server.asked().iter().all(|asked| asked.ends_with(" api.example.com")));
 }
 
+/// A name goes to whoever serves its domain, with all that was written into it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_into_names_counts_as_sent() {
+    for tunnels in [false, true] {
+        let server = NameServer::start(&[]).await;
+        let mut task = allow(&["*.example.com"]);
+        task["limits"] = serde_json::json!({"bytes_up": 300});
+        let world = World::start(TestAuthority::new(), server.names(), task);
+        let mut refused = 0;
+        for number in 0..20 {
+            let name = format!("{number:02}-{}.example.com", "secret".repeat(5));
+            if tunnels {
+                refused += u32::from(world.connect(&format!("{name}:443")).await.0 == 429);
+            } else {
+                let answer = ask(&world, &question(&format!("{name}."), RecordType::A)).await;
+                refused += u32::from(answer.metadata.response_code == ResponseCode::Refused);
+            }
+        }
+        assert!(refused >= 13, "{refused}");
+        let mut names = server.asked();
+        for name in &mut names {
+            *name = name.split_once(' ').unwrap().1.to_owned();
+        }
+        names.sort_unstable();
+        names.dedup();
+        let sent: usize = names.iter().map(String::len).sum();
+        assert!(!names.is_empty() && sent <= 300, "{names:?}");
+        let told = world.refusals();
+        let used_up = |event: &ringwall_gateway::event::Event| {
+            event.reason.as_deref().is_some_and(|reason| reason.contains("all the bytes"))
+        };
+        assert!(told.iter().any(used_up), "{told:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tcp_is_answered_like_udp() {
     let server = NameServer::start(&[("api.example.com", &["1.2.3.4"])]).await;

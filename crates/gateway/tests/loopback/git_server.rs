@@ -66,17 +66,27 @@ pub(crate) async fn start(authority: &TestAuthority, name: &str) -> GitServer {
 }
 
 impl GitServer {
-    fn git(&self, arguments: &[&str]) -> String {
-        let output = Command::new("git")
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        String::from_utf8(self.git_with(arguments, b"")).unwrap()
+    }
+
+    /// The same with something on its standard input.
+    pub(crate) fn git_with(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+        let mut child = Command::new("git")
             .args(arguments)
             .current_dir(self.root.path())
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("HOME", self.root.path())
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "git {arguments:?}: {told}");
-        String::from_utf8(output.stdout).unwrap()
+        output.stdout
     }
 
     pub(crate) fn references(&self) -> String {

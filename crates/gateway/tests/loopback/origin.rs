@@ -151,6 +151,9 @@ impl Origin {
                 response
             }
             "/token" => text("{\"access_token\":\"access-token-1\",\"expires_in\":3600}"),
+            "/token-for-ever" => {
+                text("{\"access_token\":\"access-token-1\",\"expires_in\":18446744073709551615}")
+            }
             "/base/v1/messages" => text("{\"usage\":{\"input_tokens\":6,\"output_tokens\":7}}"),
             "/base/v1/chat/completions" => {
                 let usage = "data: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":9}}\n\n";
@@ -161,7 +164,7 @@ impl Origin {
                 response.headers_mut().insert("content-type", "text/event-stream".parse().unwrap());
                 response
             }
-            "/never" => std::future::pending().await,
+            "/never" | "/base/v1/responses" => std::future::pending().await,
             "/socket" => {
                 tokio::spawn(async move {
                     let mut io = TokioIo::new(upgrade.await.unwrap());

@@ -1,6 +1,7 @@
 //! Models, tokens and signatures: what the gateway adds to requests by itself.
 
 use hyper::Request;
+use ringwall_gateway::event::{Door, Verdict};
 use tempfile::TempDir;
 
 use crate::credentials::secret_file;
@@ -71,6 +72,13 @@ async fn models_are_called_with_the_key_and_tokens_are_counted() {
         ("/v1/chat/completions", "not json", 400),
         ("/v1/files", "{}", 404),
         ("/v1/../admin", "{}", 404),
+        ("/v1/chat/completions", r#"{"model":"small","messages":[],"web_search_options":{}}"#, 403),
+        ("/v1/messages", r#"{"model":"any","messages":[],"mcp_servers":[]}"#, 403),
+        (
+            "/v1/messages",
+            r#"{"model":"any","messages":[],"tools":[{"type":"web_fetch_20250910"}]}"#,
+            403,
+        ),
     ] {
         let mut client = model_client(&world).await;
         let response = client.send(call(path), body).await.unwrap();
@@ -93,6 +101,67 @@ async fn without_tokens_no_model_is_called() {
     let world = World::with_api(TestAuthority::new(), 443);
     let mut client = model_client(&world).await;
     assert_eq!(client.send(call("/v1/messages"), body).await.unwrap().status(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_given_up_counts_all_the_same() {
+    let (origin, world, _files) = model_world(serde_json::json!({"tokens": 2500})).await;
+    let usage = || world.gateway.usage("task-1").unwrap();
+    let body = r#"{"model":"small","messages":[],"max_tokens":1000}"#;
+    for count in 1..=3_usize {
+        let mut client = model_client(&world).await;
+        // The provider never answers this one.
+        let request = call("/v1/responses");
+        let body = body.replace("messages", "input").replace("max_tokens", "max_output_tokens");
+        let waiting = tokio::spawn(async move { client.send(request, body).await.is_ok() });
+        eventually("the provider is asked", || origin.seen().len() == count).await;
+        waiting.abort();
+        let _ = waiting.await;
+        eventually("it counts", || usage().output_tokens == 1000 * count as u64).await;
+    }
+    let mut client = model_client(&world).await;
+    assert_eq!(client.send(call("/v1/chat/completions"), body).await.unwrap().status(), 429);
+    assert_eq!(origin.seen().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_server_is_recorded_and_not_believed() {
+    let files = TempDir::new().unwrap();
+    let authority = TestAuthority::new();
+    let origin = Origin::tls(&authority, &["api.example.com"]).await;
+    let tokens = Origin::tls(&authority, &["other.example.com"]).await;
+    let task = |path: &str| {
+        serde_json::json!({
+            "rules": {"allow": [{"host": "api.example.com", "port": origin.port(), "secret": "token"}]},
+            "secrets": [{
+                "name": "token", "host": "api.example.com", "port": origin.port(),
+                "from": {"file": secret_file(&files, "refresh", "refresh-token-1")},
+                "form": {"oauth": {
+                    "token_url": format!("https://other.example.com:{}{path}?tenant=1", tokens.port()), "client_id": "me",
+                }},
+            }],
+        })
+    };
+    let mut authority = Some(authority);
+    for (path, status, ending) in
+        [("/token-for-ever", 200, Verdict::Ended), ("/redirect", 403, Verdict::Failed)]
+    {
+        let world = World::start(authority.take().unwrap(), usual_names(), task(path));
+        let bearer = format!("Bearer {}", world.info.placeholders["token"]);
+        let mut client = world.client("api.example.com", origin.port(), true).await;
+        let request = Request::get("/x").header("authorization", bearer);
+        assert_eq!(client.send(request, "").await.unwrap().status(), status, "{path}");
+        let events = world.events.events();
+        let told: Vec<_> = events.iter().filter(|event| event.door == Door::Token).collect();
+        let verdicts: Vec<_> = told.iter().map(|event| event.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Allowed, ending], "{told:?}");
+        assert_eq!((told[1].host.as_str(), told[1].port), ("other.example.com", tokens.port()));
+        assert_eq!(told[1].path.as_deref(), Some(path));
+        assert!(told[1].address.is_some() && told[1].bytes_up > 0);
+        let text = serde_json::to_string(&events).unwrap();
+        assert!(!text.contains("refresh-token-1") && !text.contains("access-token-1"), "{text}");
+        authority = Some(world.authority);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 use crate::origin::Origin;
 use crate::world::{TestAuthority, World, read_all, status_of, usual_names};
 
-const BODIES: [&str; 12] = [
+const BODIES: [&str; 15] = [
     "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
     "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
     "Content-Length: 5, 5\r\n\r\nhello",
@@ -18,6 +18,10 @@ const BODIES: [&str; 12] = [
     "X-A: b\r\n folded\r\n\r\n",
     "X-A: b\r\nContent-Length : 5\r\n\r\nhello",
     "X-A: b\nX-B: c\r\n\r\n",
+    // Heads that end with a bare line feed, by themselves and before another request.
+    "X-A: b\n\n",
+    "X-A: b\r\n\n",
+    "X-A: b\n\nGET /smuggled HTTP/1.1\r\nHost: api.example.com\r\n\r\n",
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -74,8 +74,48 @@ pub(crate) struct World {
 
 pub(crate) const TASK: &str = "task-1";
 
-pub(crate) fn settings(authority: &TestAuthority, names: Names) -> Settings {
-    Settings { names, roots: vec![authority.pem()], exempt: vec!["127.0.0.1".into()] }
+fn settings(authority: &TestAuthority, names: Names, exempt: Vec<String>) -> Settings {
+    Settings { names, roots: vec![authority.pem()], exempt }
+}
+
+/// Loopback's first address, for every name and port that the task speaks of.
+fn exempt_for(names: &Names, task: &serde_json::Value) -> Vec<String> {
+    let (mut hosts, mut ports) = (Vec::new(), vec![443]);
+    collect(task, &mut hosts, &mut ports);
+    if let Names::Zone(zone) = names {
+        hosts.extend(zone.keys().cloned());
+    }
+    hosts.sort_unstable();
+    hosts.dedup();
+    let mut exempt = Vec::new();
+    for host in &hosts {
+        exempt.extend(ports.iter().map(|port| format!("{host}:{port}=127.0.0.1")));
+    }
+    exempt
+}
+
+fn collect(value: &serde_json::Value, hosts: &mut Vec<String>, ports: &mut Vec<u16>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), value) {
+                    ("host", serde_json::Value::String(host)) => hosts.push(host.clone()),
+                    ("port", port) => {
+                        ports.extend(port.as_u64().and_then(|port| u16::try_from(port).ok()))
+                    }
+                    ("base_url" | "token_url", serde_json::Value::String(url)) => {
+                        let uri: hyper::Uri = url.parse().unwrap();
+                        ports.extend(uri.port_u16());
+                    }
+                    _ => collect(value, hosts, ports),
+                }
+            }
+        }
+        serde_json::Value::Array(list) => {
+            list.iter().for_each(|value| collect(value, hosts, ports));
+        }
+        _ => {}
+    }
 }
 
 pub(crate) fn zone(names: &[(&str, &[&str])]) -> Names {
@@ -125,7 +165,9 @@ pub(crate) fn rules(json: serde_json::Value) -> RuleSet {
 impl World {
     pub(crate) fn start(authority: TestAuthority, names: Names, task: serde_json::Value) -> Self {
         let events = Arc::new(Memory::default());
-        let gateway = Gateway::new(&settings(&authority, names), events.clone()).unwrap();
+        let exempt = exempt_for(&names, &task);
+        let settings = settings(&authority, names, exempt);
+        let gateway = Gateway::new(&settings, events.clone()).unwrap();
         let mut spec: TaskSpec = serde_json::from_value(task).unwrap();
         spec.id = TASK.into();
         let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -4,21 +4,20 @@
 //! knows every image in the same way.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use serde::Deserialize;
 
-use super::files::Files;
-use super::{Import, ImportError, copy_blob};
+use super::files::{ContentId, Files};
+use super::{Import, ImportError, Offer, copy_blob};
 use crate::digest::{Digest, digest_of_reader};
+use crate::limits::MAX_IMPORTED_NAMES;
 use crate::manifest::{
     Descriptor, Manifest, ManifestError, OCI_CONFIG, OCI_LAYER_TAR, OCI_MANIFEST,
 };
 use crate::progress::Piece;
 use crate::reference::{Reference, ReferenceError};
-use crate::store::{BlobError, BlobSource, BlobWriter, Candidate, Image};
-
-const MAX_IMAGES: usize = 256;
-const MAX_NAMES: usize = 256;
+use crate::store::{BlobError, BlobSource, BlobWriter, Image};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -36,7 +35,7 @@ impl Import<'_> {
         let malformed =
             |source| ImportError::Malformed { name: "manifest.json".to_owned(), source };
         let saved: Vec<SavedImage> = serde_json::from_slice(&list).map_err(malformed)?;
-        if saved.is_empty() || saved.len() > MAX_IMAGES {
+        if saved.is_empty() || saved.len() > MAX_IMPORTED_NAMES {
             return Err(ImportError::NoImage(self.source.path.clone()));
         }
         if self.name.is_some() && saved.len() > 1 {
@@ -44,28 +43,15 @@ impl Import<'_> {
             let names: Vec<&str> = names.map(String::as_str).take(20).collect();
             return Err(ImportError::SeveralImages(names.join(", ")));
         }
-        let mut images = Vec::new();
+        let mut known = HashMap::new();
+        let mut offers = Vec::new();
         for image in &saved {
-            images.extend(self.saved_image(files, image)?);
+            let names = self.names_of(image)?;
+            let (manifest, blobs) = self.made_up_manifest(files, image, &mut known)?;
+            let manifest_bytes = serde_json::to_vec(&manifest).map_err(malformed)?;
+            offers.push(Offer { names, manifest_bytes, manifest, blobs });
         }
-        Ok(images)
-    }
-
-    fn saved_image(&self, files: &Files, saved: &SavedImage) -> Result<Vec<Image>, ImportError> {
-        let (manifest, blobs) = self.made_up_manifest(files, saved)?;
-        let malformed =
-            |source| ImportError::Malformed { name: "manifest.json".to_owned(), source };
-        let manifest_bytes = serde_json::to_vec(&manifest).map_err(malformed)?;
-        let mut images = Vec::new();
-        for name in self.names_of(saved)? {
-            let candidate = Candidate {
-                name: name.to_string(),
-                manifest_bytes: &manifest_bytes,
-                manifest: &manifest,
-            };
-            images.push(self.store.assemble(&blobs, &candidate, self.progress)?);
-        }
-        Ok(images)
+        self.take(&offers)
     }
 
     fn names_of(&self, saved: &SavedImage) -> Result<Vec<Reference>, ReferenceError> {
@@ -74,7 +60,9 @@ impl Import<'_> {
         }
         match saved.repo_tags.as_deref() {
             None | Some([]) => Ok(vec![self.source.default_repository().parse()?]),
-            Some(names) => names.iter().take(MAX_NAMES).map(|name| name.parse()).collect(),
+            Some(names) => {
+                names.iter().take(MAX_IMPORTED_NAMES + 1).map(|name| name.parse()).collect()
+            }
         }
     }
 
@@ -82,6 +70,7 @@ impl Import<'_> {
         &self,
         files: &'f Files,
         saved: &SavedImage,
+        known: &mut HashMap<ContentId, Content>,
     ) -> Result<(Manifest, SavedBlobs<'f>), ImportError> {
         let limits = self.store.limits();
         if saved.layers.len() > limits.max_layers {
@@ -91,8 +80,15 @@ impl Import<'_> {
         let mut names = HashMap::new();
         let mut describe = |name: &str, media_type: &str| -> Result<Descriptor, ImportError> {
             let failed = |source| ImportError::Read { name: name.to_owned(), source };
-            let reader = files.open_file(name)?.reader;
-            let (digest, size) = digest_of_reader(reader).map_err(failed)?;
+            let file = files.open_file(name)?;
+            // However often it is mentioned, and by however many names: it is hashed once.
+            let Content { digest, size } = match known.entry(file.content) {
+                Entry::Occupied(entry) => entry.get().clone(),
+                Entry::Vacant(entry) => {
+                    let (digest, size) = digest_of_reader(file.reader).map_err(failed)?;
+                    entry.insert(Content { digest, size }).clone()
+                }
+            };
             names.insert(digest.clone(), name.to_owned());
             Ok(Descriptor { media_type: media_type.to_owned(), digest, size })
         };
@@ -119,6 +115,13 @@ fn check_named_digest(name: &str, found: &Digest) -> Result<(), BlobError> {
         }
         _ => Ok(()),
     }
+}
+
+/// What a file of the archive holds.
+#[derive(Clone)]
+struct Content {
+    digest: Digest,
+    size: u64,
 }
 
 struct SavedBlobs<'f> {

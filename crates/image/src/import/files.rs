@@ -4,17 +4,19 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 
 use super::ImportError;
+use crate::budget::{Bomb, Budget};
+use crate::limits::UnpackLimits;
 use crate::manifest::check_size;
 use crate::store::Store;
 use crate::tar_stream::{EntryKind, TarStream};
-use crate::unpack::{Bomb, LayerReader};
+use crate::unpack::LayerReader;
 
 /// Layers times two or three files each: real archives have hundreds.
 const MAX_ENTRIES: usize = 20_000;
@@ -35,10 +37,24 @@ pub(super) enum Slot {
 pub(super) struct OpenFile {
     pub(super) reader: Box<dyn Read>,
     pub(super) size: u64,
+    pub(super) content: ContentId,
+}
+
+/// Which bytes these are. Several names may lead to the same ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum ContentId {
+    Inode { device: u64, inode: u64 },
+    Offset(u64),
+}
+
+/// Files, and what may be unpacked from them.
+pub(super) struct Opened {
+    pub(super) files: Files,
+    pub(super) budget: Budget,
 }
 
 impl Files {
-    pub(super) fn open(path: &Path, store: &Store) -> Result<Files, ImportError> {
+    pub(super) fn open(path: &Path, store: &Store) -> Result<Opened, ImportError> {
         let failed = |source: io::Error| ImportError::Open { path: path.to_owned(), source };
         // O_NONBLOCK: a pipe must not make us wait for a writer; it is refused below.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -46,14 +62,18 @@ impl Files {
             .map_err(|errno| failed(errno.into()))?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(errno.into()))?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Ok(Files::Directory(fd)),
+            FileType::Directory => {
+                let budget = Budget::new(store.limits().unpack);
+                Ok(Opened { files: Files::Directory(fd), budget })
+            }
             FileType::RegularFile => {
-                let file = plain_archive(File::from(fd), store).map_err(|error| match error {
+                let plain = plain_archive(File::from(fd), store).map_err(|error| match error {
                     ImportError::Read { source, .. } => failed(source),
                     other => other,
                 })?;
-                let index = index_of(&file)?;
-                Ok(Files::Archive { file: Arc::new(file), index })
+                let index = index_of(&plain.file)?;
+                let files = Files::Archive { file: Arc::new(plain.file), index };
+                Ok(Opened { files, budget: plain.budget })
             }
             _ => Err(ImportError::NotAnImage(path.to_owned())),
         }
@@ -100,7 +120,8 @@ fn open_in_directory(directory: &OwnedFd, name: &str) -> Result<OpenFile, Import
     if !metadata.is_file() {
         return Err(ImportError::NotAFile { name: name.to_owned() });
     }
-    Ok(OpenFile { reader: Box::new(file), size: metadata.len() })
+    let content = ContentId::Inode { device: metadata.dev(), inode: metadata.ino() };
+    Ok(OpenFile { reader: Box::new(file), size: metadata.len(), content })
 }
 
 fn open_in_archive(
@@ -113,7 +134,8 @@ fn open_in_archive(
         match index.get(wanted) {
             Some(Slot::Content { offset, size }) => {
                 let reader = Window { file: Arc::clone(file), at: *offset, end: offset + size };
-                return Ok(OpenFile { reader: Box::new(reader), size: *size });
+                let content = ContentId::Offset(*offset);
+                return Ok(OpenFile { reader: Box::new(reader), size: *size, content });
             }
             Some(Slot::Link(target)) => wanted = target,
             None => break,
@@ -139,30 +161,37 @@ impl Read for Window {
     }
 }
 
+/// An archive that is not compressed, and what its layers may unpack to.
+struct PlainArchive {
+    file: File,
+    budget: Budget,
+}
+
 /// The archive itself, or its uncompressed content in a file without a name.
-fn plain_archive(mut file: File, store: &Store) -> Result<File, ImportError> {
+fn plain_archive(mut file: File, store: &Store) -> Result<PlainArchive, ImportError> {
     let failed = |source| ImportError::Read { name: "archive".to_owned(), source };
     let mut start = [0; 4];
     let count = file.read_at(&mut start, 0).map_err(failed)?;
     let compressed = start[..count].starts_with(&[0x1f, 0x8b])
         || start[..count].starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
+    let limits = store.limits().unpack;
     if !compressed {
-        return Ok(file);
+        return Ok(PlainArchive { file, budget: Budget::new(limits) });
     }
-    let limits = crate::limits::UnpackLimits {
-        max_bytes: store.limits().max_image_bytes,
-        ..store.limits().unpack
-    };
-    let mut reader = LayerReader::new(&mut file, limits).map_err(failed)?;
+    let source_bytes = file.metadata().map_err(failed)?.len();
+    let archive_limits = UnpackLimits { max_bytes: store.limits().max_image_bytes, ..limits };
+    let archive_budget = Budget::new(archive_limits);
+    let meter = archive_budget.meter(source_bytes);
+    let mut reader = LayerReader::new(&mut file, &meter).map_err(failed)?;
     let mut plain = store.anonymous_file()?;
-    io::copy(&mut reader, &mut plain).map_err(|error| {
+    let plain_bytes = io::copy(&mut reader, &mut plain).map_err(|error| {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Bomb>()) {
             Some(bomb) => ImportError::Bomb(*bomb),
             None => failed(error),
         }
     })?;
     plain.flush().and_then(|()| plain.rewind()).map_err(failed)?;
-    Ok(plain)
+    Ok(PlainArchive { file: plain, budget: Budget::of_archive(limits, source_bytes, plain_bytes) })
 }
 
 /// Finds every file of an archive. Later entries replace earlier ones of the same name.

@@ -3,16 +3,17 @@
 use serde::Deserialize;
 
 use super::files::Files;
-use super::{Import, ImportError, blob_name, copy_blob};
+use super::{Import, ImportError, Offer, blob_name, copy_blob};
 use crate::artifact::{Artifact, ArtifactKind};
 use crate::digest::Digest;
+use crate::limits::MAX_IMPORTED_NAMES;
 use crate::manifest::{
     Choose, Descriptor, Document, Index, IndexEntry, Manifest, ManifestError, check_size,
     parse_document, parse_index,
 };
 use crate::progress::Piece;
 use crate::reference::{Reference, ReferenceError};
-use crate::store::{BlobError, BlobSource, BlobWriter, Candidate, Image};
+use crate::store::{BlobError, BlobSource, BlobWriter, Image};
 
 const MAX_INDEX_DEPTH: usize = 2;
 
@@ -27,19 +28,14 @@ impl Import<'_> {
         self.check_layout_version(files)?;
         let max_bytes = self.store.limits().max_document_bytes;
         let index = parse_index(&files.read("index.json", "index", max_bytes)?)?;
-        let entries = self.chosen(&index)?;
-        let mut images = Vec::new();
-        for entry in entries {
+        let mut offers = Vec::new();
+        for entry in self.chosen(&index)? {
+            let names = vec![self.name_of(entry)?];
             let (manifest_bytes, manifest) =
                 self.read_manifest(files, entry, Index::for_this_platform)?;
-            let candidate = Candidate {
-                name: self.name_of(entry)?.to_string(),
-                manifest_bytes: &manifest_bytes,
-                manifest: &manifest,
-            };
-            images.push(self.store.assemble(&LayoutBlobs(files), &candidate, self.progress)?);
+            offers.push(Offer { names, manifest_bytes, manifest, blobs: LayoutBlobs(files) });
         }
-        Ok(images)
+        self.take(&offers)
     }
 
     fn check_layout_version(&self, files: &Files) -> Result<(), ImportError> {
@@ -74,6 +70,9 @@ impl Import<'_> {
         }
         if self.name.is_some() && fitting.len() > 1 {
             return Err(ImportError::SeveralImages(there()));
+        }
+        if fitting.len() > MAX_IMPORTED_NAMES {
+            return Err(ImportError::TooManyImages(MAX_IMPORTED_NAMES));
         }
         Ok(fitting)
     }
@@ -142,6 +141,7 @@ impl Import<'_> {
 
     fn read_document(&self, files: &Files, blob: &Descriptor) -> Result<Vec<u8>, ImportError> {
         check_size("manifest", blob.size, self.store.limits().max_document_bytes)?;
+        self.budget.count_document(blob.size)?;
         let bytes = files.read(&blob_name(blob), "manifest", blob.size)?;
         let found = Digest::of(&bytes);
         if found != blob.digest {

@@ -4,9 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::blobs::{BlobError, BlobWriter, CommitError};
-use super::layers::{AddLayerError, LayerError};
+use super::layers::{AddLayerError, LayerError, MissingLayer, UnpackedLayer};
 use super::record::{ImageRecord, LayerRecord};
 use super::{Image, Store, StoreError};
+use crate::budget::Budget;
 use crate::config::{ParsedConfig, parse_config};
 use crate::digest::Digest;
 use crate::manifest::{Descriptor, Manifest, ManifestError};
@@ -34,6 +35,17 @@ pub(crate) struct Candidate<'a> {
     /// The manifest exactly as its digest covers it.
     pub(crate) manifest_bytes: &'a [u8],
     pub(crate) manifest: &'a Manifest,
+    /// What may be unpacked for it.
+    pub(crate) budget: &'a Budget,
+    pub(crate) naming: Naming,
+}
+
+/// What becomes of an image that has the name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// It keeps its name, and the new image is refused.
+    KeepOthers,
+    Replace,
 }
 
 impl Store {
@@ -47,13 +59,17 @@ impl Store {
     ) -> Result<Image, S::Error> {
         let manifest = candidate.manifest;
         manifest.check(&self.limits)?;
+        let digest = Digest::of(candidate.manifest_bytes);
+        self.check_name(&candidate.name, &digest, candidate.naming)?;
+        let document_bytes = candidate.manifest_bytes.len() as u64 + manifest.config.size;
+        candidate.budget.count_document(document_bytes)?;
         let _adding = self.lock_for_adding()?;
         let work = Work::new(progress);
         self.ensure_blob(source, &manifest.config, &work)?;
         let config =
             parse_config(&self.read_blob(&manifest.config)?).map_err(ManifestError::from)?;
         manifest.check_config(&config)?;
-        self.ensure_layers(source, manifest, &config, &work)?;
+        self.ensure_layers(source, candidate, &config, &work)?;
 
         let layers = manifest.layers.iter().zip(&config.diff_ids);
         let record = ImageRecord {
@@ -77,30 +93,39 @@ impl Store {
     fn ensure_layers<S: BlobSource>(
         &self,
         source: &S,
-        manifest: &Manifest,
+        candidate: &Candidate<'_>,
         config: &ParsedConfig,
         work: &Work<'_>,
     ) -> Result<(), S::Error> {
-        let mut missing: Vec<(&Descriptor, &Digest)> = Vec::new();
-        for (blob, diff_id) in manifest.layers.iter().zip(&config.diff_ids) {
-            if !missing.iter().any(|(_, known)| *known == diff_id) && !self.has_layer(diff_id) {
-                missing.push((blob, diff_id));
+        let mut missing: Vec<MissingLayer<'_>> = Vec::new();
+        for (blob, diff_id) in candidate.manifest.layers.iter().zip(&config.diff_ids) {
+            if !missing.iter().any(|known| known.diff_id == diff_id) && !self.has_layer(diff_id) {
+                missing.push(MissingLayer { blob, diff_id });
             }
         }
         let next = AtomicUsize::new(0);
+        let unpacked = Mutex::new(Vec::new());
         let first_error = Mutex::new(None);
         let run_worker = || {
-            while let Some((blob, diff_id)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(layer) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if work.stopped() {
                     return;
                 }
-                if let Err(error) = self.ensure_layer(source, blob, diff_id, work) {
-                    // The others fail as well once they are told to stop; the first one is the reason.
-                    if let Ok(mut slot) = first_error.lock() {
-                        slot.get_or_insert(error);
+                match self.unpack_missing(source, layer, candidate.budget, work) {
+                    Ok(layer) => {
+                        if let Ok(mut unpacked) = unpacked.lock() {
+                            unpacked.push(layer);
+                        }
                     }
-                    work.stop();
-                    return;
+                    Err(error) => {
+                        // The others fail as well once they are told to stop; the first one is the
+                        // reason.
+                        if let Ok(mut slot) = first_error.lock() {
+                            slot.get_or_insert(error);
+                        }
+                        work.stop();
+                        return;
+                    }
                 }
             }
         };
@@ -109,21 +134,24 @@ impl Store {
                 scope.spawn(run_worker);
             }
         });
-        match first_error.into_inner() {
-            Ok(Some(error)) => Err(error),
-            _ => Ok(()),
+        if let Ok(Some(error)) = first_error.into_inner() {
+            return Err(error);
         }
+        for layer in unpacked.into_inner().unwrap_or_default() {
+            self.keep_layer(layer)?;
+        }
+        Ok(())
     }
 
-    fn ensure_layer<S: BlobSource>(
+    fn unpack_missing<S: BlobSource>(
         &self,
         source: &S,
-        blob: &Descriptor,
-        diff_id: &Digest,
+        layer: &MissingLayer<'_>,
+        budget: &Budget,
         work: &Work<'_>,
-    ) -> Result<(), S::Error> {
-        self.ensure_blob(source, blob, work)?;
-        self.add_layer(diff_id, blob, work).map_err(|error| match error {
+    ) -> Result<UnpackedLayer, S::Error> {
+        self.ensure_blob(source, layer.blob, work)?;
+        self.unpack_blob(layer, budget, work).map_err(|error| match error {
             AddLayerError::Layer(error) => error.into(),
             AddLayerError::Store(error) => error.into(),
         })

@@ -4,10 +4,11 @@ use std::fs;
 
 use super::temp::Temp;
 use super::{Store, StoreError};
+use crate::budget::Budget;
 use crate::digest::Digest;
 use crate::manifest::Descriptor;
 use crate::progress::{Watched, Work};
-use crate::unpack::{UnpackError, unpack_layer};
+use crate::unpack::{UnpackError, unpack_within};
 
 /// A layer that was not unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -24,41 +25,49 @@ pub(super) enum AddLayerError {
     Store(StoreError),
 }
 
+/// A layer that the store does not have yet.
+pub(super) struct MissingLayer<'a> {
+    pub(super) blob: &'a Descriptor,
+    pub(super) diff_id: &'a Digest,
+}
+
+/// A layer in `tmp/`, removed unless it is kept.
+pub(super) struct UnpackedLayer {
+    temp: Temp,
+    diff_id: Digest,
+}
+
 impl Store {
     pub(super) fn has_layer(&self, diff_id: &Digest) -> bool {
         fs::symlink_metadata(self.layer_path(diff_id)).is_ok()
     }
 
-    /// Unpacks a blob of the store. A crash leaves nothing but a directory in `tmp/`.
-    pub(super) fn add_layer(
+    /// Unpacks a blob of the store. It gets its name when the image's other layers are there, too: an
+    /// image that breaks its budget leaves none of its layers.
+    pub(super) fn unpack_blob(
         &self,
-        diff_id: &Digest,
-        blob: &Descriptor,
+        layer: &MissingLayer<'_>,
+        budget: &Budget,
         work: &Work<'_>,
-    ) -> Result<(), AddLayerError> {
+    ) -> Result<UnpackedLayer, AddLayerError> {
+        let MissingLayer { blob, diff_id } = *layer;
         let temp = self.temp_directory().map_err(AddLayerError::Store)?;
-        self.unpack_into(&temp, diff_id, blob, work)?;
-        temp.settle(&self.layer_path(diff_id)).map_err(AddLayerError::Store)
-    }
-
-    fn unpack_into(
-        &self,
-        temp: &Temp,
-        diff_id: &Digest,
-        blob: &Descriptor,
-        work: &Work<'_>,
-    ) -> Result<(), AddLayerError> {
         let piece = work.begin(format!("unpacking {}", blob.digest.short()), Some(blob.size));
         let compressed = self.open_blob(&blob.digest).map_err(AddLayerError::Store)?;
         let watched = Watched { inner: compressed, piece: &piece };
         let failed =
             |source| AddLayerError::Layer(LayerError { digest: blob.digest.clone(), source });
-        let unpacked = unpack_layer(watched, temp.path(), &self.limits.unpack).map_err(failed)?;
+        let unpacked =
+            unpack_within(watched, temp.path(), &budget.meter(blob.size)).map_err(failed)?;
         if unpacked.diff_id != *diff_id {
             let (expected, found) = (diff_id.clone(), unpacked.diff_id);
             return Err(failed(UnpackError::WrongDiffId { expected, found }));
         }
-        Ok(())
+        Ok(UnpackedLayer { temp, diff_id: diff_id.clone() })
+    }
+
+    pub(super) fn keep_layer(&self, layer: UnpackedLayer) -> Result<(), StoreError> {
+        layer.temp.settle(&self.layer_path(&layer.diff_id))
     }
 
     /// Which of an image's layers to mount, bottom to top.

@@ -15,10 +15,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::limits::MAX_ID;
+use crate::budget::{Bomb, Meter};
+use crate::limits::{BLOCK_BYTES, MAX_ID};
 use crate::tar_stream::Entry;
 use crate::unpack::name::EntryPath;
-use crate::unpack::{Bomb, PlaceError, Refusal, shown};
+use crate::unpack::{PlaceError, Refusal, shown};
 
 pub(crate) const OPAQUE_ATTRIBUTE: &str = "user.overlay.opaque";
 const IMPLIED_DIRECTORY_MODE: u32 = 0o755;
@@ -87,11 +88,11 @@ fn checked_id(id: u64) -> Result<u32, Refusal> {
 }
 
 /// A layer's directory while it is being filled.
-pub(super) struct Tree {
+pub(super) struct Tree<'a> {
     root: OwnedFd,
     ownership: Ownership,
     entries: u64,
-    max_entries: u64,
+    meter: &'a Meter<'a>,
     /// Archives list one directory's files in a row: keep the last parent open.
     last_parent: Option<(Vec<u8>, OwnedFd)>,
     directories: BTreeMap<Vec<u8>, Metadata>,
@@ -106,8 +107,8 @@ enum Cleared {
     Whiteout,
 }
 
-impl Tree {
-    pub(super) fn open(path: &Path, max_entries: u64) -> io::Result<Tree> {
+impl<'a> Tree<'a> {
+    pub(super) fn open(path: &Path, meter: &'a Meter<'a>) -> io::Result<Tree<'a>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         let ownership = if rustix::process::geteuid().is_root() {
@@ -120,7 +121,7 @@ impl Tree {
             root,
             ownership,
             entries: 0,
-            max_entries,
+            meter,
             last_parent: None,
             directories,
             directory_name_bytes: 0,
@@ -141,7 +142,7 @@ impl Tree {
         path: &EntryPath,
         metadata: Metadata,
     ) -> Result<(), PlaceError> {
-        self.count_entry()?;
+        self.count_entry(BLOCK_BYTES)?;
         if !path.is_root() {
             let parent = self.open_parent(path)?;
             let name = path.name();
@@ -169,7 +170,7 @@ impl Tree {
         metadata: Metadata,
         content: &mut impl Read,
     ) -> Result<(), PlaceError> {
-        self.count_entry()?;
+        self.count_entry(BLOCK_BYTES)?;
         let parent = self.open_parent(path)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -240,7 +241,7 @@ impl Tree {
 
     /// Hides `path` of the layers below.
     pub(super) fn whiteout(&mut self, path: &EntryPath) -> Result<(), PlaceError> {
-        self.count_entry()?;
+        self.count_entry(0)?;
         let parent = self.open_parent(path)?;
         match make_whiteout(&parent, path.name()) {
             // A whiteout is about lower layers only: what this layer has at the same path stays,
@@ -257,7 +258,7 @@ impl Tree {
 
     /// Hides whatever the layers below have in the directory that holds `marker`.
     pub(super) fn opaque(&mut self, marker: &EntryPath) -> Result<(), PlaceError> {
-        self.count_entry()?;
+        self.count_entry(0)?;
         let parent = self.open_parent(marker)?;
         mark_opaque(&parent, b".")?;
         self.keep_parent(marker, parent);
@@ -295,7 +296,7 @@ impl Tree {
         path: &EntryPath,
         make: impl Fn(&OwnedFd, &[u8]) -> rustix::io::Result<()>,
     ) -> Result<(), PlaceError> {
-        self.count_entry()?;
+        self.count_entry(0)?;
         let parent = self.open_parent(path)?;
         match make(&parent, path.name()) {
             Err(Errno::EXIST) => {
@@ -377,7 +378,7 @@ impl Tree {
             directory = match next {
                 Some(next) => next,
                 None => {
-                    self.count_entry()?;
+                    self.count_entry(BLOCK_BYTES)?;
                     match make_directory(&directory, part) {
                         Err(Errno::EXIST) => {}
                         other => other?,
@@ -398,12 +399,9 @@ impl Tree {
         open_beneath(&self.root, if path.is_empty() { b"." } else { path }, flags)
     }
 
-    fn count_entry(&mut self) -> Result<(), PlaceError> {
+    fn count_entry(&mut self, bytes: u64) -> Result<(), PlaceError> {
         self.entries += 1;
-        if self.entries > self.max_entries {
-            return Err(PlaceError::Bomb(Bomb::Entries { max: self.max_entries }));
-        }
-        Ok(())
+        self.meter.count_entry(bytes).map_err(PlaceError::Bomb)
     }
 
     fn remember_directory(&mut self, path: &[u8], metadata: Metadata) -> Result<(), PlaceError> {

@@ -16,6 +16,14 @@ use super::{
 /// The kernel shows "no limit" as the largest number of whole pages; nobody asks for this much.
 const NO_MEMORY_LIMIT: u64 = 1 << 62;
 
+/// Version 1 counts what TCP and UDP keep in their buffers apart from all other memory, and only in
+/// groups that were given a limit for it.
+const SOCKET_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
+/// What they may hold beside the memory limit: a part of it, so that the sum stays close.
+const SOCKET_PART: u64 = 8;
+/// Less would not hold the buffers of a few connections.
+const LEAST_SOCKET_BYTES: u64 = 4 << 20;
+
 /// The v1 trees that we use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct V1 {
@@ -109,7 +117,8 @@ impl Tree {
         if made == Err(Errno::NOENT) {
             let parent = inside(&self.base, PARENT);
             match rustix::fs::mkdir(&parent, mode) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                Ok(()) => self.keep_counting_sockets(&parent),
+                Err(Errno::EXIST) => {}
                 Err(why) => return Err(CgroupError::io("create", &parent, why)),
             }
             made = rustix::fs::mkdir(&part.directory, mode);
@@ -122,6 +131,18 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The first group with a limit for sockets has the kernel rewrite its own code, which takes ten
+    /// times as long as all the rest. One that stays saves the others from that; its own limit is none.
+    fn keep_counting_sockets(&self, parent: &Path) {
+        if self.controllers.contains(Controller::Memory) {
+            let most = NO_MEMORY_LIMIT.to_string();
+            // Without it the others take longer, and are limited all the same.
+            let _ = files::write_if_present(&inside(parent, SOCKET_LIMIT), &most);
+        }
+    }
+}
+
 impl Part {
     fn limit(&self, limits: &GroupLimits) -> Result<(), CgroupError> {
         let write = |file: &str, value: u64| {
@@ -130,6 +151,7 @@ impl Part {
         if let (true, Some(bytes)) = (self.keeps(Controller::Memory), limits.memory_bytes) {
             write("memory.limit_in_bytes", bytes)?;
             self.forbid_swap(bytes)?;
+            write(SOCKET_LIMIT, socket_bytes(bytes))?;
         }
         if let (true, Some(pids)) = (self.keeps(Controller::Pids), limits.pids) {
             write("pids.max", pids.into())?;
@@ -173,7 +195,9 @@ impl V1Group {
         for part in &self.parts {
             if part.keeps(Controller::Memory) {
                 let bytes = files::read_number(&part.file("memory.limit_in_bytes"))?;
-                limits.memory_bytes = (bytes < NO_MEMORY_LIMIT).then_some(bytes);
+                let sockets = files::read_number(&part.file(SOCKET_LIMIT))?;
+                let both = bytes < NO_MEMORY_LIMIT && sockets <= socket_bytes(bytes);
+                limits.memory_bytes = both.then_some(bytes);
             }
             if part.keeps(Controller::Pids) {
                 let pids = files::read_limit(&part.file("pids.max"))?;
@@ -224,6 +248,10 @@ impl V1Group {
         }
         outcome
     }
+}
+
+fn socket_bytes(memory: u64) -> u64 {
+    (memory / SOCKET_PART).max(LEAST_SOCKET_BYTES)
 }
 
 fn read_quota(part: &Part) -> Result<Option<u32>, CgroupError> {

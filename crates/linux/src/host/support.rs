@@ -124,6 +124,8 @@ pub enum Kind {
 /// Every wall has a ring on the host: that of a microVM is its jail.
 const EVERY: &[Wall] = &Wall::ALL;
 const LAYERS: &[Wall] = &[Wall::Container, Wall::Workspace];
+/// The host's files are under overlays, too.
+const OVERLAYS: &[Wall] = &[Wall::Process, Wall::Container, Wall::Workspace];
 
 const fn needed(feature: &'static str, since: Version, purpose: &'static str) -> Needed {
     Needed { feature, since, walls: EVERY, who: Who::Everybody, purpose }
@@ -139,7 +141,7 @@ pub const NEEDED: &[Needed] = &[
     Needed {
         feature: "overlayfs",
         since: Version(5, 11),
-        walls: LAYERS,
+        walls: OVERLAYS,
         who: Who::Everybody,
         purpose: "overlays in a user namespace",
     },
@@ -230,7 +232,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         feature: "overlay-descriptors",
         below: Version(6, 13),
-        walls: LAYERS,
+        walls: OVERLAYS,
         who: Who::Everybody,
         kind: Kind::OtherMeans,
         what: "overlays take their layers by the names of descriptors, at most 500",

@@ -2,16 +2,26 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::protocol::{Answer, Order, Parking};
 use crate::apply::StepFailure;
-use crate::fdpass;
 use crate::step::Step;
+use crate::{confine, fdpass, process};
 
 /// The longest answer: a failure that names a path.
 const MAX_ANSWER: usize = 16 * 1024;
+
+/// How long one answer may take. The longest step copies a workspace on kernels before 6.6.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a launcher that was killed may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
@@ -19,6 +29,12 @@ pub enum LaunchError {
     Start { path: String, source: io::Error },
     #[error("the launcher could not be reached")]
     Talk(#[source] io::Error),
+    #[error(
+        "the launcher has not answered for {} seconds and may be held up in the kernel; \
+         `dmesg` may say why, and `ringwall gc` removes what is left",
+        PATIENCE.as_secs()
+    )]
+    Stuck,
     #[error("the launcher ended before it answered")]
     Gone,
     #[error("the launcher answered out of turn")]
@@ -32,6 +48,7 @@ pub enum LaunchError {
 pub struct Spawner {
     socket: OwnedFd,
     child: std::process::Child,
+    patience: Duration,
 }
 
 /// A ring on its way up.
@@ -49,11 +66,17 @@ pub struct Launched {
 impl Spawner {
     /// Starts a launcher, which waits for its template.
     pub fn start(program: &Path) -> Result<Spawner, LaunchError> {
-        let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
+        Spawner::start_with(program, PATIENCE)
+    }
+
+    fn start_with(program: &Path, patience: Duration) -> Result<Spawner, LaunchError> {
+        // The launcher inherits it. If it cannot be had, a job may be able to keep us waiting, no more.
+        let _ = confine::stay_above_jobs();
+        let (ours, theirs) = pair_with(patience)?;
         let child = spawn_program(program, &theirs)
             .map_err(|source| LaunchError::Start { path: program.display().to_string(), source })?;
         drop(theirs);
-        Ok(Spawner { socket: ours, child })
+        Ok(Spawner { socket: ours, child, patience })
     }
 
     /// Lets the launcher apply its template; whether that worked is told by the first
@@ -71,7 +94,7 @@ impl Spawner {
         descriptors: &[BorrowedFd<'_>],
         meanwhile: impl FnOnce() -> T,
     ) -> Result<(Launched, T), LaunchError> {
-        let (report, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
+        let (report, theirs) = pair_with(self.patience)?;
         let mut all = vec![theirs.as_fd()];
         all.extend_from_slice(descriptors);
         self.order(&Order::Spawn { ahead, last }, &all)?;
@@ -88,9 +111,9 @@ impl Spawner {
     }
 
     /// Changes a ring that is up, in a launcher that does nothing else. `descriptors` become the
-    /// passed slots.
+    /// passed slots. After a failure the launcher takes no further order.
     pub fn adjust(
-        self,
+        &self,
         steps: Vec<Step>,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), LaunchError> {
@@ -135,7 +158,7 @@ impl Spawner {
             Err(error) if is_gone(&error) => fdpass::receive(self.socket.as_fd(), &mut buffer),
             received => received,
         };
-        let (length, fds) = received.map_err(LaunchError::Talk)?.ok_or(LaunchError::Gone)?;
+        let (length, fds) = received.map_err(no_answer)?.ok_or(LaunchError::Gone)?;
         let bytes = buffer.get(..length).unwrap_or_default();
         let answer = postcard::from_bytes(bytes)
             .map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
@@ -145,10 +168,13 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        // Closing the socket ends the launcher; killing it makes that immediate, so that waiting
-        // cannot hang on a launcher that is stuck in a step.
+        // Closing the socket ends the launcher; killing it makes that immediate. One that is held up
+        // in the kernel does not end: whoever takes our children over waits for it then.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        if process::ends_within(pid, END_PATIENCE) {
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -157,7 +183,7 @@ impl Launched {
     pub fn reported(&self) -> Result<Option<OwnedFd>, LaunchError> {
         let mut buffer = [0; MAX_ANSWER];
         let received = fdpass::receive(self.report.as_fd(), &mut buffer);
-        let Some((length, mut fds)) = received.map_err(LaunchError::Talk)? else {
+        let Some((length, mut fds)) = received.map_err(no_answer)? else {
             return Ok(None);
         };
         if let Some(fd) = fds.pop() {
@@ -168,6 +194,21 @@ impl Launched {
             Ok(Answer::Failed(failure)) => Err(LaunchError::Step(failure)),
             _ => Err(LaunchError::OutOfTurn),
         }
+    }
+}
+
+/// Two sockets, of which the first, ours, waits so long for a message.
+fn pair_with(patience: Duration) -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
+    set_socket_timeout(&ours, Timeout::Recv, Some(patience))
+        .map_err(|error| LaunchError::Talk(error.into()))?;
+    Ok((ours, theirs))
+}
+
+fn no_answer(error: io::Error) -> LaunchError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => LaunchError::Stuck,
+        _ => LaunchError::Talk(error),
     }
 }
 
@@ -182,8 +223,47 @@ fn spawn_program(program: &Path, socket: &OwnedFd) -> io::Result<std::process::C
     debug_assert!(stdin.as_raw_fd() > 2);
     std::process::Command::new(program)
         .env_clear()
+        // What a terminal sends to our group is for us: we decide when the launcher ends.
+        .process_group(0)
         .stdin(stdin)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It takes its orders and says nothing to them.
+    fn mute() -> Spawner {
+        Spawner::start_with(Path::new("/bin/cat"), Duration::from_millis(50)).unwrap()
+    }
+
+    #[test]
+    fn a_launcher_that_never_answers_is_given_up_and_does_not_stay() {
+        let mut spawner = mute();
+        let pid = spawner.child.id();
+        let raised = spawner.spawn(Vec::new(), Vec::new(), &[], || ());
+        assert!(matches!(raised, Err(LaunchError::Stuck)), "{raised:?}");
+        drop(spawner);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn a_ring_that_never_reports_is_given_up() {
+        let (report, _theirs) = pair_with(Duration::from_millis(50)).unwrap();
+        let pidfd = Arc::new(process::own_pidfd().unwrap());
+        let launched = Launched { pid: 1, pidfd, report };
+        assert!(matches!(launched.reported(), Err(LaunchError::Stuck)));
+    }
+
+    #[test]
+    fn a_stopped_launcher_can_be_ended() {
+        let spawner = mute();
+        let pid = rustix::process::Pid::from_child(&spawner.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        drop(spawner);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
 }

@@ -6,7 +6,7 @@
 //! launcher.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -24,6 +24,8 @@ pub struct InnerRing {
     /// The byte stream to the new ring's warden.
     pub stream: OwnedFd,
     pub pidfd: OwnedFd,
+    /// What the ring reported on its way up, in its order. Only a launcher's ring does.
+    pub reported: Vec<OwnedFd>,
     /// The ring lives no longer than its launcher, if it has one.
     pub launcher: Option<Spawner>,
 }
@@ -51,11 +53,24 @@ pub fn raise_planned(
     // No other ring will come: this one becomes our own child.
     spawner.prepare(template, Parking::NotAtAll)?;
     let (launched, ()) = spawner.spawn(ahead, last, &[theirs.as_fd(), join.as_fd()], || ())?;
-    // The scratch space is nobody's business here. The end of these reports means that the warden
-    // runs.
-    while launched.reported()?.is_some() {}
+    let mut reported = Vec::new();
+    // The end of these reports means that the warden runs.
+    while let Some(descriptor) = launched.reported()? {
+        reported.push(descriptor);
+    }
     let pidfd = launched.pidfd.try_clone().map_err(talk)?;
-    Ok(InnerRing { stream: ours, pidfd, launcher: Some(spawner) })
+    Ok(InnerRing { stream: ours, pidfd, reported, launcher: Some(spawner) })
+}
+
+/// Changes a ring that is up by encoded steps, in a launcher that does nothing else. `descriptors`
+/// become its passed slots.
+pub fn adjust(
+    launcher: &Path,
+    steps: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), LaunchError> {
+    let steps = decode_steps(steps).map_err(|error| LaunchError::Talk(io::Error::other(error)))?;
+    Spawner::start(launcher)?.adjust(steps, descriptors)
 }
 
 fn stream_pair() -> Result<(OwnedFd, OwnedFd), LaunchError> {
@@ -91,7 +106,7 @@ pub fn raise_inner(steps: &[u8]) -> Result<InnerRing, LaunchError> {
                     postcard::from_bytes(bytes).map_err(|error| talk(io::Error::other(error)))?;
                 return Err(failure.into());
             }
-            Ok(InnerRing { stream: ours, pidfd, launcher: None })
+            Ok(InnerRing { stream: ours, pidfd, reported: Vec::new(), launcher: None })
         }
     }
 }

@@ -7,6 +7,6 @@ mod protocol;
 mod server;
 
 pub use client::{LaunchError, Launched, Spawner};
-pub use inner::{EncodedPlan, InnerRing, raise_inner, raise_planned};
+pub use inner::{EncodedPlan, InnerRing, adjust, raise_inner, raise_planned};
 pub use protocol::{Parking, encode_steps};
 pub use server::serve_stdin;

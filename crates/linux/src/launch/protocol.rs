@@ -28,8 +28,8 @@ pub(super) enum Order {
         ahead: Vec<Step>,
         last: Vec<Step>,
     },
-    /// A change to a ring that is up: applied by the launcher itself, which then ends. The
-    /// descriptors are slots.
+    /// A change to a ring that is up: applied by the launcher itself, which ends with the first that
+    /// fails. The descriptors are slots, which the next such order finds as they are.
     Adjust { steps: Vec<Step> },
 }
 

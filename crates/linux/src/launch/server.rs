@@ -66,9 +66,10 @@ fn serve_orders(socket: BorrowedFd<'_>) -> io::Result<()> {
             }
             Order::Adjust { steps } => {
                 put_all(&mut launcher.machine, descriptors);
-                let applied = launcher.machine.apply_all(&steps);
-                let answer = applied.map_or_else(Answer::Failed, |()| Answer::Adjusted);
-                return launcher.answer(&answer, &[]);
+                match launcher.machine.apply_all(&steps) {
+                    Ok(()) => launcher.answer(&Answer::Adjusted, &[])?,
+                    Err(failure) => return launcher.answer(&Answer::Failed(failure), &[]),
+                }
             }
             Order::Spawn { ahead, last } => match parking {
                 Parking::NotAtAll => {
@@ -126,6 +127,8 @@ impl Launcher<'_> {
             // open here, the engine would never see the end of its ring's reports.
             numbers.into_iter().for_each(exec::close_taken);
         }
+        // From here on it names the child's descriptors and no longer ours: nothing may close them.
+        std::mem::forget(std::mem::take(&mut self.machine));
         self.tell_of(cloned)
     }
 

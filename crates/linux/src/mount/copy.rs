@@ -201,8 +201,8 @@ fn no_room(error: io::Error) -> io::Error {
     if !error.raw_os_error().is_some_and(|errno| full.contains(&errno)) {
         return error;
     }
-    let reason = "the workspace does not fit in the sandbox's disk limit; before Linux 6.6 it is \
-                  copied there, so raise --disk and --inodes, or boot Linux 6.6 or later";
+    let reason = "the workspace does not fit in the sandbox's disk limit; it is copied there, as it \
+         belongs to another user or group, or as Linux is older than 6.6; raise --disk and --inodes";
     io::Error::new(io::ErrorKind::StorageFull, reason)
 }
 

@@ -1,7 +1,7 @@
 //! Overlays, on every kernel since 5.11: by descriptors where the kernel takes them, else by names
 //! that no job can change.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -12,9 +12,9 @@ use rustix::mount::{FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 
 use super::{clone_tree, copy, finish};
 
-/// Where an overlay is attached for a moment, in its own work directory. Overlayfs uses other
-/// names there: `work` and `index`.
-const PLACE: &str = "made-here";
+/// Where an overlay is attached for a moment: in its own work directory, if it has one. Overlayfs
+/// uses other names there: `work` and `index`.
+pub(super) const PLACE: &str = "made-here";
 
 /// mount(2) takes one page of options, with the zero byte at its end.
 const MAX_OPTIONS: usize = 4095;
@@ -26,6 +26,9 @@ pub enum WithoutMarks {
     Overlay,
     /// A copy of the only lower layer, in the upper directory.
     Copy,
+    /// A copy in any case: the layer belongs to a user or group that the ring does not have. An
+    /// overlay could copy nothing of it up (EOVERFLOW), so nothing in it could be changed.
+    AlwaysCopy,
 }
 
 /// What an overlay is made of. Before Linux 6.15 all of it must be attached in the own mount
@@ -43,6 +46,9 @@ impl Layers {
     /// The overlay, detached. `proc` opens a proc file system in which this process is; it is asked
     /// only where the kernel takes no descriptors.
     pub fn overlay(&self, proc: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+        if self.without_marks == WithoutMarks::AlwaysCopy {
+            return self.copy();
+        }
         if let Some(tree) = self.by_descriptor()? {
             return Ok(tree);
         }
@@ -85,42 +91,60 @@ impl Layers {
         finish(&context, flags).map(Some)
     }
 
-    /// In `/proc/self/fd` the number of a descriptor is its name. With that directory as the
-    /// working directory the names need no path, which a ring on its way up does not have, and 127
-    /// layers fit in one page. fsconfig(2) would take 255 bytes of names, and layers one by one only
-    /// since Linux 6.7.
     fn by_name(&self, proc: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let names = rustix::fs::openat(proc, "self/fd", flags, Mode::empty())?;
-        let before = rustix::fs::openat(CWD, ".", flags, Mode::empty())?;
-        rustix::process::fchdir(names)?;
-        let made = self.mount_from_here();
-        rustix::process::fchdir(before)?;
-        made
-    }
-
-    /// mount(2) makes no detached mount: it is attached in the work directory, copied and taken
-    /// away.
-    fn mount_from_here(&self) -> io::Result<OwnedFd> {
-        let options = self.options()?;
-        rustix::fs::mkdirat(&self.work, PLACE, Mode::RWXU)?;
-        let place = format!("{}/{PLACE}", self.work.as_raw_fd());
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        let tree = rustix::mount::mount("none", &place, "overlay", flags, options.as_c_str())
-            .map_err(io::Error::from)
-            .and_then(|()| {
-                let tree = clone_tree(self.work.as_fd(), Path::new(PLACE), false);
-                rustix::mount::unmount(&place, UnmountFlags::DETACH)?;
-                tree
-            });
-        rustix::fs::unlinkat(&self.work, PLACE, AtFlags::REMOVEDIR)?;
-        tree
+        mount_by_name(&self.options()?, &self.work, flags, proc)
     }
 
     fn options(&self) -> io::Result<CString> {
         let lower: Vec<RawFd> = self.lower.iter().map(AsRawFd::as_raw_fd).collect();
         options(&lower, self.upper.as_raw_fd(), self.work.as_raw_fd())
     }
+}
+
+/// In `/proc/self/fd` the number of a descriptor is its name. With that directory as the working
+/// directory the names need no path, which a ring on its way up does not have, and 127 layers fit in
+/// one page. fsconfig(2) would take 255 bytes of names, and layers one by one only since Linux 6.7.
+pub(super) fn mount_by_name(
+    options: &CStr,
+    place: &OwnedFd,
+    flags: MountFlags,
+    proc: BorrowedFd<'_>,
+) -> io::Result<OwnedFd> {
+    let names = rustix::fs::openat(
+        proc,
+        "self/fd",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let below = |name: &str| format!("{}/{name}", place.as_raw_fd());
+    in_directory(&names, || {
+        // mount(2) makes no detached mount: it is attached for a moment, copied and taken away.
+        rustix::fs::mkdirat(place, PLACE, Mode::RWXU)?;
+        let at = below(PLACE);
+        let tree = rustix::mount::mount("none", &at, "overlay", flags, options)
+            .map_err(io::Error::from)
+            .and_then(|()| {
+                let tree = clone_tree(place.as_fd(), Path::new(PLACE), false);
+                rustix::mount::unmount(&at, UnmountFlags::DETACH)?;
+                tree
+            });
+        rustix::fs::unlinkat(place, PLACE, AtFlags::REMOVEDIR)?;
+        tree
+    })
+}
+
+/// With another working directory for as long as it takes.
+pub(super) fn in_directory<T>(
+    directory: &OwnedFd,
+    work: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let before = rustix::fs::openat(CWD, ".", flags, Mode::empty())?;
+    rustix::process::fchdir(directory)?;
+    let done = work();
+    rustix::process::fchdir(before)?;
+    done
 }
 
 /// `lower` is from bottom to top; overlay wants the topmost first.
@@ -137,4 +161,4 @@ fn options(lower: &[RawFd], upper: RawFd, work: RawFd) -> io::Result<CString> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -249,13 +249,19 @@ impl Assembler {
     }
 
     fn condition(&mut self, condition: &Condition, held: Label, failed: Label) -> Label {
+        // x86 stores the low half of an argument first.
+        let low_half = ARGUMENTS_OFFSET + 8 * u32::from(condition.argument);
         let tested = match &condition.test {
+            Test::Set => {
+                let high = self.branch(JUMP_EQUAL, 0, failed, held);
+                let high = self.before(LOAD, low_half + 4, high);
+                self.branch(JUMP_EQUAL, 0, high, held)
+            }
             Test::Has(bits) => self.branch(JUMP_ANY_BIT, *bits, held, failed),
             Test::In { mask, values } => self.one_of(values, *mask, held, failed),
             Test::NotIn { mask, values } => self.one_of(values, *mask, failed, held),
         };
-        // x86 stores the low half of an argument first.
-        self.before(LOAD, ARGUMENTS_OFFSET + 8 * u32::from(condition.argument), tested)
+        self.before(LOAD, low_half, tested)
     }
 
     fn one_of(&mut self, values: &[u32], mask: u32, yes: Label, no: Label) -> Label {

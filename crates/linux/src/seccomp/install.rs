@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{JOB_FILTER, WASM_FILTER, WATCHED_FILTER, fingerprint};
+use super::{JOB_FILTER, NESTING_FILTER, SEALED_FILTER, WASM_FILTER, WATCHED_FILTER, fingerprint};
 
 /// Adds the job filter to the calling thread and to everything it starts from now on.
 ///
@@ -11,6 +11,18 @@ use super::{JOB_FILTER, WASM_FILTER, WATCHED_FILTER, fingerprint};
 /// between fork and exec.
 pub fn install_job_filter() -> io::Result<()> {
     install(&JOB_FILTER)
+}
+
+/// Adds the job filter of a ring that will hold another one: more filters can follow. All that
+/// [`install_job_filter`] says holds for it too.
+pub fn install_nesting_filter() -> io::Result<()> {
+    install(&NESTING_FILTER)
+}
+
+/// Adds what makes a job of the ring's that has [`install_nesting_filter`] one like all others. By
+/// itself it allows nearly everything.
+pub fn install_sealed_filter() -> io::Result<()> {
+    install(&SEALED_FILTER)
 }
 
 /// Adds the filter that keeps memory in the watchdog's sight; all that [`install_job_filter`] says

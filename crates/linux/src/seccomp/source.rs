@@ -30,7 +30,7 @@ pub(crate) enum Decision {
     Check(Vec<Check>),
 }
 
-/// An error number as the caller will see it.
+/// An error number as the caller will see it; 0 tells it that the call was made, though it was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Errno(pub(crate) u16);
 
@@ -41,7 +41,7 @@ pub(crate) struct Check {
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// Looks at the low 32 bits of one argument.
+/// Looks at one argument: at its low 32 bits, but for [`Test::Set`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) argument: u8,
@@ -60,6 +60,8 @@ pub(crate) enum Test {
     },
     /// Any of these bits is set.
     Has(u32),
+    /// Any of all 64 bits is set: a pointer that is not null.
+    Set,
 }
 
 /// Why a text is not a filter or a table, and where.
@@ -126,7 +128,7 @@ impl Rules {
                 None => explained = false,
                 Some(word) if word.starts_with('#') => explained = true,
                 Some("define") => rules.define(words).map_err(at)?,
-                Some("allow" | "refuse" | "otherwise") if !explained => {
+                Some("allow" | "refuse" | "skip" | "otherwise") if !explained => {
                     return Err(at(Problem::NoComment));
                 }
                 Some("otherwise") => {
@@ -143,6 +145,10 @@ impl Rules {
                     explained = false;
                     rules.refuse(table, &words.collect::<Vec<_>>()).map_err(at)?;
                 }
+                Some("skip") => {
+                    explained = false;
+                    rules.skip(table, &words.collect::<Vec<_>>()).map_err(at)?;
+                }
                 Some(other) => return Err(at(Problem::UnknownKeyword(other.to_owned()))),
             }
         }
@@ -152,6 +158,24 @@ impl Rules {
     /// The decision about one number, if a rule names it.
     pub(crate) fn decision(&self, number: u32) -> Option<&Decision> {
         self.decisions.get(&number)
+    }
+
+    /// These rules and those of a filter that would stand on top of them, as one filter: what either
+    /// refuses is refused.
+    pub(crate) fn with_on_top(mut self, top: &Rules) -> Rules {
+        for (number, stricter) in &top.decisions {
+            let merged = match (self.decisions.remove(number), stricter) {
+                (Some(Decision::Refuse(errno)), _) => Decision::Refuse(errno),
+                (Some(Decision::Check(below)), Decision::Check(above)) => {
+                    Decision::Check(above.iter().cloned().chain(below).collect())
+                }
+                (Some(below), Decision::Allow) => below,
+                (None, Decision::Allow) => continue,
+                (_, stricter) => stricter.clone(),
+            };
+            self.decisions.insert(*number, merged);
+        }
+        self
     }
 
     fn define<'a>(&mut self, mut words: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
@@ -181,12 +205,25 @@ impl Rules {
             return Err(Problem::Incomplete("refuse ERRNO CALL..."));
         };
         let errno = self.errno(errno)?;
-        let Some(when) = calls.iter().position(|word| *word == "when") else {
+        if !calls.contains(&"when") {
             return calls
                 .iter()
                 .try_for_each(|call| self.decide(table, call, Decision::Refuse(errno)));
-        };
-        let ([call], tests) = (&calls[..when], &calls[when + 1..]) else {
+        }
+        self.check(table, errno, calls)
+    }
+
+    fn skip(&mut self, table: &SyscallTable, words: &[&str]) -> Result<(), Problem> {
+        match words.contains(&"when") {
+            true => self.check(table, Errno(0), words),
+            false => Err(Problem::Incomplete("skip CALL when TEST")),
+        }
+    }
+
+    /// Reads `CALL when TEST and TEST...`.
+    fn check(&mut self, table: &SyscallTable, errno: Errno, words: &[&str]) -> Result<(), Problem> {
+        let when = words.iter().position(|word| *word == "when").unwrap_or(words.len());
+        let ([call], tests) = (&words[..when], &words[when + 1..]) else {
             return Err(Problem::OneCallPerCheck);
         };
         let conditions = tests
@@ -222,13 +259,17 @@ impl Rules {
             [argument, "&", mask, rest @ ..] => (self.value(mask)?, [&[*argument], rest].concat()),
             _ => (u32::MAX, words.to_vec()),
         };
+        let number = |argument: &str| match argument.strip_prefix("arg").map(str::parse) {
+            Some(Ok(index @ 0..=5)) => Ok(index),
+            _ => Err(Problem::NotAnArgument(argument.to_owned())),
+        };
+        if let ([argument, "set"], u32::MAX) = (&words[..], mask) {
+            return Ok(Condition { argument: number(argument)?, test: Test::Set });
+        }
         let [argument, operator, operand] = words[..] else {
             return Err(Problem::Incomplete("argN in|not-in|has VALUE,..."));
         };
-        let argument = match argument.strip_prefix("arg").map(str::parse) {
-            Some(Ok(index @ 0..=5)) => index,
-            _ => return Err(Problem::NotAnArgument(argument.to_owned())),
-        };
+        let argument = number(argument)?;
         let values =
             operand.split(',').map(|value| self.value(value)).collect::<Result<Vec<_>, _>>()?;
         let test = match (operator, values.as_slice(), mask) {

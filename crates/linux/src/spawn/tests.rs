@@ -18,6 +18,7 @@ fn program(argv: &[&str]) -> Program {
         env: strings(&["PATH=/usr/bin:/bin"]),
         cwd: c"/".to_owned(),
         limits: Vec::new(),
+        sealed: false,
     }
 }
 

@@ -1,7 +1,14 @@
 //! What a job could learn about the host and its other users.
 
 use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
 use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
 
 use super::{any_of, read, succeeded_if};
 use crate::{Scene, Tried};
@@ -28,6 +35,13 @@ masked! {
     pages => ["/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup"];
     devices => ["/proc/scsi/scsi", "/proc/acpi/wakeup"];
     allocators => ["/proc/slabinfo", "/proc/vmallocinfo", "/proc/pagetypeinfo"];
+    kernel_notes => ["/sys/kernel/notes", "/sys/kernel/vmcoreinfo"];
+    modules => ["/proc/modules", "/sys/module/kernel/parameters/panic"];
+    stacks => ["/proc/self/stack", "/proc/1/stack"];
+    interrupts => ["/proc/interrupts"];
+    weaknesses => ["/sys/devices/system/cpu/vulnerabilities/meltdown", "/sys/devices/system/cpu/smt/active"];
+    network_hardware => ["/sys/class/net/eth0/address", "/sys/class/net/lo/address"];
+    groups => ["/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     machine_id => ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 }
 
@@ -73,4 +87,41 @@ pub(crate) fn descriptors(_: &Scene) -> Tried {
         }
     }
     succeeded_if(!left.is_empty(), left.join(", "), "none but the standard ones")
+}
+
+/// The host opens the program many times meanwhile.
+const WHILE: Duration = Duration::from_millis(200);
+
+/// Which programs others start.
+pub(crate) fn watch_program(scene: &Scene) -> Tried {
+    any_of(&scene.program, |program| {
+        let directory = program.parent().ok_or(io::ErrorKind::NotFound)?;
+        fs::metadata(program)?;
+        let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        inotify::add_watch(&queue, directory, WatchFlags::OPEN | WatchFlags::ACCESS)?;
+        std::thread::sleep(WHILE);
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&queue, &mut buffer);
+        while let Ok(event) = events.next() {
+            let name = event.file_name().map(|name| name.to_bytes().to_vec());
+            if name.as_deref() == program.file_name().map(|name| name.as_encoded_bytes()) {
+                return Ok(format!("the host's use of {} was seen", program.display()));
+            }
+        }
+        Err(io::Error::other("nothing was seen"))
+    })
+}
+
+/// The host holds a lock: where that is in the way, a lock from here would be in the host's.
+pub(crate) fn lock_program(scene: &Scene) -> Tried {
+    any_of(&scene.program, |program| {
+        let file = fs::File::open(program)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => {
+                Ok(format!("the host's lock on {} was met", program.display()))
+            }
+            Err(error) => Err(error.into()),
+            Ok(()) => Err(io::Error::other("only locks from here are met")),
+        }
+    })
 }

@@ -3,9 +3,12 @@
 use std::fs;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixStream};
 use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
 
 use super::{any_of, succeeded_if};
 use crate::{Scene, Tried};
@@ -65,6 +68,15 @@ pub(crate) fn named_socket_by_own_root(scene: &Scene) -> Tried {
         let path = format!("/proc/self/root{}", path.display());
         UnixStream::connect(&path)?.write_all(scene.greeting.as_bytes())?;
         Ok(format!("{path} was reached"))
+    })
+}
+
+pub(crate) fn named_socket_by_descriptor(scene: &Scene) -> Tried {
+    any_of(&scene.sockets, |path| {
+        let held = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let name = format!("/proc/self/fd/{}", held.as_raw_fd());
+        UnixStream::connect(&name)?.write_all(scene.greeting.as_bytes())?;
+        Ok(format!("{} was reached", path.display()))
     })
 }
 

@@ -138,6 +138,17 @@ pub(crate) fn raise_limits(_: &Scene) -> Tried {
     })
 }
 
+/// With 1 a crash starts nothing; any other limit lets it start the program that takes dumps.
+pub(crate) fn allow_core_dumps(_: &Scene) -> Tried {
+    let zero = Rlimit { current: Some(0), maximum: Some(0) };
+    // The answer does not matter: what holds afterwards does.
+    let _ = rustix::process::setrlimit(Resource::Core, zero);
+    match rustix::process::getrlimit(Resource::Core).current {
+        Some(1) => Tried::Failed("the limit stays at 1".to_owned()),
+        other => Tried::Succeeded(format!("the limit is {other:?}")),
+    }
+}
+
 pub(crate) fn lock_memory(scene: &Scene) -> Tried {
     any_of([()], |()| {
         let all = Some(scene.memory_bytes);

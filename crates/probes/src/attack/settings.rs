@@ -52,6 +52,18 @@ settings! {
     password_hashes => ["/etc/shadow"];
     loader_preload => ["/etc/ld.so.preload", "/etc/ld.so.cache"];
     timed_jobs => ["/etc/crontab", "/etc/cron.d"];
+    huge_page_reserve => ["/proc/sys/vm/nr_hugepages", "/proc/sys/vm/compact_memory"];
+    panic => ["/proc/sys/kernel/panic_on_oops", "/proc/sys/kernel/panic"];
+    host_name => ["/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname"];
+    open_file_bound => ["/proc/sys/fs/file-max", "/proc/sys/fs/nr_open"];
+    link_protection => ["/proc/sys/fs/protected_symlinks", "/proc/sys/fs/protected_hardlinks"];
+    address_hiding => ["/proc/sys/kernel/kptr_restrict", "/proc/sys/kernel/dmesg_restrict"];
+    trace_scope => ["/proc/sys/kernel/yama/ptrace_scope", "/proc/sys/kernel/perf_event_paranoid"];
+    layout_randomness => ["/proc/sys/kernel/randomize_va_space"];
+    next_process_number => ["/proc/sys/kernel/ns_last_pid", "/proc/sys/kernel/pid_max"];
+    key_quota => ["/proc/sys/kernel/keys/maxkeys", "/proc/sys/kernel/keys/root_maxkeys"];
+    program_compiler => ["/proc/sys/net/core/bpf_jit_enable", "/proc/sys/kernel/unprivileged_bpf_disabled"];
+    connection_bound => ["/proc/sys/net/core/somaxconn", "/proc/sys/net/unix/max_dgram_qlen"];
     own_name => ["/proc/self/comm", "/proc/self/task/1/comm"];
     own_program => ["/proc/self/exe", "/proc/1/exe"];
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ringwall_linux::host::PrivateIds;
-use ringwall_linux::step::Step;
+use ringwall_linux::step::{FileId, Step};
 use ringwall_ring::testing::{admitted, faults, input, network_faults, watching_faults};
 use ringwall_ring::{Identity, NetworkInput, PlanError, Ring, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_spec::{LimitName, WorkspaceMode};
@@ -11,12 +11,14 @@ use ringwall_spec::{LimitName, WorkspaceMode};
 use super::ProcessRing;
 
 const ROOT: Identity = Identity::root(1 << 30);
+const ID: FileId = FileId { device: 1, inode: 2 };
 const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 const CONFINED: Identity = Identity::ConfinedRoot { ids: PrivateIds { first: 2048, count: 512 } };
 
 fn workspace(path: &str) -> WorkspaceInput {
     WorkspaceInput {
         path: PathBuf::from(path),
+        id: Some(ID),
         inside: PathBuf::from(path),
         mode: WorkspaceMode::CopyOnWrite,
         owner_uid: 0,
@@ -28,7 +30,10 @@ fn workspace(path: &str) -> WorkspaceInput {
 
 fn opened(plan: &RingPlan) -> Vec<&Path> {
     let paths = plan.template.iter().filter_map(|step| match step {
-        Step::OpenHostTree { path, .. } => Some(path.as_path()),
+        Step::OpenHostTree { path, .. }
+        | Step::OpenCheckedTree { path, .. }
+        | Step::ShowDirectory { path, .. }
+        | Step::ShowFile { path, .. } => Some(path.as_path()),
         _ => None,
     });
     paths.collect()
@@ -107,6 +112,28 @@ fn only_listed_directories_of_the_host_are_opened() {
 }
 
 #[test]
+fn nothing_that_is_shown_is_a_mount_of_the_hosts_own() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, USER);
+    input.layers.clear();
+    let shown =
+        |path: &str, is_dir| ShownPath { path: path.into(), id: ID, is_dir, hidden: vec![] };
+    input.shown = vec![shown("/srv/data", true), shown("/tmp/file", false)];
+    let plan = ProcessRing.plan(&input).unwrap();
+    let copied = plan.template.iter().filter_map(|step| match step {
+        Step::OpenHostTree { path, .. } | Step::OpenCheckedTree { path, .. } => {
+            Some(path.as_path())
+        }
+        _ => None,
+    });
+    let copied: Vec<_> = copied.filter(|path| !path.starts_with("/dev")).collect();
+    assert_eq!(copied, [Path::new("/opt/ringwall/ringwall-warden"), Path::new("/proc")]);
+    for path in ["/usr", "/etc", "/srv/data", "/tmp/file"].map(PathBuf::from) {
+        assert!(plan.expected.of_host.contains(&path), "{path:?}: {:?}", plan.expected.of_host);
+    }
+}
+
+#[test]
 fn root_is_given_up_before_anything_of_the_ring_is_made() {
     let admitted = admitted("process").unwrap();
     let mut input = input(&admitted, ROOT);
@@ -133,7 +160,8 @@ fn a_path_that_would_cover_the_ring_itself_is_refused() {
     let admitted = admitted("process").unwrap();
     for path in ["/", "/proc/sys", "/dev", "/tmp"] {
         let mut input = input(&admitted, USER);
-        input.shown = vec![ShownPath { path: PathBuf::from(path), is_dir: true }];
+        input.shown =
+            vec![ShownPath { path: PathBuf::from(path), id: ID, is_dir: true, hidden: vec![] }];
         assert!(matches!(ProcessRing.plan(&input), Err(PlanError::Path(..))), "{path}");
     }
 }
@@ -156,4 +184,29 @@ fn a_build_daemon_below_a_visible_directory_cannot_be_reached() {
     let socket = PathBuf::from("nix/var/nix/daemon-socket");
     assert!(masked(&["usr", "nix"]).contains(&socket));
     assert!(!masked(&["usr"]).contains(&socket));
+}
+
+#[test]
+fn what_is_hidden_of_a_shown_directory_is_covered_wherever_the_ring_has_it() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, USER);
+    for (path, covered) in
+        [("/srv/data", &["srv/data/.env"][..]), ("/tmp/data", &["tmp/data/.env", "shown"])]
+    {
+        let hidden = vec![PathBuf::from(".env")];
+        input.shown = vec![ShownPath { path: path.into(), id: ID, is_dir: true, hidden }];
+        let plan = ProcessRing.plan(&input).unwrap();
+        let masked: Vec<_> = plan
+            .ahead
+            .iter()
+            .filter_map(|step| match step {
+                Step::Mask { at, .. } => Some(at.path.as_path()),
+                _ => None,
+            })
+            .filter(|path| !path.starts_with("proc"))
+            .collect();
+        for path in covered {
+            assert!(masked.contains(&Path::new(path)), "{path}: {masked:?}");
+        }
+    }
 }

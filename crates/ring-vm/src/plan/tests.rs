@@ -78,7 +78,7 @@ fn power_is_given_up_before_the_monitor_runs() {
         assert!(at(|step| matches!(step, Step::DropCapabilities)) < exec_at);
         assert!(at(|step| matches!(step, Step::NoNewPrivileges)) < exec_at);
         assert!(at(|step| matches!(step, Step::Landlock { .. })) < exec_at);
-        assert!(at(|step| matches!(step, Step::Seccomp)) < exec_at);
+        assert!(at(|step| matches!(step, Step::SeccompNesting)) < exec_at);
     });
 }
 

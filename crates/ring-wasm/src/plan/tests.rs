@@ -12,6 +12,7 @@ const USER: Identity = Identity::User { uid: 1234, gid: 1234 };
 fn ring() -> WasmRing {
     let grant = |path: &str, access| GrantedDir {
         path: path.into(),
+        id: Some(FileId { device: 1, inode: 2 }),
         access,
         owner: (1000, 1000),
         hidden: vec![".env".into()],
@@ -58,7 +59,9 @@ fn nothing_of_the_host_is_opened_but_the_warden_the_grants_and_devices() {
         .template
         .iter()
         .filter_map(|step| match step {
-            Step::OpenHostTree { path, .. } => Some(path.as_path()),
+            Step::OpenHostTree { path, .. } | Step::OpenCheckedTree { path, .. } => {
+                Some(path.as_path())
+            }
             _ => None,
         })
         .filter(|path| !path.starts_with("/dev"))

@@ -1,19 +1,24 @@
 //! A layer that is missing, or a warden that tells of another than was planned, stops the run.
 
+use std::path::PathBuf;
+
 use ringwall_linux::seccomp;
 use ringwall_linux::step::{IdMaps, IdRange};
 use ringwall_spec::{
-    DeniedOpen, IdMapLine, LandlockFacts, Namespace, NamespaceKind, RingFacts, RingKind,
+    DeniedOpen, IdMapLine, LandlockFacts, MountFact, Namespace, NamespaceKind, RingFacts, RingKind,
     SeccompFacts,
 };
 
 use super::{Expected, HostNamespaces, check};
+use crate::JobFilter;
 
 const FIRST_ID: u32 = 1 << 30;
 
 fn expected() -> Expected {
     let range = IdRange { inside: 0, outside: FIRST_ID, count: 65_536 };
     Expected {
+        of_host: Vec::new(),
+        workspace: None,
         maps: IdMaps { uids: vec![range], gids: vec![range] },
         user: (1000, 1000),
         root_read_only: true,
@@ -21,6 +26,7 @@ fn expected() -> Expected {
         apparmor: Some("ringwall-sandbox".to_owned()),
         own_namespaces: true,
         seccomp_filters: 1,
+        filter: JobFilter::Sealed,
     }
 }
 
@@ -55,6 +61,7 @@ fn honest() -> RingFacts {
         network_devices: vec!["lo".to_owned()],
         root_read_only: true,
         open_files: (1024, 1024),
+        core_bytes: 1,
         apparmor: Some("ringwall-sandbox (enforce)".to_owned()),
         ..RingFacts::default()
     }
@@ -164,6 +171,7 @@ fn a_view_other_than_planned_is_noticed() {
     assert_eq!(stopped_by(|facts| facts.network_devices.push("eth0".into())), "network devices");
     assert_eq!(stopped_by(|facts| facts.root_read_only = false), "root file system");
     assert_eq!(stopped_by(|facts| facts.open_files.1 = 1 << 20), "open files limit");
+    assert_eq!(stopped_by(|facts| facts.core_bytes = u64::MAX), "core dumps");
     assert_eq!(stopped_by(|facts| facts.open_files.0 = 1 << 20), "open files limit");
     assert_eq!(stopped_by(|facts| facts.kernel_release.clear()), "kernel");
 }
@@ -184,4 +192,37 @@ fn facts_that_are_all_missing_stop_the_run() {
     assert!(error.is_err());
     let inner = Expected { own_namespaces: false, ..expected() };
     assert!(check(RingKind::Process, &inner, &host(), RingFacts::default()).is_err());
+}
+
+/// What a ring that shows `/usr` tells of its mounts.
+fn check_mounts(mounts: &[(&str, &str, bool)]) -> Result<(), String> {
+    let mount = |(path, file_system, read_only): &(&str, &str, bool)| MountFact {
+        path: (*path).to_owned(),
+        file_system: (*file_system).to_owned(),
+        read_only: *read_only,
+    };
+    let facts = RingFacts { mounts: mounts.iter().map(mount).collect(), ..honest() };
+    let of_host = vec![PathBuf::from("/usr"), PathBuf::from("/srv/data")];
+    let workspace = Some(PathBuf::from("/usr/src/own"));
+    let expected = Expected { of_host, workspace, ..expected() };
+    check(RingKind::Process, &expected, &host(), facts).map(drop).map_err(|error| error.layer)
+}
+
+#[test]
+fn a_mount_of_the_hosts_own_is_noticed_and_the_workspace_is_none() {
+    let usr = ("/usr", "overlay", true);
+    let dev = ("/dev/null", "devtmpfs", false);
+    check_mounts(&[usr, dev, ("/usr/src/own", "ext4", false)]).unwrap();
+    check_mounts(&[usr, ("/usr/share", "tmpfs", true)]).unwrap();
+    let others = [
+        ("/usr", "ext4", true),
+        ("/usr", "overlay", false),
+        ("/usr/local", "nfs4", true),
+        ("/srv/data", "ext4", true),
+        ("/usr/src/owner", "ext4", true),
+    ];
+    for other in others {
+        let layer = check_mounts(&[usr, other]).unwrap_err();
+        assert_eq!(layer, "view of the host's files", "{other:?}");
+    }
 }

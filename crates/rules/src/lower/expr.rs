@@ -122,8 +122,13 @@ pub(crate) fn host(pattern: &HostPattern, value: E) -> E {
     if pattern.is_everything() { truth(true) } else { like(value, &Glob::of(pattern.as_str())) }
 }
 
+/// As [`NamePattern::matches`].
 pub(crate) fn tool(pattern: &NamePattern) -> E {
-    like(resource("name"), &Glob::of(pattern.as_str()))
+    let fits = like(resource("name"), &Glob::of(pattern.as_str()));
+    match pattern.as_str().contains('*') && !pattern.is_everything() {
+        true => all([fits, not(like(resource("name"), &Glob::of("*:*")))]),
+        false => fits,
+    }
 }
 
 pub(crate) fn url_paths(prefixes: &[UrlPrefix]) -> E {

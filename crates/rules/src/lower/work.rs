@@ -3,7 +3,7 @@
 use super::expr::{all, any, context, is, not, one_of, principal, resource, tool, truth};
 use super::{Rule, Source, expr::E};
 use crate::file::ToolRule;
-use crate::strength::known_at_least;
+use crate::strength::{Inside, known_at_least};
 use crate::values::{Grant, WallName, Walls};
 use crate::words::{Kind, Profile, TaintEffect, Tier, ToolReach};
 
@@ -21,8 +21,13 @@ fn own_floor(profile: Profile) -> Walls {
 
 fn in_wall_of(least: &[WallName]) -> E {
     let least: Vec<_> = least.iter().map(|wall| wall.0.clone()).collect();
-    let walls: Vec<String> = known_at_least(&least).iter().map(ToString::to_string).collect();
-    one_of(&walls, context("wall"))
+    let of = |inside: Inside| {
+        let walls = known_at_least(&least, inside);
+        let walls: Vec<String> = walls.iter().map(ToString::to_string).collect();
+        one_of(&walls, context("wall"))
+    };
+    let for_tools = all([context("tool"), of(Inside::Tool)]);
+    any([for_tools, all([not(context("tool")), of(Inside::Command)])])
 }
 
 impl Source<'_> {

@@ -91,6 +91,66 @@ fn an_edit_that_widens_is_shown_with_an_example() {
     }
 }
 
+const BUILD: &str = "build = [\"process\", \"container\", \"vm/container\"]";
+const UNTRUSTED: &str = "untrusted = [\"vm\", \"vm/container\"]";
+
+/// What two policies differ in that have these parts of the shipped one.
+fn differing(part: &str, old: &str, new: &str) -> Difference {
+    let stack = |with: &str| {
+        let text = shipped_but(part, with);
+        user(&text.replacen("medium = [\"container\", \"wasm\"]", "medium = \"process\"", 1))
+    };
+    compare(&stack(old), &stack(new))
+}
+
+#[test]
+fn an_edit_that_only_orders_walls_is_told() {
+    let walls = |list: &str| format!("build = [{list}]");
+    let both = walls("\"container\", \"process\"");
+    for weaker in ["\"process\", \"container\"", "\"process\"", "\"process/wasm\", \"container\""] {
+        let found = differing(BUILD, &both, &walls(weaker)).widened;
+        assert!(found.iter().any(|it| it.what.contains("build work")), "{weaker}: {found:?}");
+    }
+    // Weaker on hosts alone that cannot raise the first.
+    let (old, new) =
+        (walls("\"wasm\", \"vm/wasm\""), walls("\"wasm\", \"container/wasm\", \"vm/wasm\""));
+    let tool =
+        |found: &Widening| found.what.contains("tool") && found.what.contains("container/wasm");
+    let found = differing(BUILD, &old, &new).widened;
+    assert!(found.iter().any(tool), "{found:?}");
+    let stronger = differing(BUILD, &walls("\"process\", \"container\""), &both);
+    assert!(stronger.widened.is_empty() && stronger.narrowed > 0, "{stronger:?}");
+    let same = differing(BUILD, &both, &both);
+    assert!(same.widened.is_empty() && same.narrowed == 0, "{same:?}");
+    let kept = differing(UNTRUSTED, "untrusted = [\"vm\"]", "untrusted = [\"vm\"] # a note");
+    assert!(kept.widened.is_empty() && kept.narrowed == 0, "{kept:?}");
+    let fresh =
+        differing("fresh = [\"untrusted\"]", "fresh = [\"untrusted\"]", "fresh = []").widened;
+    assert!(!fresh.is_empty());
+}
+
+#[test]
+fn tools_are_compared_with_each_kind_and_ports_that_no_rule_names() {
+    let with = |rest: &str| {
+        let tool = format!("[[tool]]\nnames = [\"x\"]\n{rest}\n[[tool]]");
+        user(&DEFAULT_POLICY.replacen("[[tool]]", &tool, 1))
+    };
+    let found = compare(&with("kind = \"untrusted\"\n"), &with("approved = false\n")).widened;
+    assert!(found.iter().any(|it| it.what.contains("tool")), "{found:?}");
+    let found = compare(&with("strict = true\n"), &with("strict = false\n")).widened;
+    assert!(found.iter().any(|it| it.what.contains("strict mode")), "{found:?}");
+    let denied = |ports: &[u16]| {
+        let rule = |port: &u16| format!("[[network.deny]]\nhost = \"a.example\"\nport = {port}\n");
+        let all = "[[network.deny]]\nhost = \"a.example\"\n".to_owned();
+        let rules = if ports.is_empty() { all } else { ports.iter().map(rule).collect() };
+        user(&format!("{DEFAULT_POLICY}\n{rules}"))
+    };
+    for named in [&[22, 80, 443][..], &[22, 80, 443, 1024, 1025, 8443]] {
+        let found = compare(&denied(&[]), &denied(named)).widened;
+        assert!(found.iter().any(|it| it.what.contains("a.example")), "{named:?} {found:?}");
+    }
+}
+
 #[test]
 fn cases_beside_a_policy_pass_and_fail() {
     let cases = "[[test]]\nname = \"low never connects\"\nask = \"connect GET https://api.example.com/x\"\n\

@@ -287,3 +287,35 @@ fn the_rights_of_a_plan_say_what_cedar_says() {
         }
     }
 }
+
+#[test]
+fn a_file_goes_by_its_digest_and_by_no_pattern_of_names() {
+    let digest = format!("sha256:{}", "ab".repeat(32));
+    let stranger = format!("sha256:{}", "cd".repeat(32));
+    let call = |tool: &str| Action::Call { tool: tool.to_owned(), kind: None, read_only: true };
+    let low = task(Tier::Medium);
+    let with = |names: &str| {
+        let rule =
+            format!("[[tool]]\nnames = [{names}]\napproved = true\nkind = \"compute\"\n\n[[tool]]");
+        user(&DEFAULT_POLICY.replacen("[[tool]]", &rule, 1))
+    };
+    let of_file = with(&format!("{digest:?}"));
+    assert!(of_file.decide(&low, &call(&digest)).allowed);
+    assert!(!of_file.decide(&low, &call(&stranger)).allowed);
+    let kind = |stack: &Stack, tool: &str| {
+        stack.kind_of(&Work { tool: Some(tool.to_owned()), kind: None })
+    };
+    assert_eq!(
+        (kind(&of_file, &digest), kind(&of_file, &stranger)),
+        (Kind::Compute, Kind::Untrusted)
+    );
+    for pattern in ["s*", "*c*", "*d", "sha256*", "*a*b"] {
+        let stack = with(&format!("{pattern:?}"));
+        assert!(!stack.decide(&low, &call(&digest)).allowed, "{pattern}");
+        assert!(!stack.decide(&low, &call(&stranger)).allowed, "{pattern}");
+        assert_eq!(kind(&stack, &stranger), Kind::Untrusted, "{pattern}");
+    }
+    for all in ["*", "**"] {
+        assert!(with(&format!("{all:?}")).decide(&low, &call(&stranger)).allowed);
+    }
+}

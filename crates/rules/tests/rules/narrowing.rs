@@ -17,7 +17,7 @@ const KEYS: [&str; 6] = [
     "secrets = [\"github\", \"own\"]",
 ];
 
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "[profiles]\nlow = \"process\"\nmedium = \"process\"\nhigh = \"process\"\nvery-high = \"process\"",
     "[routes]\ncompute = [\"process\"]\nfiles = [\"process\"]\nbuild = [\"process\"]\nuntrusted = [\"process\"]",
     "[routes]\nbuild = [\"vm\"]\nfresh = [\"build\"]",
@@ -32,6 +32,7 @@ const TABLES: [&str; 14] = [
     "[phases.plan]\nwrite = [\"/**\"]\nnext = [\"plan\"]",
     "[taint]\nsources = []\neffects = []",
     "[[tool]]\nnames = [\"*\"]\nkind = \"compute\"\napproved = true\nread-only = true",
+    "[routes]\ncompute = [\"process/wasm\"]\nfiles = [\"process/wasm\"]\nbuild = [\"process/wasm\"]\nuntrusted = [\"process/wasm\"]",
 ];
 
 const ELEVATION: &str = "[[approver]]\nname = \"eve\"\nkey = \"ed25519/4444444444444444444444444444444444444444444444444444444444444444\"\n\
@@ -138,7 +139,8 @@ proptest! {
                 let Ok(own_plan) = without.plan() else {
                     return Err(TestCaseError::fail(format!("newly placed\n{cloned}")));
                 };
-                prop_assert!(at_least(&plan.wall, &own_plan.wall), "{} {}", plan.wall, own_plan.wall);
+                let is_at_least = at_least(&plan.wall, &own_plan.wall, Inside::Command);
+                prop_assert!(is_at_least, "{} {}", plan.wall, own_plan.wall);
                 prop_assert!(plan.limits.memory_bytes <= own_plan.limits.memory_bytes);
                 prop_assert!(plan.limits.timeout <= own_plan.limits.timeout);
                 prop_assert!(plan.fresh || !own_plan.fresh);
@@ -168,4 +170,15 @@ fn what_a_narrow_layer_does_not_speak_of_stays_as_it_was() {
     assert!(!both.decide(&task, &get("github.com", "/a")).allowed);
     assert!(both.decide(&task, &Action::Write(path("./x"))).allowed);
     assert!(both.decide(&task, &Action::Apply).allowed);
+}
+
+#[test]
+fn any_layer_can_ask_for_strict_calls_and_none_can_take_that_back() {
+    let asks = "version = 1\n[[tool]]\nnames = [\"eval-*\"]\nstrict = true\n";
+    let silent = "version = 1\n[[tool]]\nnames = [\"eval-js\"]\nstrict = false\n";
+    for (first, second) in [(asks, silent), (silent, asks)] {
+        let layers = vec![layer(OriginKind::User, first), layer(OriginKind::Workspace, second)];
+        let stack = Stack::load(layers).unwrap();
+        assert!(stack.wants_strict("eval-js") && !stack.wants_strict("grep"));
+    }
 }

@@ -141,6 +141,66 @@ fn an_unknown_phase_is_refused() {
     assert!(matches!(record.plan(), Err(Refusal::UnknownPhase { .. })));
 }
 
+/// The user's policy with a route for builds, and a repository's file below it.
+fn placed(route: &str, cloned: &str, request: &PlaceRequest) -> String {
+    let own = shipped_but("build = [\"process\", \"container\", \"vm/container\"]", route);
+    let own = own.replacen("medium = [\"container\", \"wasm\"]", "medium = \"process\"", 1);
+    let layers = vec![layer(OriginKind::User, &own), layer(OriginKind::Workspace, cloned)];
+    wall_of(&Stack::load(layers).unwrap().place(request, &everything()))
+}
+
+#[test]
+fn a_ring_for_tools_does_not_count_for_commands() {
+    let stack = shipped();
+    let place = |request| stack.place(&request, &everything());
+    let command = place(asked(Kind::Compute, "process/wasm"));
+    assert!(matches!(command.plan(), Err(Refusal::WallDenied { .. })), "{:?}", command.outcome);
+    // Not in a wall that looks stronger either, nor in one that lives already.
+    for wall in ["container/process/wasm", "container/wasm"] {
+        assert!(place(asked(Kind::Compute, wall)).plan().is_err(), "{wall}");
+        let living = PlaceRequest { reuse: true, ..asked(Kind::Compute, wall) };
+        assert!(place(living).plan().is_err(), "{wall}");
+    }
+    let untrusted = asked(Kind::Untrusted, "process/wasm");
+    assert!(place(untrusted).plan().is_err());
+    // A tool is inside all rings.
+    let mut tool = asked(Kind::Compute, "process/wasm");
+    tool.work.tool = Some("x".to_owned());
+    assert_eq!(wall_of(&place(tool)), "process/wasm");
+    // A floor and a profile count for commands by the rings round them.
+    for (part, with) in [
+        ("tier = \"medium\"\n", "tier = \"medium\"\nfloor = \"wasm\"\n"),
+        ("medium = [\"container\", \"wasm\"]", "medium = \"wasm\""),
+    ] {
+        let own = user(&shipped_but(part, with));
+        let placed = own.place(&asked(Kind::Build, "process/wasm"), &everything());
+        assert!(placed.plan().is_err(), "{:?}", placed.outcome);
+    }
+}
+
+#[test]
+fn the_first_layer_orders_the_walls_and_sets_the_least_one() {
+    let build = &work(Kind::Build);
+    let user = "build = [\"container\", \"process\"]";
+    for route in ["process", "process/wasm", "wasm", "container/wasm"] {
+        let cloned = format!("version = 1\n[routes]\nbuild = [\"{route}\"]\n");
+        let wall = placed(user, &cloned, build);
+        assert!(wall == "container" || wall.starts_with("refused"), "{route}: {wall}");
+    }
+    let process = "version = 1\n[routes]\nbuild = [\"process\", \"vm\"]\n";
+    assert_eq!(placed(user, process, build), "container");
+    let more = "version = 1\n[routes]\nbuild = [\"vm\"]\n";
+    assert_eq!(placed(user, more, build), "vm");
+    // With a wall by name, and with the shipped policy.
+    let by_name = asked(Kind::Build, "process");
+    assert!(placed(user, process, &by_name).starts_with("refused"));
+    let layers = vec![
+        layer(OriginKind::User, DEFAULT_POLICY),
+        layer(OriginKind::Workspace, "version = 1\n[routes]\nbuild = [\"process/wasm\"]\n"),
+    ];
+    assert_eq!(wall_of(&Stack::load(layers).unwrap().place(build, &everything())), "container");
+}
+
 fn any_walls() -> impl Strategy<Value = Vec<Wall>> {
     proptest::sample::subsequence(known_walls(), 1..=6).prop_shuffle()
 }
@@ -170,7 +230,7 @@ proptest! {
         prop_assert_eq!(replay(&here, &user(&text)), Ok(()));
         match (best.plan(), here.plan()) {
             (Ok(best), Ok(here)) => {
-                prop_assert!(at_least(&here.wall, &best.wall), "{} {}", here.wall, best.wall);
+                prop_assert!(at_least(&here.wall, &best.wall, Inside::Command), "{} {}", here.wall, best.wall);
                 prop_assert!(!gone.contains(&here.wall));
             }
             (Err(_), Ok(here)) => prop_assert!(false, "placed in {}", here.wall),

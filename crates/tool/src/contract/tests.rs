@@ -196,3 +196,20 @@ mod any {
         }
     }
 }
+
+#[test]
+fn only_a_plain_true_at_the_top_asks_for_the_strict_mode() {
+    assert!(asks_strict(br#"{"script": "1", "strict": true}"#));
+    for input in [
+        r#"{"strict": false}"#,
+        r#"{"strict": "true"}"#,
+        r#"{"strict": 1}"#,
+        r#"{"input": {"strict": true}}"#,
+        r#"{"strict": true, "strict": false}"#,
+        r#"[true]"#,
+        "{}",
+        "",
+    ] {
+        assert!(!asks_strict(input.as_bytes()), "{input}");
+    }
+}

@@ -31,7 +31,12 @@ impl Setting {
         let (send, events) = channel();
         let report = move |event| drop(send.send(event));
         let compiler = Arc::new(TextCompiler::default());
-        let watcher = watch(folder.path(), Arc::clone(&registry), compiler, pins, report).unwrap();
+        let reserved: Reserved = Box::new(move |name, digest| {
+            let pin = pins.get(name).filter(|pin| *pin != digest)?;
+            Some(format!("the name {name} is pinned to {pin}"))
+        });
+        let watcher =
+            watch(folder.path(), Arc::clone(&registry), compiler, reserved, report).unwrap();
         Setting { folder, registry, events, watcher: Some(watcher) }
     }
 

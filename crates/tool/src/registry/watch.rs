@@ -43,19 +43,22 @@ struct Watch {
     stop: Arc<OwnedFd>,
     registry: Arc<Registry>,
     compiler: Arc<dyn Compiler>,
-    pins: HashMap<String, ToolDigest>,
+    reserved: Reserved,
     report: Box<dyn Fn(Event) + Send>,
     /// Files that changed, and when to look at them.
     due: HashMap<String, Instant>,
 }
 
-/// Puts the tools of `folder` into service, then goes on doing so on a thread of its own. Names in
-/// `pins` are only ever given to that content.
+/// Says why a name is not to be had by this content, if it is not.
+pub type Reserved = Box<dyn Fn(&str, &ToolDigest) -> Option<String> + Send>;
+
+/// Puts the tools of `folder` into service, then goes on doing so on a thread of its own. A file gets no
+/// name that is `reserved`.
 pub fn watch(
     folder: &Path,
     registry: Arc<Registry>,
     compiler: Arc<dyn Compiler>,
-    pins: HashMap<String, ToolDigest>,
+    reserved: Reserved,
     report: impl Fn(Event) + Send + 'static,
 ) -> Result<Watcher, WatchError> {
     let failed = |source: io::Error| WatchError { folder: folder.to_owned(), source };
@@ -79,7 +82,7 @@ pub fn watch(
         stop: Arc::clone(&stop),
         registry,
         compiler,
-        pins,
+        reserved,
         report: Box::new(report),
         due: HashMap::new(),
     };
@@ -213,12 +216,9 @@ impl Watch {
         if self.registry.of_file(file).is_some_and(|(_, serving)| serving.digest == tool.digest) {
             return None;
         }
-        match self.pins.get(tool.name()) {
-            Some(pin) if *pin != tool.digest => {
-                let reason = format!("the name {} is pinned to {pin}", tool.name());
-                Some(self.registry.refusal(file, reason))
-            }
-            _ => Some(self.registry.swap(file, tool, begun.elapsed())),
+        match (self.reserved)(tool.name(), &tool.digest) {
+            Some(reason) => Some(self.registry.refusal(file, reason)),
+            None => Some(self.registry.swap(file, tool, begun.elapsed())),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::SchemaError;
+use super::{MOST_PATTERNS, SchemaError};
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 /// Subschemas applied to one and the same value, each inside the other.
@@ -42,18 +42,21 @@ enum Step {
 struct Graph {
     steps: Vec<Vec<(Step, usize)>>,
     places: Vec<String>,
+    patterns: usize,
 }
 
-/// How many subschemas one value can meet when every reference is followed; `None` if the schema
-/// is recursive, or the number too large to be of interest.
-pub(super) fn measure(schema: &Value) -> Result<Option<u64>, SchemaError> {
+/// Refuses a schema that no check could be bounded for.
+pub(super) fn check(schema: &Value) -> Result<(), SchemaError> {
     let graph = Graph::of(schema)?;
+    if graph.patterns > MOST_PATTERNS {
+        return Err(wrong("", format!("it has more than {MOST_PATTERNS} patterns")));
+    }
     let mut known = vec![None; graph.steps.len()];
     for node in 0..graph.steps.len() {
         graph.in_place(node, 0, &mut known)?;
     }
-    let mut known = vec![None; graph.steps.len()];
-    graph.count(0, 0, &mut known)
+    let mut seen = vec![false; graph.steps.len()];
+    graph.descend(0, 0, &mut seen)
 }
 
 impl Graph {
@@ -73,6 +76,7 @@ impl Graph {
                 steps.push((step, number));
             }
             graph.steps.push(steps);
+            graph.patterns += patterns_of(schema);
             graph.places.push(at);
             next += 1;
         }
@@ -104,28 +108,23 @@ impl Graph {
         Ok(depth)
     }
 
-    /// `known` holds `Some(None)` for what is being counted or has no number.
-    fn count(
-        &self,
-        node: usize,
-        depth: usize,
-        known: &mut [Option<Option<u64>>],
-    ) -> Result<Option<u64>, SchemaError> {
-        if let Some(count) = known[node] {
-            return Ok(count);
+    fn descend(&self, node: usize, depth: usize, seen: &mut [bool]) -> Result<(), SchemaError> {
+        if std::mem::replace(&mut seen[node], true) {
+            return Ok(());
         }
         if depth > MOST_DEEP {
             return Err(wrong(&self.places[node], "subschemas are nested too deeply"));
         }
-        known[node] = Some(None);
-        let mut total = Some(1u64);
         for (_, child) in &self.steps[node] {
-            let count = self.count(*child, depth + 1, known)?;
-            total = total.zip(count).and_then(|(total, count)| total.checked_add(count));
+            self.descend(*child, depth + 1, seen)?;
         }
-        known[node] = Some(total);
-        Ok(total)
+        Ok(())
     }
+}
+
+fn patterns_of(schema: &Value) -> usize {
+    let names = schema.get("patternProperties").and_then(Value::as_object);
+    names.map_or(0, serde_json::Map::len) + usize::from(schema.get("pattern").is_some())
 }
 
 type Child<'a> = (Step, &'a Value, String);

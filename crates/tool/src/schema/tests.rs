@@ -133,6 +133,81 @@ fn a_check_that_would_take_forever_is_given_up_once_and_not_begun_again() {
     assert!(begun.elapsed() < PATIENCE, "the check was begun again");
 }
 
+/// The value is one that takes every branch, for as long as a check could last.
+fn check_of(schema: Value, value: &Value) -> Result<u64, cost::TooMuch> {
+    Schema::compile(&schema).unwrap();
+    cost::steps(&schema, value, MOST_STEPS)
+}
+
+#[test]
+fn a_long_list_of_options_counts_with_every_value_that_it_is_searched_for() {
+    let options: Vec<Value> =
+        std::iter::once(json!(0.5)).chain((60_000..99_999).map(Value::from)).collect();
+    let schema = json!({ "properties": { "a": { "items": { "enum": options } } } });
+    let value = json!({ "a": vec![99_998; 150_000] });
+    assert_eq!(check_of(schema.clone(), &value), Err(cost::TooMuch));
+    let bytes = value.to_string().len();
+    let misfit = Schema::compile(&schema).unwrap().check(value, bytes).unwrap_err();
+    assert!(misfit.to_string().contains("takes more than"), "{misfit}");
+}
+
+#[test]
+fn whatever_is_searched_again_for_each_part_of_a_value_is_counted() {
+    let names: Vec<String> = (0..8_000).map(|number| format!("n{number}")).collect();
+    let large = json!(vec![json!({ "x": "y" }); 2_000]);
+    let objects = json!(vec![large.clone(); 300]);
+    let many = json!(vec![json!({}); 300_000]);
+    let costly = [
+        (json!({ "items": { "const": vec![1; 20_000] } }), json!(vec![1; 200_000])),
+        (json!({ "items": { "required": names } }), many.clone()),
+        (json!({ "items": { "dependentRequired": { "a": names } } }), many),
+        (json!({ "items": { "allOf": vec![json!({ "uniqueItems": true }); 200] } }), objects),
+        (json!({ "pattern": "^(a{60}|b{60}){60}$" }), json!("a".repeat(1 << 20))),
+    ];
+    for (schema, value) in costly {
+        let shown: String = schema.to_string().chars().take(60).collect();
+        assert_eq!(check_of(schema, &value), Err(cost::TooMuch), "{shown}");
+    }
+}
+
+#[test]
+fn asking_in_place_what_was_evaluated_counts_for_each_level() {
+    let mut schema = json!({ "type": "object" });
+    for _ in 0..20 {
+        schema = json!({ "allOf": [schema], "unevaluatedProperties": false });
+    }
+    assert_eq!(check_of(schema, &json!({})), Err(cost::TooMuch));
+}
+
+#[test]
+fn usual_schemas_of_large_values_are_checked() {
+    let schema = json!({
+        "type": "object", "required": ["matches"], "additionalProperties": false,
+        "properties": { "matches": { "type": "array", "items": {
+            "type": "object", "required": ["path", "line"], "properties": {
+                "path": { "type": "string", "pattern": "^[^/].*$" },
+                "line": { "type": "integer", "minimum": 1 },
+                "kind": { "enum": ["file", "link", null] },
+            }
+        } } }
+    });
+    let one = json!({ "path": "src/some/where/file.rs", "line": 12, "kind": "file" });
+    let value = json!({ "matches": vec![one; 10_000] });
+    let bytes = value.to_string().len();
+    assert!(check_of(schema.clone(), &value).unwrap() < MOST_STEPS / 10);
+    assert_eq!(Schema::compile(&schema).unwrap().check(value.clone(), bytes), Ok(value));
+}
+
+#[test]
+fn a_schema_has_a_bounded_number_of_patterns() {
+    let patterns: Map<String, Value> =
+        (0..=MOST_PATTERNS).map(|n| (format!("^a{n}$"), json!({ "type": "string" }))).collect();
+    assert!(refused(json!({ "patternProperties": patterns })).contains("patterns"));
+    let properties: Map<String, Value> =
+        (0..=MOST_PATTERNS).map(|n| (format!("a{n}"), json!({ "pattern": "x" }))).collect();
+    assert!(refused(json!({ "properties": properties })).contains("patterns"));
+}
+
 #[test]
 fn what_is_applied_too_often_to_one_value_is_refused_or_costly_but_never_a_hang() {
     // Twenty doublings in place: a million checks of one text, still within patience or given up.

@@ -39,13 +39,15 @@ pub(super) struct Fetched {
 }
 
 impl Origin {
-    /// What exists on this machine goes before what a registry may have.
+    /// By how it is written, and not by what lies in the working directory: a file there can have the name of
+    /// what a registry has.
     pub fn of(text: &str) -> Origin {
         let path = Path::new(text);
-        let ends_like = |end: &str| text.ends_with(end);
-        if text.starts_with("oci:") || path.is_dir() || (path.is_file() && ends_like(".tar")) {
+        let is_path = text.starts_with(['/', '.']);
+        let is_layout = is_path && path.is_dir();
+        if text.starts_with("oci:") || text.ends_with(".tar") || is_layout {
             Origin::Layout(path.to_owned())
-        } else if path.exists() || ends_like(".wasm") || text.starts_with(['/', '.']) {
+        } else if is_path || text.ends_with(".wasm") {
             Origin::File(path.to_owned())
         } else {
             Origin::Registry(text.to_owned())

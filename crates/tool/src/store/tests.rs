@@ -304,6 +304,30 @@ fn an_origin_is_a_file_a_layout_or_a_registry() {
     assert_eq!(Origin::of("missing.wasm"), Origin::File("missing.wasm".into()));
     let name = "ghcr.example/team/tool:1.0";
     assert_eq!(Origin::of(name), Origin::Registry(name.to_owned()));
+    // What lies in the working directory does not count: `src` and `Cargo.toml` are here.
+    for here in ["src", "Cargo.toml", "src/store"] {
+        assert!(std::path::Path::new(here).exists());
+        assert_eq!(Origin::of(here), Origin::Registry(here.to_owned()));
+    }
+    assert_eq!(Origin::of("./Cargo.toml"), Origin::File("./Cargo.toml".into()));
+    assert_eq!(Origin::of("./src"), Origin::Layout("./src".into()));
+}
+
+#[test]
+fn a_tool_is_asked_about_by_the_name_that_a_person_gave_it() {
+    let setting = Setting::new();
+    let stranger = file(&manifest_with("/name", json!("grep")));
+    let loaded = crate::load(&setting.compiler, &stranger, "grep.wasm").unwrap().0;
+    assert_eq!((loaded.name(), loaded.identity()), ("grep", loaded.digest.to_string().as_str()));
+    let options = AddOptions { name: Some("lint".to_owned()), ..AddOptions::default() };
+    let added = setting.add(&stranger, &options).unwrap();
+    let tool = setting.store.open_tool(&added.entry, &setting.compiler).unwrap();
+    assert_eq!((tool.name(), tool.identity()), ("grep", "lint"));
+    let reserved = |name: &str, digest| setting.store.reserves(name, &digest).unwrap();
+    let other = digest_of(b"other");
+    assert!(reserved("lint", other).is_some_and(|why| why.contains("installed already")));
+    assert_eq!(reserved("lint", tool.digest), None);
+    assert_eq!(reserved("free", other), None);
 }
 
 #[test]

@@ -163,7 +163,8 @@ impl<'a> Reaching<'a> {
         // Loopback is reached by nobody, but for what the owner of the home exempts.
         let settings = workshop.home.join("gateway.json");
         let zone = json!({GIVEN: [GIVEN_ADDRESS], ASTRAY: ["127.0.0.1"]});
-        let exempt = json!({"exempt": [GIVEN_ADDRESS], "names": {"zone": zone}}).to_string();
+        let given = format!("{GIVEN}:{}={GIVEN_ADDRESS}", server.address.port());
+        let exempt = json!({"exempt": [given], "names": {"zone": zone}}).to_string();
         fs::write(&settings, exempt).map_err(|error| with_causes(&error))?;
         let port: u16 = port.parse().unwrap_or_default();
         let rules = [(GIVEN, server.address.port()), (ASTRAY, port)];
@@ -177,6 +178,7 @@ impl<'a> Reaching<'a> {
             writes: false,
             wall,
             sandbox: None,
+            strict: false,
             elevated: None,
         };
         let entry =

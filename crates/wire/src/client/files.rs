@@ -45,6 +45,15 @@ impl Client {
         self.download(&Request::TakeWorkspace, sink, max_bytes)
     }
 
+    /// The same while jobs are stopped for it, which go on afterwards.
+    pub fn look_at_workspace(
+        &self,
+        sink: &mut dyn Write,
+        max_bytes: u64,
+    ) -> Result<u64, ClientError> {
+        self.download(&Request::LookAtWorkspace, sink, max_bytes)
+    }
+
     fn download(
         &self,
         request: &Request,

@@ -60,7 +60,9 @@ impl Stream {
     pub(super) fn new(request: &Request, side: Side) -> Self {
         let shape = match request {
             Request::Start(process) => Shape::Process { stdin: process.stdin },
-            Request::ReadFile { .. } | Request::TakeWorkspace => Shape::ReadFile,
+            Request::ReadFile { .. } | Request::TakeWorkspace | Request::LookAtWorkspace => {
+                Shape::ReadFile
+            }
             Request::WriteFile { .. } | Request::PutWorkspace { .. } | Request::SendTool(_) => {
                 Shape::WriteFile
             }
@@ -81,6 +83,8 @@ impl Stream {
             | Request::ProbeTool { .. }
             | Request::Snapshot { .. }
             | Request::Take { .. }
+            | Request::ChangeRights { .. }
+            | Request::Adjust { .. }
             | Request::Shutdown => Shape::Plain,
         };
         let ended = |side| !shape.ever_carries_data_from(side);

@@ -165,13 +165,16 @@ impl TinyWarden {
                 self.jobs.insert(stream, Job::Write { path, data: Vec::new() });
                 return;
             }
-            Request::TakeWorkspace => {
+            Request::TakeWorkspace | Request::LookAtWorkspace => {
                 let data = b"what was changed".to_vec();
                 self.jobs.insert(stream, Job::Content { data, sent: 0 });
                 return;
             }
             Request::Checkpoint => Reply::Resting { frozen: true },
-            Request::Snapshot { .. } | Request::Take { .. } => Reply::Done,
+            Request::Snapshot { .. }
+            | Request::Take { .. }
+            | Request::ChangeRights { .. }
+            | Request::Adjust { .. } => Reply::Done,
             Request::Usage => Reply::Usage(GuestUsage { oom_kills: 1, cpu_micros: 2 }),
             Request::WriteFile { path, .. } => {
                 self.jobs.insert(stream, Job::Write { path, data: Vec::new() });

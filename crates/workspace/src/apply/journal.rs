@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::content;
+use crate::identity::WorkspaceId;
 use crate::path::{EscapedBytes, RelPath};
 
 const FILE: &str = "journal.json";
@@ -70,8 +71,8 @@ impl Step {
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
     pub(super) workspace: EscapedBytes,
-    /// Inode of the workspace: another directory of that name is not ours to touch.
-    pub(super) inode: u64,
+    /// Another directory of that name is not ours to touch.
+    pub(super) id: WorkspaceId,
     pub(super) staging: String,
     /// Everything is in place: nothing is to be undone any more.
     pub(super) committed: bool,
@@ -94,7 +95,7 @@ impl Journal {
     ) -> io::Result<Self> {
         let record = Record {
             workspace: EscapedBytes(workspace.as_os_str().as_bytes().to_vec()),
-            inode: rustix::fs::fstat(root)?.st_ino,
+            id: WorkspaceId::of(root)?,
             staging: staging.to_owned(),
             committed: false,
             steps: Vec::new(),

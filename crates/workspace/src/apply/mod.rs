@@ -9,8 +9,10 @@
 //! are not carried over. A sandbox that is still running must not be applied over.
 
 mod journal;
+mod links;
 mod protect;
 mod recover;
+mod repository;
 mod select;
 mod stage;
 mod steps;
@@ -23,10 +25,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::manifest::{Change, Changes};
+use crate::nature::RankedList;
 use crate::path::RelPath;
 use crate::show::{PathList, quoted};
 use journal::Journal;
@@ -34,6 +37,7 @@ use stage::Stage;
 
 pub use protect::is_protected;
 pub use recover::{RecoverError, Recovered, recover};
+pub use select::{Selection, Wanted};
 
 /// The staging directory in a workspace is called this and a random suffix.
 pub(crate) const STAGING_PREFIX: &str = ".ringwall-apply-";
@@ -43,10 +47,10 @@ pub struct ApplyOptions {
     /// Protected paths that may be written: each allows itself and, if it is a protected
     /// directory, what is below.
     pub allow_protected: Vec<PathBuf>,
-    /// Left out, with what is below.
-    pub except: Vec<PathBuf>,
     /// Overwrite files that the host changed in the meantime.
     pub force: bool,
+    /// Take only plain changes; others must be named in `allow_protected`, or a directory above.
+    pub strict: bool,
 }
 
 /// What was done.
@@ -62,6 +66,10 @@ pub struct Applied {
 pub enum ApplyError {
     #[error("the workspace {path} cannot be opened")]
     Workspace { path: String, source: io::Error },
+    #[error(
+        "nothing was applied: {path} is not the directory that the sandbox saw; it or a directory above it was moved or replaced since, so put it back or run the job again"
+    )]
+    OtherWorkspace { path: String },
     #[error("another apply is at work in {path}; try again when it is done")]
     Busy { path: String },
     #[error("{path} is not a path inside the workspace")]
@@ -72,6 +80,26 @@ pub enum ApplyError {
         "nothing was applied: {0} is protected, as programs on the host trust it; review the change and name it with --allow-protected"
     )]
     Protected(PathList),
+    #[error(
+        "nothing was applied: the configuration of a repository on the host names {0}; review the change and name it with --allow-protected"
+    )]
+    NamedByRepository(PathList),
+    #[error(
+        "nothing was applied: the repository configuration {path} cannot be read, so it is not known which files it names"
+    )]
+    Repository { path: String, source: io::Error },
+    #[error(
+        "nothing was applied: --strict takes plain changes only, and these are not: {0}; review them, then name each with --allow-protected or leave it out with --except"
+    )]
+    NotPlain(RankedList),
+    #[error(
+        "nothing was applied: the links of the workspace, which may lead from a protected path to a changed file, cannot be read at {path}"
+    )]
+    Links { path: String, source: io::Error },
+    #[error(
+        "nothing was applied: the workspace has more than {max} files and directories, too many to search for links at protected paths; use a smaller directory as workspace"
+    )]
+    TooManyEntries { max: u64 },
     #[error(
         "nothing was applied: {0} would be a link out of the workspace; apply the other paths by name"
     )]
@@ -98,20 +126,17 @@ pub enum ApplyError {
     Recover(#[from] RecoverError),
 }
 
-/// Writes `changes` to `workspace`: those at and below the paths `only`, or all when it is empty.
-pub fn apply(
-    changes: &Changes,
-    workspace: &Path,
-    only: &[PathBuf],
-    options: &ApplyOptions,
-) -> Result<Applied, ApplyError> {
+/// Writes the selected changes to their workspace.
+pub fn apply(selection: &Selection<'_>, options: &ApplyOptions) -> Result<Applied, ApplyError> {
+    let Selection { changes, workspace, entries } = selection;
     recover(&changes.dir)?;
-    let root = open_workspace(workspace)
-        .map_err(|error| ApplyError::Workspace { path: quoted(workspace), source: error.into() })?;
+    let root = changes.open_workspace(workspace).map_err(|error| match error {
+        Errno::STALE => ApplyError::OtherWorkspace { path: quoted(workspace) },
+        error => ApplyError::Workspace { path: quoted(workspace), source: error.into() },
+    })?;
     let _held = lock(&root, workspace)?;
-    let selected = select::select(changes, workspace, only, &options.except)?;
-    refuse(&selected, &root, workspace, options)?;
-    let verified = verify::verify(&root, &selected, options.force)?;
+    refuse(changes, entries, (&root, workspace), options)?;
+    let verified = verify::verify(&root, entries, options.force)?;
     if verified.work.is_empty() {
         return Ok(Applied { applied: Vec::new(), already: verified.already });
     }
@@ -140,26 +165,34 @@ pub fn apply(
 }
 
 fn refuse(
+    changes: &Changes,
     selected: &[&Change],
-    root: &OwnedFd,
-    workspace: &Path,
+    (root, workspace): (&OwnedFd, &Path),
     options: &ApplyOptions,
 ) -> Result<(), ApplyError> {
     let allowed = select::inside(workspace, &options.allow_protected)?;
-    let protected = protect::protected(selected, root, &allowed);
+    let protected = protect::protected(selected, root, workspace, &allowed)?;
     if !protected.is_empty() {
         return Err(ApplyError::Protected(PathList(protected)));
+    }
+    let named = repository::named(selected, workspace, &allowed)?;
+    if !named.is_empty() {
+        return Err(ApplyError::NamedByRepository(PathList(named)));
+    }
+    if options.strict {
+        let is_unasked = |change: &&&Change| {
+            !allowed.iter().any(|allowed| change.path.is_within(allowed.as_path()))
+        };
+        let ranked = changes.ranked(selected.iter().filter(is_unasked).copied());
+        if !ranked.is_empty() {
+            return Err(ApplyError::NotPlain(ranked));
+        }
     }
     let outside = protect::links_outside(selected, root);
     if !outside.is_empty() {
         return Err(ApplyError::LinksOutside(PathList(outside)));
     }
     Ok(())
-}
-
-fn open_workspace(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
 /// A workspace that nobody else applies to.

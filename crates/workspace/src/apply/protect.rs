@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::ApplyError;
+use super::links::ProtectedLinks;
 use crate::beneath;
 use crate::hide::HideRules;
 use crate::manifest::{After, Before, Change};
@@ -18,11 +20,62 @@ use crate::pattern::{Folded, Pattern, fold, rule_lines};
 static RULES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     rule_lines(include_str!("../rules/protected.rules")).map(Pattern::parse).collect()
 });
-static HIDDEN: LazyLock<HideRules> = LazyLock::new(HideRules::default);
+
+/// The rules for the paths of one workspace. They are judged as the host's paths: what is in a
+/// workspace that is itself a `.github` is what programs find in `.github`.
+pub(super) struct Names {
+    base: Folded,
+    hidden: HideRules,
+    /// Everything is, as the workspace is the hooks of a repository without a working tree.
+    all: bool,
+}
+
+impl Names {
+    pub(super) fn of(workspace: &Path) -> Self {
+        let is_hooks = |path: &Path| {
+            let above = path.parent().filter(|_| folded_name(path) == b"hooks");
+            above.is_some_and(|above| is_repository(|name| above.join(name).exists()))
+        };
+        Names {
+            base: Folded::new(workspace),
+            hidden: HideRules::below(workspace),
+            all: workspace.ancestors().any(is_hooks),
+        }
+    }
+
+    /// Whether a rule means this path, or a directory that it is in.
+    pub(super) fn protect(&self, path: &Path) -> bool {
+        let folded = self.base.join(path);
+        self.all || RULES.iter().any(|rule| rule.matches(&folded)) || self.hidden.hides_name(path)
+    }
+
+    /// Whether a rule means something below this path.
+    pub(super) fn lead_through(&self, path: &Path) -> bool {
+        let folded = self.base.join(path);
+        RULES.iter().any(|rule| rule.leads_through(&folded))
+    }
+
+    pub(super) fn hidden(&self) -> &HideRules {
+        &self.hidden
+    }
+
+    /// Naming a directory allows what is below only if the directory itself is a protected one:
+    /// `--allow-protected src` must not let `src/.git/hooks` through.
+    fn allow(&self, allowed: &RelPath, path: &RelPath) -> bool {
+        allowed == path || (path.is_within(allowed.as_path()) && self.protect(allowed.as_path()))
+    }
+}
 
 /// The protected paths among `changes` that `allowed` does not name. Where a whole directory is
 /// protected it stands for what is in it.
-pub(super) fn protected(changes: &[&Change], root: &OwnedFd, allowed: &[RelPath]) -> Vec<RelPath> {
+pub(super) fn protected(
+    changes: &[&Change],
+    root: &OwnedFd,
+    workspace: &Path,
+    allowed: &[RelPath],
+) -> Result<Vec<RelPath>, ApplyError> {
+    let names = Names::of(workspace);
+    let links = ProtectedLinks::find(root, workspace, &names)?;
     let bare = BareRepositories::new(changes);
     let mut found = BTreeSet::new();
     // Thousands of files may share the directories above them.
@@ -30,47 +83,37 @@ pub(super) fn protected(changes: &[&Change], root: &OwnedFd, allowed: &[RelPath]
     for change in changes {
         let path = &change.path;
         let is_protected = change.hidden
-            || is_protected_name(path.as_path())
-            || replaces_directory_of_rule(change)
+            || names.protect(path.as_path())
+            || replaces_directory_of_rule(change, &names)
+            || links.lead_to(change, &names)
             || bare.gets_part(path, root);
-        if !is_protected || allowed.iter().any(|allowed| allows(allowed, path)) {
+        if !is_protected || allowed.iter().any(|allowed| names.allow(allowed, path)) {
             continue;
         }
         let mut is_protected_directory = |above: &&Path| {
-            *judged.entry((*above).to_owned()).or_insert_with(|| is_protected_name(above))
+            *judged.entry((*above).to_owned()).or_insert_with(|| names.protect(above))
         };
         let top = path.ancestors().filter(|above| is_protected_directory(above)).last();
         found.insert(top.and_then(|top| RelPath::new(top).ok()).unwrap_or_else(|| path.clone()));
     }
-    found.into_iter().collect()
-}
-
-/// Naming a directory allows what is below only if the directory itself is a protected one:
-/// `--allow-protected src` must not let `src/.git/hooks` through.
-fn allows(allowed: &RelPath, path: &RelPath) -> bool {
-    allowed == path || (path.is_within(allowed.as_path()) && is_protected_name(allowed.as_path()))
+    Ok(found.into_iter().collect())
 }
 
 /// Whether a path of a workspace is one that programs on the host obey, or that is hidden: a write to
 /// it is never taken over without being named.
-pub fn is_protected(path: &Path) -> bool {
-    path.ancestors().any(|above| !above.as_os_str().is_empty() && is_protected_name(above))
-}
-
-fn is_protected_name(path: &Path) -> bool {
-    let folded = Folded::new(path);
-    RULES.iter().any(|rule| rule.matches(&folded)) || HIDDEN.hides_name(path)
+pub fn is_protected(workspace: &Path, path: &Path) -> bool {
+    let names = Names::of(workspace);
+    path.ancestors().any(|above| !above.as_os_str().is_empty() && names.protect(above))
 }
 
 /// A file or link where a rule expects a directory: a `.git` file says where the repository is,
 /// and a link called `.github` brings its own workflows.
-fn replaces_directory_of_rule(change: &Change) -> bool {
+fn replaces_directory_of_rule(change: &Change, names: &Names) -> bool {
     let no_directory = match (&change.before, &change.after) {
         (_, Some(after)) => !matches!(after, After::Directory { .. }),
         (before, None) => !matches!(before, Some(Before::Directory { .. })),
     };
-    let folded = Folded::new(change.path.as_path());
-    no_directory && RULES.iter().any(|rule| rule.leads_through(&folded))
+    no_directory && names.lead_through(change.path.as_path())
 }
 
 /// Git takes any directory with `HEAD`, `objects` and `refs` (or `HEAD` and `commondir`) for a
@@ -109,8 +152,12 @@ impl BareRepositories {
             self.coming.contains(&key)
                 || !matches!(beneath::stat(root, &directory.join(name)), Ok(None))
         };
-        has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
+        is_repository(has)
     }
+}
+
+fn is_repository(has: impl Fn(&str) -> bool) -> bool {
+    has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
 }
 
 fn folded_name(path: &Path) -> Vec<u8> {
@@ -162,6 +209,31 @@ fn leaves_now(link: &RelPath, target: &Path, root: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_protected_name(path: &Path) -> bool {
+        Names::of(Path::new("/home/ada/project")).protect(path)
+    }
+
+    #[test]
+    fn a_path_is_judged_as_the_host_names_it_not_from_the_workspace_down() {
+        for (workspace, path) in [
+            (".github", "workflows/ci.yml"),
+            (".github/workflows", "ci.yml"),
+            (".git", "config"),
+            (".git/hooks", "pre-commit"),
+            (".git/modules/a", "hooks/x"),
+            (".vscode", "tasks.json"),
+            (".claude", "settings.json"),
+            (".claude/commands", "deploy.md"),
+            (".docker", "config.json"),
+            (".cargo", "config.toml"),
+        ] {
+            let workspace = Path::new("/home/ada/project").join(workspace);
+            assert!(Names::of(&workspace).protect(Path::new(path)), "{workspace:?} {path}");
+        }
+        let github = Names::of(Path::new("/home/ada/project/.github"));
+        assert!(!github.protect(Path::new("ISSUE_TEMPLATE.md")));
+    }
 
     #[test]
     fn every_protected_kind_is_recognised_at_any_depth_and_case() {
@@ -258,6 +330,8 @@ mod tests {
     #[test]
     fn an_allowance_for_an_ordinary_directory_covers_nothing_below() {
         let path = |path: &str| RelPath::new(path).unwrap();
+        let names = Names::of(Path::new("/home/ada/project"));
+        let allows = |allowed: &RelPath, path: &RelPath| names.allow(allowed, path);
         assert!(allows(&path(".git/hooks"), &path(".git/hooks/pre-commit")));
         assert!(allows(&path(".git/config"), &path(".git/config")));
         assert!(!allows(&path("src"), &path("src/.git/hooks/x")));

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, Gid, Mode, RenameFlags, Uid};
 use rustix::io::Errno;
 
+use super::Lock;
 use super::journal::{self, Step};
 use super::stage::{Stage, parent_of};
-use super::{Lock, open_workspace};
 use crate::beneath;
 use crate::path::RelPath;
 use crate::show::{PathList, quoted};
@@ -54,10 +54,7 @@ pub fn recover(dir: &Path) -> Result<Recovered, RecoverError> {
         path: quoted(&workspace),
         staging: record.staging.clone(),
     };
-    let root = open_workspace(&workspace).map_err(|_| gone())?;
-    if fs::fstat(&root).map_err(|_| gone())?.st_ino != record.inode {
-        return Err(gone());
-    }
+    let root = record.id.open(&workspace).map_err(|_| gone())?;
     let _held = Lock::take(&root).map_err(|_| RecoverError::Busy { path: quoted(&workspace) })?;
     // Between the look and the lock the apply may have ended on its own.
     if !matches!(journal::read(dir), Ok(Some(now)) if now == record) {

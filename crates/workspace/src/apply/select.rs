@@ -1,16 +1,59 @@
-//! Which changes a person asked for.
+//! Which changes somebody asked for.
+//!
+//! Invariant: this is the only place that says so. Policy, approval and writing all take a [`Selection`], so
+//! nothing is written that was not decided on.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::ApplyError;
-use crate::manifest::{After, Change, Changes};
+use ringwall_spec::ChangeSummary;
+
+use crate::manifest::{After, Change, Changes, summary_of};
 use crate::path::RelPath;
 use crate::show::quoted;
 
+/// Paths as they were given: relative to the workspace, or absolute.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Only these, and what is below them; everything when it is empty.
+    pub only: Vec<PathBuf>,
+    /// Left out, with what is below.
+    pub except: Vec<PathBuf>,
+}
+
+/// The changes that are to be written, and no others.
+#[derive(Debug)]
+pub struct Selection<'a> {
+    pub(super) changes: &'a Changes,
+    /// Where they are written to.
+    pub(super) workspace: PathBuf,
+    pub(super) entries: Vec<&'a Change>,
+}
+
+impl Changes {
+    /// What is meant by `wanted`, with the new directories that it needs.
+    pub fn select(&self, wanted: &Wanted) -> Result<Selection<'_>, ApplyError> {
+        let workspace = self.workspace();
+        let entries = select(self, &workspace, &wanted.only, &wanted.except)?;
+        Ok(Selection { changes: self, workspace, entries })
+    }
+}
+
+impl Selection<'_> {
+    /// In order of path.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> + Send {
+        self.entries.iter().map(|change| change.path.as_path())
+    }
+
+    pub fn summary(&self) -> ChangeSummary {
+        summary_of(self.entries.iter().copied())
+    }
+}
+
 /// The changes at and below `only` (all when empty) but not `except`, in order of path, with the
 /// new directories that they need.
-pub(super) fn select<'a>(
+fn select<'a>(
     changes: &'a Changes,
     workspace: &Path,
     only: &[PathBuf],

@@ -9,6 +9,11 @@ use super::steps::Plan;
 use super::verify::Verified;
 use super::*;
 use crate::collect::{Bounds, collect};
+use rustix::fs::{CWD, Mode};
+
+fn all(changes: &Changes) -> Selection<'_> {
+    changes.select(&Wanted::default()).unwrap()
+}
 
 /// A workspace with changes of every kind to it.
 struct Fixture {
@@ -38,10 +43,10 @@ impl Fixture {
         rustix::fs::mknodat(CWD, upper.join("gone"), kind, Mode::empty(), 0).unwrap();
         let upper = fs::File::open(upper).unwrap();
         let into = dir.path().join("changes");
-        let everywhere = [ringwall_spec::WriteRights::everywhere()];
+        let everywhere = crate::Periods::always(ringwall_spec::WriteRights::everywhere());
+        let seen = crate::open_workspace(&workspace).unwrap();
         let changes =
-            collect(upper.as_fd(), &workspace, &[], &everywhere, &into, &Bounds::default())
-                .unwrap();
+            collect(upper.as_fd(), &seen, &[], &everywhere, &into, &Bounds::default()).unwrap();
         Fixture { dir, changes }
     }
 
@@ -68,7 +73,7 @@ impl Fixture {
 
     /// Everything up to the first write.
     fn prepare(&self) -> Prepared<'_> {
-        let root = open_workspace(&self.workspace()).unwrap();
+        let root = crate::beneath::open_root(&self.workspace()).unwrap();
         let selected: Vec<&Change> = self.changes.entries().iter().collect();
         let verified = verify::verify(&root, &selected, false).unwrap();
         let name = Stage::new_name().unwrap();
@@ -133,7 +138,7 @@ fn an_interruption_after_the_last_step_is_finished() {
     assert_eq!(recover(&fixture.changes.dir).unwrap(), Recovered::Finished);
     let finished = fixture.tree();
     let whole = Fixture::new();
-    apply(&whole.changes, &whole.workspace(), &[], &ApplyOptions::default()).unwrap();
+    apply(&all(&whole.changes), &ApplyOptions::default()).unwrap();
     let names = |fixture: &Fixture, tree: BTreeMap<PathBuf, (u32, Vec<u8>)>| -> Vec<_> {
         let root = fixture.workspace();
         tree.into_iter()
@@ -150,7 +155,7 @@ fn the_next_apply_recovers_by_itself() {
     prepared.journal.arm(prepared.plan.steps()).unwrap();
     prepared.plan.run_first(5, &prepared.root, &prepared.stage).unwrap();
     drop(prepared);
-    let applied = apply(&fixture.changes, &fixture.workspace(), &[], &ApplyOptions::default());
+    let applied = apply(&all(&fixture.changes), &ApplyOptions::default());
     assert_eq!(applied.unwrap().applied.len(), fixture.changes.entries().len());
     assert!(!fixture.tree().keys().any(|path| path.to_string_lossy().contains("ringwall-apply")));
 }

@@ -32,8 +32,18 @@ pub(super) struct Expanded {
     pub(super) kept: bool,
 }
 
+/// Whether it matters what a file of the host has in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It is compared with what the sandbox left.
+    AtContent,
+    /// It is to go: its size and time tell whether the host has changed it since. A job that
+    /// deletes names must not have us read what they stand for.
+    AtMetadata,
+}
+
 impl Collector<'_> {
-    pub(super) fn host(&mut self, path: &RelPath) -> Result<Host, CollectError> {
+    pub(super) fn host(&mut self, path: &RelPath, look: Look) -> Result<Host, CollectError> {
         let stat = match beneath::stat(&self.lower, path.as_path()) {
             Ok(Some(stat)) => stat,
             Ok(None) => return Ok(Host::Nothing),
@@ -47,15 +57,21 @@ impl Collector<'_> {
                 Ok(target) => Host::Known(Before::Symlink { target: EscapedBytes(target) }),
                 Err(_) => Host::Other,
             },
-            FileType::RegularFile => Host::Known(self.host_file(path, &stat)?),
+            FileType::RegularFile => Host::Known(self.host_file(path, &stat, look)?),
             _ => Host::Other,
         })
     }
 
-    fn host_file(&mut self, path: &RelPath, stat: &Stat) -> Result<Before, CollectError> {
+    fn host_file(
+        &mut self,
+        path: &RelPath,
+        stat: &Stat,
+        look: Look,
+    ) -> Result<Before, CollectError> {
         let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         // The digest of a short secret gives the secret away, so hidden files get none.
-        let sha256 = if size > self.hash_left || self.is_hidden(path) {
+        let unread = look == Look::AtMetadata || size > self.hash_left;
+        let sha256 = if unread || self.is_hidden(path) {
             None
         } else {
             self.hash_left -= size;
@@ -75,7 +91,7 @@ impl Collector<'_> {
         if self.is_hidden(&path) {
             return Ok(());
         }
-        match self.host(&path)? {
+        match self.host(&path, Look::AtMetadata)? {
             Host::Nothing => {}
             Host::Other => self.refuse(path, RefusedWhy::UnknownOnHost),
             Host::Known(before) => {
@@ -125,7 +141,7 @@ impl Collector<'_> {
                     keep(&mut staying, &path);
                     continue;
                 }
-                match self.host(&path)? {
+                match self.host(&path, Look::AtMetadata)? {
                     Host::Nothing => {}
                     Host::Other => {
                         keep(&mut staying, &path);
@@ -140,6 +156,7 @@ impl Collector<'_> {
                             before: Some(before),
                             after: None,
                             hidden: false,
+                            period: 0,
                         });
                     }
                 }

@@ -11,16 +11,15 @@ mod upper;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use ringwall_spec::WriteRights;
-use rustix::fs::{CWD, Mode, OFlags};
-
+use crate::check::CheckedWorkspace;
 use crate::manifest::{
     After, Before, Change, Changes, Manifest, Note, NoteKind, Refused, RefusedWhy,
 };
 use crate::path::RelPath;
+use crate::periods::Periods;
 use crate::show::quoted;
 pub use copied::Copied;
 use store::Store;
@@ -31,13 +30,14 @@ pub struct Bounds {
     /// Entries of the upper directory and of host directories that it deletes, counted together;
     /// every 256 bytes of a path or link target count as one more.
     pub max_entries: u64,
-    /// All new contents together.
+    /// All new contents together, counted for each name that they are written to.
     pub max_total_bytes: u64,
     /// One file; larger ones are listed as refused.
     pub max_file_bytes: u64,
     /// Levels of directories; what is deeper is listed as refused.
     pub max_depth: usize,
-    /// Host bytes that are hashed. Files beyond it are compared by size and time when applying.
+    /// Host bytes that are hashed, of files that the sandbox wrote to. Files beyond it, and those that
+    /// it only deleted, are compared by size and time when applying.
     pub max_hash_bytes: u64,
 }
 
@@ -90,21 +90,20 @@ impl<'u> From<BorrowedFd<'u>> for Upper<'u> {
 }
 
 /// Reads the changes in `upper` against the host directory `workspace` and keeps them in the new
-/// directory `into`. `hidden` are the paths whose whiteouts we planted ourselves, `rights` what the
-/// sandbox was ever allowed to write: changes elsewhere are refused. On an error nothing is left in
+/// directory `into`. `hidden` are the paths whose whiteouts we planted ourselves, `periods` what the
+/// sandbox was allowed to write, and when: other changes are refused. On an error nothing is left in
 /// `into`.
 pub fn collect<'u>(
     upper: impl Into<Upper<'u>>,
-    workspace: &Path,
+    workspace: &CheckedWorkspace,
     hidden: &[PathBuf],
-    rights: &[WriteRights],
+    periods: &Periods,
     into: &Path,
     bounds: &Bounds,
 ) -> Result<Changes, CollectError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lower = rustix::fs::openat(CWD, workspace, flags, Mode::empty()).map_err(|error| {
-        CollectError::Workspace { path: quoted(workspace), source: error.into() }
-    })?;
+    let unusable = |source| CollectError::Workspace { path: quoted(workspace.path()), source };
+    let lower = workspace.as_fd().try_clone_to_owned().map_err(unusable)?;
+    let manifest = Manifest::new(workspace).map_err(|error| unusable(error.into()))?;
     let store = Store::create(into, bounds)?;
     let Upper { dir: upper, copied } = upper.into();
     let mut collector = Collector {
@@ -116,14 +115,15 @@ pub fn collect<'u>(
         entries_left: bounds.max_entries,
         hash_left: bounds.max_hash_bytes,
         store,
-        manifest: Manifest::new(workspace),
+        manifest,
         unlocked: Vec::new(),
     };
     let walked = collector.walk();
     collector.lock_again();
     let Collector { store, mut manifest, .. } = collector;
-    manifest.keep_only(rights);
+    manifest.judge(periods);
     manifest.sort();
+    manifest.refuse_links_beyond(bounds.max_total_bytes);
     let kept = walked.and_then(|()| {
         let changes = Changes { dir: into.to_owned(), manifest };
         changes.save().map_err(|source| store.error(source))?;
@@ -156,7 +156,7 @@ impl Collector<'_> {
 
     fn record(&mut self, path: RelPath, before: Option<Before>, after: Option<After>) {
         let hidden = self.is_hidden(&path);
-        self.manifest.changes.push(Change { path, before, after, hidden });
+        self.manifest.changes.push(Change { path, before, after, hidden, period: 0 });
     }
 
     fn refuse(&mut self, path: RelPath, why: RefusedWhy) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use super::lower::Host;
+use super::lower::{Host, Look};
 use super::store::Kept;
 use super::{CollectError, Collector};
 use crate::apply::STAGING_PREFIX;
@@ -188,7 +188,7 @@ impl Collector<'_> {
             self.refuse(path, RefusedWhy::OverlayAttribute);
             return Ok(());
         }
-        let Some(host) = self.host_side(at, &path, true)? else {
+        let Some(host) = self.host_side(at, &path, FileType::Directory)? else {
             return Ok(());
         };
         let mode = stat.st_mode & 0o777;
@@ -235,7 +235,7 @@ impl Collector<'_> {
                 return Ok(());
             }
         }
-        let Some(host) = self.host_side(at, &path, false)? else {
+        let Some(host) = self.host_side(at, &path, FileType::RegularFile)? else {
             return Ok(());
         };
         let (number, content) = match self.store.add(file, stat)? {
@@ -276,7 +276,7 @@ impl Collector<'_> {
         };
         self.count_bytes(target.len())?;
         let target = EscapedBytes(target);
-        let Some(host) = self.host_side(at, &path, false)? else {
+        let Some(host) = self.host_side(at, &path, FileType::Symlink)? else {
             return Ok(());
         };
         let same = matches!(&host.before, Some(Before::Symlink { target: was }) if *was == target);
@@ -292,12 +292,14 @@ impl Collector<'_> {
         &mut self,
         at: &Pending,
         path: &RelPath,
-        is_dir: bool,
+        kind: FileType,
     ) -> Result<Option<HostSide>, CollectError> {
         if !at.on_host {
             return Ok(Some(HostSide::default()));
         }
-        let before = match self.host(path)? {
+        // Only a file can have the content of a file.
+        let look = if kind == FileType::RegularFile { Look::AtContent } else { Look::AtMetadata };
+        let before = match self.host(path, look)? {
             Host::Nothing => return Ok(Some(HostSide::default())),
             Host::Other => {
                 self.refuse(path.clone(), RefusedWhy::UnknownOnHost);
@@ -306,7 +308,7 @@ impl Collector<'_> {
             Host::Known(before) => before,
         };
         let mut gone = Vec::new();
-        if matches!(before, Before::Directory { .. }) && !is_dir {
+        if matches!(before, Before::Directory { .. }) && kind != FileType::Directory {
             let expanded = self.expand(path)?;
             if expanded.kept || self.is_hidden(path) {
                 self.refuse(path.clone(), RefusedWhy::CoversHiddenFiles);

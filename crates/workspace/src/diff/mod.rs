@@ -9,16 +9,17 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::beneath;
 use crate::content;
 use crate::manifest::{After, Before, Change, ChangeKind, Changes, NoteKind};
+use crate::nature::Nature;
 use crate::path::RelPath;
 use crate::show::{quoted, quoted_with_prefix};
+use unified::Patience;
 
 /// How contents are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,6 @@ pub enum Contents {
 #[derive(Debug, Clone)]
 pub struct DiffOptions {
     pub contents: Contents,
-    /// Only these paths and what is below them; all when empty.
-    pub only: Vec<PathBuf>,
     /// Files larger than this on either side are only said to differ.
     pub max_file_bytes: u64,
     /// How much of a line is shown on a terminal.
@@ -42,12 +41,7 @@ pub struct DiffOptions {
 
 impl Default for DiffOptions {
     fn default() -> Self {
-        DiffOptions {
-            contents: Contents::Terminal,
-            only: Vec::new(),
-            max_file_bytes: 1 << 20,
-            max_line_bytes: 2000,
-        }
+        DiffOptions { contents: Contents::Terminal, max_file_bytes: 1 << 20, max_line_bytes: 2000 }
     }
 }
 
@@ -55,6 +49,10 @@ impl Default for DiffOptions {
 pub enum DiffError {
     #[error("the workspace {path} cannot be opened")]
     Workspace { path: String, source: io::Error },
+    #[error(
+        "{path} is not the directory that the sandbox saw; it or a directory above it was moved or replaced since, so put it back or run the job again"
+    )]
+    OtherWorkspace { path: String },
     #[error("the host's side of {path} cannot be read")]
     Host { path: String, source: io::Error },
     #[error("the kept content of {path} cannot be read; run the job again")]
@@ -73,7 +71,7 @@ enum Side {
 }
 
 impl Changes {
-    /// One line per change, `A  path`, then what was left as it is and what was refused,
+    /// One line per change, `A  path`, with `[what it is]` unless it is plain; then what was left as it is and what was refused,
     /// `!  path (why)`.
     pub fn write_status(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut notes: BTreeMap<&RelPath, Vec<NoteKind>> = BTreeMap::new();
@@ -90,6 +88,10 @@ impl Changes {
             if change.kind() == ChangeKind::ModeChanged {
                 let (before, after) = modes(change);
                 write!(out, " (mode {:o} -> {:o})", before & 0o777, after & 0o777)?;
+            }
+            let nature = self.nature_of(change);
+            if nature != Nature::Plain {
+                write!(out, " [{}]", nature.words())?;
             }
             for kind in notes.remove(&change.path).unwrap_or_default() {
                 write!(out, " ({})", kind.words())?;
@@ -114,28 +116,41 @@ impl Changes {
         options: &DiffOptions,
         out: &mut dyn Write,
     ) -> Result<(), DiffError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(CWD, workspace, flags, Mode::empty()).map_err(|error| {
-            DiffError::Workspace { path: quoted(workspace), source: error.into() }
-        })?;
-        let wanted = |path: &RelPath| {
-            options.only.is_empty() || options.only.iter().any(|only| path.is_within(only))
-        };
-        for change in self.entries().iter().filter(|change| wanted(&change.path)) {
-            for part in one_kind_each(change) {
-                self.write_change(&part, &root, options, out)?;
-            }
-        }
-        Ok(())
+        let differ = self.differ(workspace, options)?;
+        self.entries().iter().try_for_each(|change| differ.write(change, out))
     }
 
-    fn write_change(
-        &self,
-        change: &Change,
-        root: &OwnedFd,
-        options: &DiffOptions,
-        out: &mut dyn Write,
-    ) -> Result<(), DiffError> {
+    /// Shows changes one by one.
+    pub fn differ<'a>(
+        &'a self,
+        workspace: &Path,
+        options: &'a DiffOptions,
+    ) -> Result<Differ<'a>, DiffError> {
+        let root = self.open_workspace(workspace).map_err(|error| match error {
+            Errno::STALE => DiffError::OtherWorkspace { path: quoted(workspace) },
+            error => DiffError::Workspace { path: quoted(workspace), source: error.into() },
+        })?;
+        Ok(Differ { changes: self, root, options, patience: Patience::default() })
+    }
+}
+
+/// Compares the changes of a sandbox with the workspace as it is now.
+#[derive(Debug)]
+pub struct Differ<'a> {
+    changes: &'a Changes,
+    root: OwnedFd,
+    options: &'a DiffOptions,
+    patience: Patience,
+}
+
+impl Differ<'_> {
+    /// A unified diff of one change.
+    pub fn write(&self, change: &Change, out: &mut dyn Write) -> Result<(), DiffError> {
+        one_kind_each(change).iter().try_for_each(|part| self.write_part(part, out))
+    }
+
+    fn write_part(&self, change: &Change, out: &mut dyn Write) -> Result<(), DiffError> {
+        let Differ { changes, root, options, patience } = self;
         // Git knows no directories; a new or removed one shows by the files in it.
         let no_file_before = matches!(change.before, None | Some(Before::Directory { .. }));
         let no_file_after = matches!(change.after, None | Some(After::Directory { .. }));
@@ -157,14 +172,16 @@ impl Changes {
             None => Side::Absent,
             Some(_) => host_side(root, &change.path, options.max_file_bytes)?,
         };
-        let new = self.kept_side(change, options.max_file_bytes)?;
+        let new = changes.kept_side(change, options.max_file_bytes)?;
         let names = (
             if change.before.is_none() { "/dev/null".to_owned() } else { a },
             if change.after.is_none() { "/dev/null".to_owned() } else { b },
         );
-        write_sides(&names, &old, &new, options, out)
+        write_sides(&names, [&old, &new], (options, patience), out)
     }
+}
 
+impl Changes {
     fn kept_side(&self, change: &Change, max_bytes: u64) -> Result<Side, DiffError> {
         let kept = |source| DiffError::Kept { path: quoted(change.path.as_path()), source };
         Ok(match &change.after {
@@ -258,9 +275,8 @@ fn host_side(root: &OwnedFd, path: &RelPath, max_bytes: u64) -> Result<Side, Dif
 
 fn write_sides(
     (a, b): &(String, String),
-    old: &Side,
-    new: &Side,
-    options: &DiffOptions,
+    [old, new]: [&Side; 2],
+    (options, patience): (&DiffOptions, &Patience),
     out: &mut dyn Write,
 ) -> Result<(), DiffError> {
     let (old, new) = match (old, new) {
@@ -276,7 +292,7 @@ fn write_sides(
     }
     if old != new {
         writeln!(out, "--- {a}\n+++ {b}")?;
-        unified::write_hunks(old, new, options, out)?;
+        unified::write_hunks(old, new, (options, patience), out)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The hunks of a unified diff, over bytes: files need not be text in any encoding.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,31 @@ use crate::show::write_escaped_line;
 const CONTEXT: usize = 3;
 /// How much of a file is searched for a NUL byte, as git does it.
 const BINARY_BYTES: usize = 8000;
-/// After this the diff gets coarser instead of better: lines can be chosen to be slow to compare.
+/// After this the diff of a file gets coarser instead of better: lines can be chosen to be slow to
+/// compare.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The same for all files together.
+const WHOLE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is left of the time to compare files.
+#[derive(Debug)]
+pub(super) struct Patience(Cell<Duration>);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience(Cell::new(WHOLE_PATIENCE))
+    }
+}
+
+impl Patience {
+    /// Does something that ends at a deadline.
+    fn spend<T>(&self, work: impl FnOnce(Instant) -> T) -> T {
+        let begun = Instant::now();
+        let done = work(begun + PATIENCE.min(self.0.get()));
+        self.0.set(self.0.get().saturating_sub(begun.elapsed()));
+        done
+    }
+}
 
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(BINARY_BYTES)].contains(&0)
@@ -22,13 +46,14 @@ pub(super) fn is_binary(bytes: &[u8]) -> bool {
 pub(super) fn write_hunks(
     old: &[u8],
     new: &[u8],
-    options: &DiffOptions,
+    (options, patience): (&DiffOptions, &Patience),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let old: Vec<&[u8]> = old.split_inclusive(|byte| *byte == b'\n').collect();
     let new: Vec<&[u8]> = new.split_inclusive(|byte| *byte == b'\n').collect();
-    let deadline = Some(Instant::now() + PATIENCE);
-    let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, deadline);
+    let ops = patience.spend(|deadline| {
+        capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(deadline))
+    });
     for group in group_diff_ops(ops, CONTEXT) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
@@ -77,5 +102,24 @@ fn range(lines: &std::ops::Range<usize>) -> String {
         0 => format!("{},0", lines.start),
         1 => format!("{}", lines.start + 1),
         count => format!("{},{count}", lines.start + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_share_the_time_to_compare_them() {
+        let patience = Patience(Cell::new(Duration::from_millis(20)));
+        let left = |patience: &Patience| patience.spend(|end| end - Instant::now());
+        assert!(left(&patience) <= Duration::from_millis(20));
+        patience.spend(|_| std::thread::sleep(Duration::from_millis(30)));
+        assert_eq!(patience.0.get(), Duration::ZERO);
+        let (old, new) = (b"a\nb\n".as_slice(), b"c\nb\n".as_slice());
+        let mut out = Vec::new();
+        let options = DiffOptions { contents: Contents::Plain, ..DiffOptions::default() };
+        write_hunks(old, new, (&options, &patience), &mut out).unwrap();
+        assert!(out.starts_with(b"@@ "), "a coarse diff is a diff");
     }
 }

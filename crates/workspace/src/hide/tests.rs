@@ -153,3 +153,15 @@ fn a_name_alone_is_enough_for_what_does_not_exist_yet() {
         assert!(!rules.hides_name(Path::new(path)), "{path}");
     }
 }
+
+#[test]
+fn a_directory_is_judged_by_its_path_on_the_host() {
+    let dir = workspace(&[("config.json", "{}"), ("other.json", "{}")]);
+    let rules = HideRules::below(Path::new("/home/ada/.docker"));
+    assert_eq!(hidden_by(&dir, &rules).unwrap(), ["config.json"]);
+    assert!(!rules.hides_base());
+    for path in ["/home/ada/.aws", "/home/ada/.AWS/sso/cache", "/x/.config/gcloud/y", "/.ssh"] {
+        assert!(HideRules::below(Path::new(path)).hides_base(), "{path}");
+    }
+    assert!(!HideRules::below(Path::new("/home/ada/.config/other")).hides_base());
+}

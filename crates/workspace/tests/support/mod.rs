@@ -15,7 +15,8 @@ use std::process::Command;
 
 use ringwall_spec::WriteRights;
 use ringwall_workspace::{
-    Applied, ApplyError, ApplyOptions, Bounds, Changes, CollectError, apply, collect,
+    Applied, ApplyError, ApplyOptions, Bounds, Changes, CollectError, Periods, Wanted, apply,
+    collect, open_workspace,
 };
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
 use tempfile::TempDir;
@@ -26,7 +27,7 @@ pub(crate) struct Sandbox {
     /// On a tmpfs, as in a real run.
     scratch: TempDir,
     pub(crate) hidden: Vec<PathBuf>,
-    pub(crate) rights: Vec<WriteRights>,
+    pub(crate) rights: WriteRights,
     collected: u32,
 }
 
@@ -35,7 +36,7 @@ impl Sandbox {
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
-        let rights = vec![WriteRights::everywhere()];
+        let rights = WriteRights::everywhere();
         let sandbox = Sandbox { dir, scratch, hidden: Vec::new(), rights, collected: 0 };
         fs::create_dir(sandbox.workspace()).unwrap();
         fs::create_dir(sandbox.upper()).unwrap();
@@ -101,8 +102,9 @@ impl Sandbox {
         self.collected += 1;
         let into = self.beside(&format!("changes-{}", self.collected));
         let upper = File::open(self.upper()).unwrap();
-        let changes =
-            collect(upper.as_fd(), &self.workspace(), &self.hidden, &self.rights, &into, bounds);
+        let periods = Periods::always(self.rights.clone());
+        let seen = open_workspace(&self.workspace()).unwrap();
+        let changes = collect(upper.as_fd(), &seen, &self.hidden, &periods, &into, bounds);
         if let Ok(changes) = &changes {
             assert_eq!(*changes, Changes::load(&into).unwrap(), "changes read back as written");
         } else {
@@ -122,8 +124,9 @@ impl Sandbox {
         only: &[&str],
         options: &ApplyOptions,
     ) -> Result<Applied, ApplyError> {
-        let only: Vec<PathBuf> = only.iter().map(PathBuf::from).collect();
-        let result = apply(changes, &self.workspace(), &only, options);
+        let only = only.iter().map(PathBuf::from).collect();
+        let wanted = Wanted { only, ..Wanted::default() };
+        let result = changes.select(&wanted).and_then(|selection| apply(&selection, options));
         for entry in fs::read_dir(self.workspace()).unwrap() {
             let name = entry.unwrap().file_name();
             assert!(!name.as_bytes().starts_with(b".ringwall-apply"), "{name:?} was left");

@@ -26,11 +26,20 @@ pub(crate) fn say(text: &str) -> Reply {
 }
 
 pub(crate) fn call(tool: &str, input: Value) -> Reply {
-    Reply::Calls(vec![(tool.to_owned(), input)])
+    calls(&[(tool, input)])
 }
 
+/// A command is a build unless the test says something else of it; null is nothing said.
 pub(crate) fn calls(all: &[(&str, Value)]) -> Reply {
-    Reply::Calls(all.iter().map(|(tool, input)| ((*tool).to_owned(), input.clone())).collect())
+    let told = |(tool, input): &(&str, Value)| {
+        let mut input = input.clone();
+        if let ("exec", Some(fields)) = (*tool, input.as_object_mut()) {
+            fields.entry("kind").or_insert_with(|| "build".into());
+            fields.retain(|_, value| !value.is_null());
+        }
+        ((*tool).to_owned(), input)
+    };
+    Reply::Calls(all.iter().map(told).collect())
 }
 
 /// What the model was asked, whoever's words it was in.

@@ -32,9 +32,6 @@ impl Place {
         for name in ["home", "project", "no-tools", "nobody-home", "outside"] {
             fs::create_dir(new.path(name)).expect("a directory");
         }
-        // The model is on this machine.
-        fs::write(new.path("home/gateway.json"), json!({"exempt": ["127.0.0.1"]}).to_string())
-            .expect("a file");
         fs::write(new.path("key"), KEY).expect("a file");
         fs::set_permissions(new.path("key"), fs::Permissions::from_mode(0o600)).expect("own file");
         let key = new.path("key").display().to_string();
@@ -96,18 +93,37 @@ impl Place {
         Finished::new(format!("{command:?}"), &output)
     }
 
+    /// The model is on this machine, and nothing else there may be reached.
+    fn exempt(&self, url: &str) {
+        let path = self.path("home/gateway.json");
+        let text = fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_owned());
+        let mut settings: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let authority = url.split('/').nth(2).expect("a URL").to_owned();
+        let mut all = settings["exempt"].as_array().cloned().unwrap_or_default();
+        if !all.contains(&json!(authority)) {
+            all.push(json!(authority));
+        }
+        settings["exempt"] = json!(all);
+        fs::write(path, settings.to_string()).expect("a file");
+    }
+
     /// The words of `ringwall agent run` with this model, the project as workspace and JSON lines.
     pub(crate) fn run_words(&self, model: &Model, flags: &[&str]) -> Vec<OsString> {
         let project = self.project().display().to_string();
         let url = model.url();
+        self.exempt(&url);
         let usual: &[&str] =
             if flags.contains(&"--provider") { &[] } else { &["--provider", "openai"] };
+        // Its commands are those of the test, unless that is what is tested.
+        let kind: &[&str] = if flags.contains(&"--no-kind") { &[] } else { &["--kind", "build"] };
+        let flags: Vec<&str> = flags.iter().copied().filter(|it| *it != "--no-kind").collect();
         let words = [
             &["agent", "run", "do the task", "--model", "scripted"][..],
             usual,
+            kind,
             &["--base-url", &url, "--key-secret", "model", "--workspace", &project],
             &["-o", "jsonl"],
-            flags,
+            &flags,
         ];
         words.concat().into_iter().map(OsString::from).collect()
     }

@@ -42,6 +42,8 @@ pub(crate) enum Wall {
     ProcessOfOrdinaryUser,
     Container,
     ContainerAndProcess,
+    /// With a ring for tools inside; commands run in the process ring.
+    ProcessAndTools,
 }
 
 impl Wall {
@@ -60,6 +62,7 @@ impl Wall {
     fn flags(self) -> &'static [&'static str] {
         match self {
             Wall::Process | Wall::ProcessOfOrdinaryUser => &["--wall", "process"],
+            Wall::ProcessAndTools => &["--wall", "process/wasm"],
             Wall::Container => &["--wall", "container", "--image", "test:latest"],
             Wall::ContainerAndProcess => &["--wall", "container/process", "--image", "test:latest"],
         }
@@ -82,6 +85,16 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// The ordinary user's arena, unless that user has a control group here.
+    pub(crate) fn watched() -> Option<Arena> {
+        if !rustix::process::geteuid().is_root() {
+            println!("not tested here: only root can become another user");
+            return None;
+        }
+        let arena = Arena::new(Wall::ProcessOfOrdinaryUser);
+        arena.is_watched().then_some(arena)
+    }
+
     pub(crate) fn new(wall: Wall) -> Arena {
         let arena = Arena::without_image(wall);
         if wall.has_image() {
@@ -116,12 +129,12 @@ impl Arena {
         self.place.path().join(name)
     }
 
-    /// A directory to use as workspace.
     /// One of the built programs, where this arena's user can run it.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
 
+    /// A directory to use as workspace.
     pub(crate) fn project(&self) -> PathBuf {
         self.path("project")
     }
@@ -188,6 +201,8 @@ impl Arena {
     pub(crate) fn control(&self, script: &str) -> Outcome {
         let mut command = Command::new("perl");
         command.args(["-e", &format!("{PRELUDE}{script}")]);
+        // Scripts that end all that they started mean their group.
+        command.process_group(0);
         self.settle(&mut command);
         finish(command)
     }

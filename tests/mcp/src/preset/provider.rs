@@ -69,7 +69,8 @@ impl Provider {
         let world = World::new();
         let zone: serde_json::Map<_, _> =
             HOSTS.map(|host| (host.to_owned(), json!([self.address]))).into_iter().collect();
-        let settings = json!({"names": {"zone": zone}, "exempt": [self.address],
+        let exempt = HOSTS.map(|host| format!("{host}:443={}", self.address));
+        let settings = json!({"names": {"zone": zone}, "exempt": exempt,
             "roots": [self.authority]});
         std::fs::write(world.home().join("gateway.json"), settings.to_string()).expect("a file");
         world

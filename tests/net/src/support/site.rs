@@ -191,7 +191,12 @@ fn settings(servers: &Servers) -> Value {
     for (name, address) in crate::attacks::ZONE {
         zone.insert(name.to_owned(), json!([address]));
     }
-    json!({"names": {"zone": zone}, "exempt": ["127.0.0.1"], "roots": [servers.authority]})
+    let ports = [servers.secure, servers.plain];
+    let exempt: Vec<String> = NAMES
+        .iter()
+        .flat_map(|name| ports.map(|port| format!("{name}:{port}=127.0.0.1")))
+        .collect();
+    json!({"names": {"zone": zone}, "exempt": exempt, "roots": [servers.authority]})
 }
 
 pub(crate) fn is_root() -> bool {

@@ -198,3 +198,33 @@ fn secrets_in_a_granted_directory_cannot_be_read_or_replaced() {
         assert_eq!(fs::read_to_string(ground.inside.join(path)).unwrap(), "PASSWORD=x\n");
     }
 }
+
+#[test]
+fn a_secret_that_comes_later_is_hidden_from_the_next_call() {
+    let ground = Ground::new();
+    fs::create_dir(ground.inside.join("sub")).unwrap();
+    assert_eq!(ground.open("secret", 1), b"i");
+    for path in [".env", "sub/id_rsa"] {
+        assert!(!opened(&ground.open(path, 1)));
+        fs::write(ground.inside.join(path), "PASSWORD=x\n").unwrap();
+        assert!(!opened(&ground.open(path, 1)), "{path}");
+        // As editors save: the cover goes with the old file.
+        fs::write(ground.inside.join("saved"), "PASSWORD=y\n").unwrap();
+        fs::rename(ground.inside.join("saved"), ground.inside.join(path)).unwrap();
+        assert!(!opened(&ground.open(path, 1)), "{path}, saved by rename");
+    }
+    assert_eq!(ground.open("secret", 1), b"i");
+}
+
+#[test]
+fn a_directory_that_became_a_link_is_refused() {
+    let ground = Ground::new();
+    fs::rename(&ground.inside, ground.world.home.path().join("old")).unwrap();
+    symlink(&ground.outside, &ground.inside).unwrap();
+    let dirs = vec![grant(&ground.inside, DirAccess::Read)];
+    let call = ToolCall { dirs, ..ground.world.command(&guests::open("secret", 1)) };
+    match ground.world.host.call(&call) {
+        Err(ToolError::Dir { reason, .. }) => assert!(reason.contains("link"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringwall_engine::{Engine, EngineConfig, Programs, ToolCall};
-use ringwall_image::{Digest, NoProgress};
+use ringwall_image::{Digest, ImportOptions, NoProgress};
 use ringwall_policy::admit;
 use ringwall_spec::{
     Ending, RingKind, SandboxSpec, ToolStatus, Wall, WorkspaceMode, WorkspaceSpec,
@@ -108,7 +108,7 @@ impl Site {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
         let name = format!("{PREFIX}{:016x}", u64::from_le_bytes(random));
-        let directory = config.home.join(name);
+        let directory = config.home.canonicalize()?.join(name);
         private(&directory)?;
         let lock = File::create(directory.join(LOCK))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -128,7 +128,7 @@ impl Site {
 
     /// To a wall whose evidence was checked, as every command waits for it.
     fn raise(&self, wall: &str, with: With) -> anyhow::Result<usize> {
-        let engine = Engine::open_for_one_sandbox(self.config())?;
+        let engine = Engine::open_for_one_sandbox(self.config(), None)?;
         let mut spec = SandboxSpec::new(wall.parse::<Wall>()?);
         match with {
             With::Nothing => {}
@@ -139,7 +139,11 @@ impl Site {
             }
             With::Image => {
                 self.write_layout()?;
-                engine.images()?.import(&self.layout(), Some(IMAGE), &NoProgress)?;
+                engine.images()?.import(
+                    &self.layout(),
+                    ImportOptions::named(IMAGE),
+                    &NoProgress,
+                )?;
                 spec.image = Some(IMAGE.to_owned());
             }
         }

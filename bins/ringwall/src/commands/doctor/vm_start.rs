@@ -26,7 +26,7 @@ fn admitted(image: &str) -> anyhow::Result<AdmittedSpec> {
 
 /// To a guest whose evidence was checked, as every job waits for it.
 fn start(spec: &AdmittedSpec) -> anyhow::Result<Duration> {
-    let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?)?;
+    let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?, None)?;
     let started = Instant::now();
     let sandbox = engine.raise(spec)?;
     let took = started.elapsed();

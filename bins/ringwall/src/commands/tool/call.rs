@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use ringwall_desk::{BegunCall, CallWish, Used};
 use ringwall_engine::{
-    CallEntry, DirGrant, Engine, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome,
-    deciding,
+    DirGrant, Engine, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding,
 };
 use ringwall_spec::{
-    EgressSpec, Evidence, ToolDigest, ToolLimits, ToolMeter, ToolStatus, ToolTotals, Wall,
+    DirAccess, EgressSpec, Evidence, ToolDigest, ToolLimits, ToolMeter, ToolStatus, ToolTotals,
+    Wall,
 };
 use ringwall_tool::{Failure, Kind, Stdout, Tool, limits_for};
 use ringwall_tool_host::{Allowed, asked};
@@ -20,7 +22,7 @@ use serde_json::{Value, json};
 use super::Tools;
 use super::{inside, served};
 use crate::args::CallArgs;
-use crate::granted::{CallHolding, hold_call};
+use crate::granted::Asking;
 use crate::{report, spec};
 
 /// More than the wall lets through, so that it is refused and not cut.
@@ -59,42 +61,32 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     let request = tool.request(&input).map_err(|failure| {
         anyhow::anyhow!("{}; see `ringwall tool inspect {}`", failure.message, tool.name())
     })?;
+    let (_, sandbox) = place.wall_and_sandbox();
+    let grants = match sandbox {
+        Some(_) => args.grants.grants(),
+        None => args.grants.resolved()?,
+    };
     let allowed = Allowed {
-        grants: manifest.wants.narrow(args.grants.grants())?,
+        grants: manifest.wants.narrow(grants)?,
         limits: limits_for(&manifest.limits, &args.limits.wishes())?,
         seed: args.seed,
     };
     let mut call = allowed.call_of(&tool, request);
-    let (_, sandbox) = place.wall_and_sandbox();
-    // Before the budget narrows it: what is left of that changes, and is nothing to ask people about.
-    let limits = call.limits;
-    let mut holding = match &args.grant {
-        // The directories of a sandbox are what its own grant gave it.
-        Some(grant) if sandbox.is_some() => {
-            Some(hold_call(grant, tool.name(), &[], &mut call.limits)?)
-        }
-        Some(grant) => Some(hold_call(grant, tool.name(), &call.dirs, &mut call.limits)?),
-        None => None,
-    };
     let engine = &tools.engine;
-    let what = (&tool, &mut call, (input.as_slice(), limits));
-    let entry = match begin(args, engine, what, &place, holding.as_mut()) {
-        Ok(entry) => entry,
-        Err(refused) => {
-            holding.map_or(Ok(()), |holding| holding.release())?;
-            return Err(refused);
-        }
-    };
+    let asking = Asking::by(args.grant.as_deref())?;
+    may_use(&asking, engine, (&place, args.inside.workspace.as_deref()), &call)?;
+    let begun = begin(args, engine, (&tool, &mut call, &input), &place, &asking)?;
+    let BegunCall { entry, limits, reservation, elevated: _elevated } = begun;
+    call.limits = limits;
     let called = place.call(&tools, &tool, &call);
     let (status, meter) = match &called {
         Ok((outcome, _)) => (Some(&outcome.status), outcome.meter),
         Err(_) => (None, ToolMeter::default()),
     };
     engine.end_tool(entry, status, meter)?;
-    match (&holding, &called) {
-        (Some(holding), Ok(_)) => holding.end(&meter)?,
-        (Some(holding), Err(_)) => holding.give_back_rights()?,
-        (None, _) => {}
+    // Of a call that was lost nothing is known, so nothing is given back.
+    if called.is_ok() {
+        reservation.settle(Used::of_tool(&meter))?;
     }
     let (outcome, totals) = called?;
     let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
@@ -111,33 +103,53 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit_code))
 }
 
+/// Whether the grant lets the tool have these directories of the host, or this sandbox.
+fn may_use(
+    asking: &Asking,
+    engine: &Engine,
+    (place, workspace): (&inside::Place, Option<&Path>),
+    call: &ToolCall,
+) -> anyhow::Result<()> {
+    let (desk, caller) = (asking.desk(engine), &asking.caller);
+    match place {
+        inside::Place::Living(record) => desk.may_enter(caller, record, "call")?,
+        inside::Place::Fresh(_) => {
+            if let Some(workspace) = workspace {
+                desk.may_use_path(caller, &std::fs::canonicalize(workspace)?, false)?;
+            }
+        }
+        inside::Place::Alone(_) => {
+            for DirGrant { host, access, .. } in &call.dirs {
+                desk.may_use_path(caller, host, *access == DirAccess::Write)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Asks policy and grant about the call and what it may reach, and writes down that it begins.
 fn begin(
     args: &CallArgs,
     engine: &Engine,
-    (tool, call, (input, limits)): (&Tool, &mut ToolCall, (&[u8], ToolLimits)),
+    (tool, call, input): (&Tool, &mut ToolCall, &[u8]),
     place: &inside::Place,
-    holding: Option<&mut CallHolding>,
-) -> anyhow::Result<CallEntry> {
+    asking: &Asking,
+) -> anyhow::Result<BegunCall> {
     let search = PolicySearch::from_environment(std::env::current_dir().ok());
     let gate = deciding(|| ToolGate::open(&search))?;
-    let egress = network(args, (engine, &gate), tool, place, holding.as_deref())?;
+    let egress = network(args, (engine, &gate), tool, place, asking)?;
     let asked = asked(tool, call, place.wall_and_sandbox());
-    let entry = match holding {
-        None => engine.begin_tool(asked, &gate)?,
-        Some(holding) => {
-            let all = parameters(call, input, limits, (asked.wall, egress.as_ref()))?;
-            let (entry, left) = holding.begin(engine, asked, (&search, &gate), all)?;
-            call.limits.time = left.map_or(call.limits.time, |left| call.limits.time.min(left));
-            entry
-        }
-    };
+    let parameters = parameters(call, input, call.limits, (asked.wall, egress.as_ref()))?;
+    let account = format!("{}-{}", std::process::id(), tool.name());
+    let wish =
+        CallWish { asked, gate: &gate, search: &search, limits: call.limits, account: &account };
+    let begun = asking.desk(engine).begin_call(&asking.caller, wish, || parameters)?;
     call.network = egress.map(|egress| ToolNetwork {
         egress,
         variables: tool.manifest().wants.env.clone(),
-        entry: entry.clone(),
+        entry: begun.entry.clone(),
     });
-    Ok(entry)
+    Ok(begun)
 }
 
 /// All of what a person would allow by letting this tool be called.
@@ -147,11 +159,8 @@ fn parameters(
     limits: ToolLimits,
     (wall, egress): (&Wall, Option<&EgressSpec>),
 ) -> anyhow::Result<BTreeMap<String, String>> {
-    let dirs = call.dirs.iter().map(|DirGrant { host, guest, access }| {
-        // What is in a sandbox is found there.
-        let host = host.canonicalize().unwrap_or_else(|_| host.clone());
-        json!([host, guest, access])
-    });
+    let dirs =
+        call.dirs.iter().map(|DirGrant { host, guest, access }| json!([host, guest, access]));
     let parameters = [
         ("digest", call.digest.to_string()),
         ("wall", wall.to_string()),
@@ -171,7 +180,7 @@ fn network(
     (engine, gate): (&Engine, &ToolGate),
     tool: &Tool,
     place: &inside::Place,
-    holding: Option<&CallHolding>,
+    asking: &Asking,
 ) -> anyhow::Result<Option<EgressSpec>> {
     let asked = spec::network(&args.network)?;
     if args.network.transparent {
@@ -185,11 +194,10 @@ fn network(
         }
         return Ok(None);
     }
-    let most = holding.map(CallHolding::network);
     let wanted = &tool.manifest().wants.http;
-    let egress = engine.network_of_tool(gate, wanted, asked, most.as_ref())?;
+    let desk = asking.desk(engine);
+    let egress = desk.network_of_tool(&asking.caller, (gate, wanted), asked)?;
     if let Some(egress) = &egress {
-        holding.map_or(Ok(()), CallHolding::refuse_uncounted)?;
         egress.warning().into_iter().for_each(report::note);
     }
     Ok(egress)

@@ -1,6 +1,5 @@
 //! `ringwall tool serve`: calls for another program, as lines of JSON, many at a time.
 
-use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,22 +58,20 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let tools = Tools::open()?;
     tools.host.tools.keep_ready(1);
     let registry = Arc::new(Registry::default());
-    let pins: HashMap<String, ToolDigest> = tools
-        .store
-        .installed()?
-        .into_iter()
-        .filter(|entry| entry.pinned)
-        .map(|entry| (entry.name, entry.digest))
-        .collect();
     let watcher = match &args.watch {
         None => None,
         Some(folder) => {
             let compiler: Arc<dyn ringwall_tool::Compiler> = Arc::clone(&tools.host) as _;
             let report = |event| drop(write_line(&event));
-            Some(watch(folder, Arc::clone(&registry), compiler, pins, report)?)
+            let store = Tools::open()?.store;
+            let reserved = move |name: &str, digest: &ToolDigest| {
+                let reserved = store.reserves(name, digest);
+                reserved.unwrap_or_else(|error| Some(crate::exit::line(&error.into())))
+            };
+            Some(watch(folder, Arc::clone(&registry), compiler, Box::new(reserved), report)?)
         }
     };
-    let (grants, limits) = (args.grants.grants(), args.limits.wishes());
+    let (grants, limits) = (args.grants.resolved()?, args.limits.wishes());
     let search = PolicySearch::from_environment(std::env::current_dir().ok());
     let gate = deciding(|| ToolGate::open(&search))?;
     let wall = Wall::single(RingKind::Wasm);

@@ -8,7 +8,7 @@ use crate::process::{self, Cloned, clone_into};
 use crate::step::{IdMaps, IdRange};
 
 /// Runs `body` in a child with a mount namespace of its own. False where there are none for us.
-fn in_own_mounts(body: impl FnOnce() -> io::Result<()>) -> bool {
+pub(in crate::mount) fn in_own_mounts(body: impl FnOnce() -> io::Result<()>) -> bool {
     match clone_into(0).unwrap() {
         Cloned::Child => {
             let entered = enter();
@@ -43,7 +43,7 @@ fn enter() -> io::Result<()> {
 }
 
 /// A tmpfs over /proc, as a ring on its way up has it, with the old /proc at `proc`.
-fn base() -> io::Result<OwnedFd> {
+pub(in crate::mount) fn base() -> io::Result<OwnedFd> {
     let proc = clone_tree(CWD, Path::new("/proc"), true)?;
     let base = tmpfs(8 << 20, 1024, 0o755)?;
     attach(base.as_fd(), rustix::fs::open("/proc", OFlags::PATH, Mode::empty())?.as_fd())?;
@@ -51,18 +51,18 @@ fn base() -> io::Result<OwnedFd> {
     Ok(base)
 }
 
-fn directory(base: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+pub(in crate::mount) fn directory(base: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     rustix::fs::mkdirat(base, name, Mode::RWXU)?;
     open_place(base.as_fd(), Path::new(name))
 }
 
-fn write(dir: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+pub(in crate::mount) fn write(dir: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?;
     io::Write::write_all(&mut std::fs::File::from(file), text.as_bytes())
 }
 
-fn read(dir: &OwnedFd, name: &str) -> io::Result<String> {
+pub(in crate::mount) fn read(dir: &OwnedFd, name: &str) -> io::Result<String> {
     let file = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     io::read_to_string(std::fs::File::from(file))
 }

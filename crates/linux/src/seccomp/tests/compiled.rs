@@ -3,13 +3,15 @@
 use std::sync::LazyLock;
 
 use super::machine::{Call, I386, run};
-use super::{JOB, job_rules, number, table};
+use super::{JOB, job_rules, number, sealed_rules, table};
 use crate::seccomp::compile::{ALLOW, ERRNO, Instruction, KILL_PROCESS, compile};
 use crate::seccomp::source::{Condition, Decision, Rules, SyscallTable, Test};
 use crate::seccomp::{JOB_FILTER, JOB_FINGERPRINT};
 
 const HIGH_BITS: u64 = 0xdead_beef_0000_0000;
 const EPERM: u32 = ERRNO | 1;
+const ENOMEM: u32 = ERRNO | 12;
+const EINVAL: u32 = ERRNO | 22;
 const ENOSYS: u32 = ERRNO | 38;
 const EPROTONOSUPPORT: u32 = ERRNO | 93;
 const ESOCKTNOSUPPORT: u32 = ERRNO | 94;
@@ -41,8 +43,10 @@ fn answer(call: &str, arguments: &[u64]) -> u32 {
 /// What the rules say, worked out in the plainest way.
 fn by_the_rules(rules: &Rules, call: Call) -> u32 {
     let holds = |condition: &Condition| {
-        let value = call.arguments[usize::from(condition.argument)] as u32;
+        let whole = call.arguments[usize::from(condition.argument)];
+        let value = whole as u32;
         match &condition.test {
+            Test::Set => whole != 0,
             Test::In { mask, values } => values.contains(&(value & mask)),
             Test::NotIn { mask, values } => !values.contains(&(value & mask)),
             Test::Has(bits) => value & bits != 0,
@@ -77,7 +81,11 @@ fn telling_arguments() -> impl Iterator<Item = Vec<u64>> {
     let triples = first
         .into_iter()
         .flat_map(move |a| second.into_iter().flat_map(move |b| third.map(|c| vec![a, b, c])));
-    triples.chain([vec![0, 0, 0, 0, 4]])
+    let core = [vec![4, 0], vec![0, 4, 1], vec![0, 4, 1 << 32], vec![0, 4, 1, 1]];
+    let huge = [vec![0, 0, 0, 0x40000], vec![0, 4], vec![0, 0, 0x800]];
+    // For a listener that is asked for without a filter.
+    let asking = [vec![2, 8]];
+    triples.chain(asking).chain([vec![0, 0, 0, 0, 4]]).chain(core).chain(huge)
 }
 
 #[test]
@@ -120,18 +128,20 @@ fn no_check_of_the_job_filter_is_idle() {
     let checks: Vec<usize> = JOB
         .lines()
         .enumerate()
-        .filter(|(_, line)| line.starts_with("refuse") && line.contains(" when "))
+        .filter(|(_, line)| !line.starts_with('#') && line.contains(" when "))
         .map(|(index, _)| index)
         .collect();
-    assert_eq!(checks.len(), 13);
+    assert_eq!(checks.len(), 19);
     for index in checks {
         let mut lines: Vec<&str> = JOB.lines().collect();
-        let call = lines[index].split_whitespace().nth(2).unwrap();
+        let call = lines[index].split_whitespace().take_while(|word| *word != "when").last();
+        let call = call.unwrap();
         lines[index] = "";
         if lines[index + 1].starts_with(' ') {
             lines[index + 1] = "";
         }
-        let shorter = compile(&Rules::parse(&lines.join("\n"), table()).unwrap(), table());
+        let shorter = Rules::parse(&lines.join("\n"), table()).unwrap();
+        let shorter = compile(&shorter.with_on_top(&sealed_rules()), table());
         let noticed = telling_arguments().any(|arguments| {
             let call = Call::new(number(call), &arguments);
             run(&shorter.instructions, call).0 != run(job_filter(), call).0
@@ -224,7 +234,7 @@ fn terminal_tricks_are_refused_and_other_device_control_is_not() {
 }
 
 #[test]
-fn personalities_policies_and_filters_are_the_harmless_ones() {
+fn personalities_and_policies_are_the_harmless_ones() {
     for persona in [0, 8, 0x20000, 0x20008, 0xffff_ffff] {
         assert_eq!(answer("personality", &[persona]), ALLOW, "{persona:#x}");
     }
@@ -237,9 +247,39 @@ fn personalities_policies_and_filters_are_the_harmless_ones() {
     for policy in [1, 2, 4, 6, 7, 0x4000_0001, 0x8000_0000] {
         assert_eq!(answer("sched_setscheduler", &[0, policy]), EPERM, "{policy:#x}");
     }
-    for flags in [0, 1, 2, 4, 16] {
-        assert_eq!(answer("seccomp", &[1, flags]), ALLOW, "{flags}");
-        assert_eq!(answer("seccomp", &[1, flags | 8]), EPERM, "{flags}");
+}
+
+#[test]
+fn the_hosts_huge_pages_are_refused_and_ordinary_ones_are_not() {
+    const HUGE: u64 = libc::MAP_HUGETLB as u64;
+    const OF_ONE_GIBIBYTE: u64 = 30 << 26;
+    for more in [0, OF_ONE_GIBIBYTE] {
+        assert_eq!(answer("mmap", &[0, 4096, 3, 0x22 | HUGE | more]), ENOMEM, "{more:#x}");
+        assert_eq!(answer("mmap", &[0, 4096, 3, 0x22 | more]), ALLOW, "{more:#x}");
+        assert_eq!(answer("memfd_create", &[0, 5 | more]), EINVAL, "{more:#x}");
+        assert_eq!(answer("shmget", &[0, 4096, 0o1600 | 0x800 | more]), EPERM, "{more:#x}");
+    }
+    assert_eq!(answer("memfd_create", &[0, 3]), ALLOW);
+    assert_eq!(answer("shmget", &[0, 4096, 0o1600]), ALLOW);
+}
+
+#[test]
+fn the_limit_on_core_dumps_is_read_and_never_changed() {
+    const DONE: u32 = ERRNO;
+    let plain = |call, arguments: &[u64]| run(job_filter(), Call::new(number(call), arguments)).0;
+    assert_eq!(answer("setrlimit", &[4, 0x1000]), DONE);
+    // A pointer of which a look at its low half would see nothing.
+    for new in [0x1000, 1 << 32, u64::MAX] {
+        assert_eq!(plain("prlimit64", &[0, 4, new, 0]), DONE, "{new:#x}");
+        assert_eq!(plain("prlimit64", &[0, 4 | HIGH_BITS, new, 0]), DONE, "{new:#x}");
+        for old in [0x1000, 1 << 32] {
+            assert_eq!(plain("prlimit64", &[0, 4, new, old]), EPERM, "{new:#x} {old:#x}");
+        }
+    }
+    assert_eq!(plain("prlimit64", &[0, 4, 0, 0x1000]), ALLOW);
+    for other in (0..16).filter(|resource| *resource != 4) {
+        assert_eq!(answer("setrlimit", &[other, 0x1000]), ALLOW, "{other}");
+        assert_eq!(plain("prlimit64", &[0, other, 0x1000, 0x1000]), ALLOW, "{other}");
     }
 }
 
@@ -288,7 +328,7 @@ fn any_change_of_a_rule_changes_the_fingerprint() {
     ] {
         let changed = JOB.replace(from, to);
         assert_ne!(changed, JOB, "{from}");
-        let rules = Rules::parse(&changed, table()).unwrap();
+        let rules = Rules::parse(&changed, table()).unwrap().with_on_top(&sealed_rules());
         assert_ne!(compile(&rules, table()).fingerprint, Some(JOB_FINGERPRINT), "{from}");
     }
 }
@@ -298,7 +338,7 @@ fn any_change_of_a_rule_changes_the_fingerprint() {
 #[test]
 fn the_program_is_short_and_shallow() {
     let program = job_filter();
-    assert!(program.len() < 200, "{} instructions", program.len());
+    assert!(program.len() < 220, "{} instructions", program.len());
     for number in 0..600 {
         let (_, steps) = run(program, Call::new(number, &[1, 1]));
         assert!(steps <= 24, "call {number} takes {steps} instructions");

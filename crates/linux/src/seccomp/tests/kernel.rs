@@ -10,17 +10,26 @@ use std::time::Duration;
 use std::{env, thread};
 
 use crate::seccomp::{
-    JOB_FINGERPRINT, install_job_filter, install_watched_filter, read_fingerprint,
+    JOB_FINGERPRINT, NESTING_FINGERPRINT, install_job_filter, install_nesting_filter,
+    install_sealed_filter, install_watched_filter, read_fingerprint,
 };
 
 const INSIDE: &str = "RINGWALL_TEST_UNDER_FILTER";
 
-/// Runs `body` in a child under the filter; `test` is the name of the calling test function.
+/// Puts a filter in force.
+type Install = fn() -> io::Result<()>;
+
+/// Runs `body` in a child under the job filter; `test` is the name of the calling test function.
 fn under_filter(test: &str, body: impl FnOnce()) {
+    under(test, install_job_filter, body);
+}
+
+/// The same under another filter.
+fn under(test: &str, install: Install, body: impl FnOnce()) {
     if env::var_os(INSIDE).is_some() {
         return body();
     }
-    let output = repeat_under_filter(test);
+    let output = repeat_under(test, install);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
 }
@@ -30,24 +39,28 @@ fn killed_under_filter(test: &str, body: impl FnOnce()) {
     if env::var_os(INSIDE).is_some() {
         return body();
     }
-    let output = repeat_under_filter(test);
+    let output = repeat_under(test, install_job_filter);
     assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{output:?}");
 }
 
-fn repeat_under_filter(test: &str) -> Output {
+fn repeat_under(test: &str, install: Install) -> Output {
     let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", &name, "--nocapture"]).env(INSIDE, "1").stdin(Stdio::null());
-    filtered(&mut command).output().unwrap()
+    filtered_by(install, &mut command).output().unwrap()
+}
+
+fn filtered(command: &mut Command) -> &mut Command {
+    filtered_by(install_job_filter, command)
 }
 
 /// Has `command` start under the filter, and without a core file if it is killed.
-fn filtered(command: &mut Command) -> &mut Command {
-    let confine = || {
+fn filtered_by(install: Install, command: &mut Command) -> &mut Command {
+    let confine = move || {
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         rustix::process::setrlimit(rustix::process::Resource::Core, none)?;
         rustix::thread::set_no_new_privs(true)?;
-        install_job_filter()
+        install()
     };
     // SAFETY: the closure makes three system calls and neither allocates nor takes a lock.
     unsafe { command.pre_exec(confine) }
@@ -83,17 +96,39 @@ fn the_fingerprint_is_readable_under_the_filter_only() {
 }
 
 #[test]
-fn a_second_filter_of_the_same_kind_changes_nothing() {
-    under_filter("a_second_filter_of_the_same_kind_changes_nothing", || {
-        install_job_filter().unwrap();
+fn no_filter_can_be_added_to_the_job_filter() {
+    under_filter("no_filter_can_be_added_to_the_job_filter", || {
+        for install in [install_job_filter, install_sealed_filter, install_watched_filter] {
+            assert_eq!(install().unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        }
+        let by_prctl = [libc::PR_SET_SECCOMP as usize, 2, 0, 0];
+        assert_eq!(errno_of(libc::SYS_prctl, by_prctl), libc::EINVAL);
+        assert_eq!(errno_of(libc::SYS_landlock_create_ruleset, [0, 0, 1, 0]), libc::ENOSYS);
         assert_eq!(read_fingerprint(), JOB_FINGERPRINT);
+        assert_eq!(crate::inside::landlock_abi(), 1, "that there is Landlock can be told");
     });
 }
 
 #[test]
-fn with_the_watched_filter_on_top_both_hold_and_the_fingerprint_stays() {
-    under_filter("with_the_watched_filter_on_top_both_hold_and_the_fingerprint_stays", || {
-        install_watched_filter().unwrap();
+fn to_the_nesting_filter_some_can_be_added_until_it_is_sealed() {
+    under(
+        "to_the_nesting_filter_some_can_be_added_until_it_is_sealed",
+        install_nesting_filter,
+        || {
+            assert_eq!(read_fingerprint(), NESTING_FINGERPRINT);
+            install_nesting_filter().unwrap();
+            assert_eq!(errno_of(libc::SYS_seccomp, [1, 8, 0, 0]), libc::EPERM, "a listener");
+            install_sealed_filter().unwrap();
+            assert_eq!(read_fingerprint(), NESTING_FINGERPRINT);
+            assert_eq!(install_nesting_filter().unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        },
+    );
+}
+
+#[test]
+fn with_the_watched_filter_both_hold_and_the_fingerprint_stays() {
+    let both = || install_watched_filter().and_then(|()| install_job_filter());
+    under("with_the_watched_filter_both_hold_and_the_fingerprint_stays", both, || {
         assert_eq!(read_fingerprint(), JOB_FINGERPRINT);
         let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
         let new_user = libc::CLONE_NEWUSER as usize;
@@ -162,7 +197,6 @@ fn dangerous_calls_are_refused_by_the_kernel() {
             ("sched_setaffinity", libc::SYS_sched_setaffinity, [0, 0, 0, 0]),
             ("adjtimex", libc::SYS_adjtimex, [0, 0, 0, 0]),
             ("syslog", libc::SYS_syslog, [10, 0, 0, 0]),
-            ("seccomp listener", libc::SYS_seccomp, [1, 8, 0, 0]),
             ("raw socket", libc::SYS_socket, [2, 3, 1, 0]),
         ] {
             assert_eq!(errno_of(number, arguments), libc::EPERM, "{name}");

@@ -5,7 +5,9 @@ use super::machine::{Call, run};
 use super::{number, table};
 use crate::seccomp::compile::{ALLOW, ERRNO, compile};
 use crate::seccomp::source::Rules;
-use crate::seccomp::{WASM_FINGERPRINT, install_job_filter, install_wasm_filter, read_fingerprint};
+use crate::seccomp::{
+    WASM_FINGERPRINT, install_nesting_filter, install_wasm_filter, read_fingerprint,
+};
 
 const WASM: &str = include_str!("../../../../../resources/seccomp/wasm.filter");
 const EPERM: u32 = ERRNO | 1;
@@ -84,7 +86,7 @@ fn it_stands_on_top_of_the_job_filter_and_answers_in_its_place() {
     // A thread of its own: a filter stays for as long as the thread lives.
     let told = std::thread::spawn(|| {
         rustix::thread::set_no_new_privs(true).unwrap();
-        install_job_filter().unwrap();
+        install_nesting_filter().unwrap();
         install_wasm_filter().unwrap();
         // SAFETY: takes three integers; it is refused before anything is made.
         let made = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0) };

@@ -34,6 +34,20 @@ fn conditions_and_definitions_are_read() {
 }
 
 #[test]
+fn a_call_is_skipped_only_under_a_condition_and_a_pointer_is_tested_whole() {
+    let rules = parse("# why\nskip ioctl when arg1 in 7 and arg2 set\n").unwrap();
+    let conditions = vec![
+        Condition { argument: 1, test: Test::In { mask: u32::MAX, values: vec![7] } },
+        Condition { argument: 2, test: Test::Set },
+    ];
+    let check = Check { errno: Errno(0), conditions };
+    assert_eq!(rules.decision(16), Some(&Decision::Check(vec![check])));
+    let told = parse("# why\nskip ioctl\n").unwrap_err();
+    assert_eq!(told, "line 2: the line must read `skip CALL when TEST`");
+    assert!(parse("# why\nskip ioctl when arg2 & 1 set\n").is_err());
+}
+
+#[test]
 fn checks_of_one_call_add_up_in_their_order() {
     let rules =
         parse("# a\nrefuse 1 ioctl when arg1 in 7\n# b\nrefuse 2 ioctl when arg1 in 8\n").unwrap();
@@ -124,7 +138,12 @@ fn every_call_of_the_table_is_decided_by_name() {
 fn definitions_agree_with_the_headers() {
     let headers = [
         ("EPERM", libc::EPERM as i64),
+        ("ENOMEM", libc::ENOMEM as i64),
         ("EINVAL", libc::EINVAL as i64),
+        ("MAP_HUGETLB", libc::MAP_HUGETLB as i64),
+        ("MFD_HUGETLB", libc::MFD_HUGETLB as i64),
+        ("SHM_HUGETLB", libc::SHM_HUGETLB as i64),
+        ("RLIMIT_CORE", libc::RLIMIT_CORE as i64),
         ("S_IFCHR", libc::S_IFCHR as i64),
         ("RENAME_WHITEOUT", libc::RENAME_WHITEOUT as i64),
         ("ENOSYS", libc::ENOSYS as i64),

@@ -1,0 +1,121 @@
+//! Who asks: the owner, the holder of a grant, or a part of Ringwall itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ringwall_grant::{Ask, Inspected, Request, Standing, Token};
+
+use crate::refused::{Kind, Refused};
+
+/// The tenant of what the owner makes. No grant can name it: names are not empty.
+pub const OWNER: &str = "";
+
+#[derive(Debug, Clone)]
+pub enum Caller {
+    /// Who runs Ringwall: over the daemon's own socket, or at the command line without a grant.
+    Owner,
+    Holder(Arc<Holder>),
+    /// A part of Ringwall, by name. It has no more than the policy gives and pays nothing.
+    System(&'static str),
+}
+
+/// Who presented a token. Only [`crate::Books::authenticate`] makes one.
+#[derive(Debug)]
+pub struct Holder {
+    pub(crate) token: Token,
+    pub(crate) inspected: Inspected,
+}
+
+impl Caller {
+    /// Whose things the caller makes.
+    pub fn tenant(&self) -> &str {
+        match self {
+            Caller::Owner | Caller::System(_) => OWNER,
+            Caller::Holder(holder) => &holder.standing().tenant,
+        }
+    }
+
+    /// Whose things the caller sees: the owner sees all.
+    pub fn sees(&self) -> Option<&str> {
+        match self {
+            Caller::Owner | Caller::System(_) => None,
+            Caller::Holder(_) => Some(self.tenant()),
+        }
+    }
+
+    pub fn task(&self) -> &str {
+        match self {
+            Caller::Owner | Caller::System(_) => "",
+            Caller::Holder(holder) => &holder.standing().task,
+        }
+    }
+
+    /// For how long the caller can do anything.
+    pub fn life(&self) -> Duration {
+        match self {
+            Caller::Owner | Caller::System(_) => Duration::MAX,
+            Caller::Holder(holder) => holder.standing().life(SystemTime::now()),
+        }
+    }
+
+    pub fn must_be_owner(&self) -> Result<(), Refused> {
+        let how = "ask for it over the unix socket of the daemon, without a token";
+        match self {
+            Caller::Owner => Ok(()),
+            Caller::Holder(_) | Caller::System(_) => Err(Refused::new(Kind::OwnerOnly, how)),
+        }
+    }
+
+    pub fn holder(&self) -> Option<&Arc<Holder>> {
+        match self {
+            Caller::Holder(holder) => Some(holder),
+            Caller::Owner | Caller::System(_) => None,
+        }
+    }
+
+    /// Whether the caller has all that the other has: it is the same, or the other's grant was narrowed
+    /// from the caller's.
+    pub fn is_above(&self, other: &Caller) -> bool {
+        match (self, other) {
+            (Caller::Owner | Caller::System(_), _) => true,
+            (Caller::Holder(_), Caller::Owner | Caller::System(_)) => false,
+            (Caller::Holder(own), Caller::Holder(other)) => {
+                let own = &own.standing().ids;
+                !own.is_empty() && other.standing().ids.starts_with(own)
+            }
+        }
+    }
+
+    /// What the record of a decision says of who asked.
+    pub(crate) fn notes(&self, notes: &mut BTreeMap<String, String>) {
+        match self {
+            Caller::Owner => {}
+            Caller::System(name) => {
+                notes.insert("system".to_owned(), (*name).to_owned());
+            }
+            Caller::Holder(holder) => {
+                let standing = holder.standing();
+                notes.insert("task".to_owned(), standing.task.clone());
+                notes.insert("tenant".to_owned(), standing.tenant.clone());
+                notes.insert("grant".to_owned(), holder.id());
+                notes.insert("grants".to_owned(), standing.all_ids());
+            }
+        }
+    }
+}
+
+impl Holder {
+    pub fn standing(&self) -> &Standing {
+        &self.inspected.standing
+    }
+
+    /// Of the grant itself.
+    pub fn id(&self) -> String {
+        self.standing().ids.last().map(ToString::to_string).unwrap_or_default()
+    }
+
+    pub fn request(&self, ask: Ask) -> Request {
+        Request::new(&self.standing().task, &self.standing().tenant, ask)
+    }
+}

@@ -1,0 +1,37 @@
+//! The reference monitor: the one place between every entrance (command line, daemon, agents) and the engine.
+//!
+//! An entrance reads a request and shows an answer. Everything between is decided here, in one order:
+//!
+//! 1. authenticate: a token becomes a [`Caller`] ([`Books::authenticate`]);
+//! 2. narrow: the grant is asked for every path, wall, kind, phase and tool;
+//! 3. decide: the policy is asked;
+//! 4. elevate or ask: what a person has allowed, or a question to a person ([`Elevated`]);
+//! 5. reserve: the most that it can cost ([`Reservation`], by the one price list in [`Share`]);
+//! 6. do: the entrance does it with the engine, while a [`Lease`] watches the grant;
+//! 7. settle: what was used. A reservation that is dropped charges all of it;
+//! 8. record: refusals, questions and uses stand in the audit log before an answer is given.
+
+mod action;
+mod books;
+mod caller;
+mod elevate;
+mod held;
+mod inside;
+mod lease;
+mod place;
+mod price;
+mod refused;
+mod reserve;
+mod tools;
+
+pub use action::{Action, Apply, Exec, Input};
+pub use books::{Books, Desk, SharedBudget};
+pub use caller::{Caller, Holder, OWNER};
+pub use elevate::{Elevated, WORKSPACE, terms};
+pub use held::Keeper;
+pub use lease::{Lease, Watched};
+pub use place::{Placed, Placing};
+pub use price::{Share, Used};
+pub use refused::{Kind, Refused};
+pub use reserve::Reservation;
+pub use tools::{BegunCall, CallWish};

@@ -1,0 +1,249 @@
+//! A sandbox that is asked for: one command behind a fresh wall, or one that lives on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ringwall_approval::sandbox_parameters;
+use ringwall_engine::{Asked, NetworkBounds, PolicySearch, deciding, narrow_writing};
+use ringwall_grant::Ask;
+use ringwall_policy::AdmittedSpec;
+use ringwall_rules::{PlaceRequest, Stack, Task};
+use ringwall_spec::{Command, Limits, SandboxSpec, WorkspaceMode};
+
+use crate::action::{Input, bound};
+use crate::books::{Books, Desk};
+use crate::caller::{Caller, Holder};
+use crate::elevate::{APPROVAL_NOTE, Deed, Elevated};
+use crate::inside::SHOWN_NOTE;
+use crate::price::Share;
+use crate::refused::{Kind, Refused};
+use crate::reserve::Reservation;
+
+type LimitsOver<'a> = &'a (dyn Fn(Limits) -> Limits + Sync);
+
+/// What is counted where a model is asked through the gateway, and nowhere else.
+const UNCOUNTED: [&str; 2] = ["tokens", "money_micros"];
+
+/// A sandbox that somebody wants.
+pub struct Placing<'a> {
+    pub asked: Asked,
+    pub search: &'a PolicySearch,
+    /// What was asked for on top of defaults.
+    pub limits: LimitsOver<'a>,
+    pub command: Option<&'a Command>,
+    pub input: Input<'a>,
+    /// The asker's own name for it.
+    pub name: Option<&'a str>,
+    /// Unique, such as a call's: for the ledger.
+    pub account: &'a str,
+}
+
+/// A sandbox that may be raised, and what is paid and allowed for it. The engine raises it; dropped before,
+/// it costs all that was reserved.
+#[derive(Debug)]
+pub struct Placed {
+    pub admitted: AdmittedSpec,
+    pub reservation: Reservation,
+    pub elevated: Option<Elevated>,
+    pub(crate) books: Arc<Books>,
+}
+
+impl std::fmt::Debug for Placing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Placing").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+impl Desk<'_> {
+    /// Grant, policy, people and budget decide, in this order.
+    pub fn place(&self, caller: &Caller, placing: Placing<'_>) -> Result<Placed, Refused> {
+        let mut placing = placing;
+        caller.notes(&mut placing.asked.notes);
+        let Caller::Holder(holder) = caller else {
+            let Placing { asked, search, limits, account, .. } = placing;
+            let admitted = self.engine.admit(asked, limits, search)?;
+            let share = share_of(&admitted);
+            let reservation = self.reserve(caller, (account, share), None)?;
+            let books = Arc::clone(self.books);
+            return Ok(Placed { admitted, reservation, elevated: None, books });
+        };
+        self.narrow(caller, holder, &mut placing)?;
+        // What a grant allows is on top of a policy, never instead of one.
+        let policy = deciding(|| placing.search.load())?;
+        self.may_begin_in(caller, &policy, &placing.asked.task)?;
+        let (admitted, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
+        self.refuse_uncounted(holder, admitted.spec())?;
+        let share = share_of(&admitted);
+        let (most, bound_by) = self.time_left(holder, share)?;
+        let bound_by = bound_by.filter(|_| share.time >= most);
+        let reservation = self.reserve(caller, (placing.account, share), bound_by)?;
+        let books = Arc::clone(self.books);
+        Ok(Placed { admitted, reservation, elevated, books })
+    }
+
+    /// What the job would see must be in the paths that the grant lets be read, whole; where it may write
+    /// is narrowed to those that the grant lets be written.
+    fn narrow(
+        &self,
+        caller: &Caller,
+        holder: &Holder,
+        placing: &mut Placing<'_>,
+    ) -> Result<(), Refused> {
+        let asked = &mut placing.asked;
+        for path in &asked.spec.read_only_paths {
+            self.may_use_path(caller, path, false)?;
+        }
+        if let Some(workspace) = &asked.spec.workspace {
+            // There is nothing that would keep a job from writing to a part of it.
+            let writes = workspace.mode == WorkspaceMode::ReadWrite;
+            self.may_use_path(caller, &workspace.path, writes)?;
+        }
+        if !asked.spec.read_only_paths.is_empty() {
+            let shown = serde_json::to_string(&asked.spec.read_only_paths);
+            let shown = shown.map_err(|error| Refused::internal(&error))?;
+            asked.notes.insert(SHOWN_NOTE.to_owned(), shown);
+        }
+        narrow_writing(&mut asked.spec, holder.inspected.writable());
+        let (layers, secrets) = holder.inspected.network();
+        let left = self.books.left(&self.books.accounts(holder)?)?;
+        let sent_bytes = left.egress_bytes;
+        asked.network_at_most = Some(NetworkBounds { layers, secrets, sent_bytes });
+        asked.search = Some(placing.search.clone());
+        Ok(())
+    }
+
+    /// Whether the grant lets a path of the host be read, and written with `writes`. It must be the one that
+    /// it says: what is decided about is what will be used. Whether it exists is told only to those whose
+    /// grant has it.
+    pub fn may_use_path(&self, caller: &Caller, path: &Path, writes: bool) -> Result<(), Refused> {
+        let Caller::Holder(holder) = caller else { return Ok(()) };
+        let text = path.to_str().unwrap_or_default().to_owned();
+        self.may(caller, Ask::Read { path: text.clone() })?;
+        if writes {
+            self.may(caller, Ask::Write { path: text.clone() })?;
+        }
+        let real = path.canonicalize().ok();
+        if real.as_deref() == Some(path) {
+            return Ok(());
+        }
+        let why =
+            format!("{path:?} cannot be used; name a path that exists and has no links in it");
+        self.refuse(holder, ("request", &text), Refused::new(Kind::NotGranted, why))
+    }
+
+    /// A holder begins in the first phase. In another one only if its grant has it.
+    fn may_begin_in(&self, caller: &Caller, policy: &Stack, task: &Task) -> Result<(), Refused> {
+        let Some(phase) = &task.phase else { return Ok(()) };
+        let request = PlaceRequest {
+            task: Task { phase: None, ..task.clone() },
+            work: Default::default(),
+            wall: None,
+            limits: None,
+            reuse: false,
+        };
+        let first = deciding(|| policy.place(&request, &self.engine.host_facts(true)).phase);
+        if *phase == first {
+            return Ok(());
+        }
+        self.may(caller, Ask::Phase { name: phase.clone() })
+    }
+
+    /// By the policy, or by what a person has allowed.
+    fn decide(
+        &self,
+        caller: &Caller,
+        holder: &Holder,
+        (policy, placing): (&Stack, &mut Placing<'_>),
+    ) -> Result<(AdmittedSpec, Option<Elevated>), Refused> {
+        let life = holder.standing().life(SystemTime::now());
+        let limits = placing.limits;
+        let Placing { asked, search, command, input, name, account, .. } = placing;
+        let accounts = self.books.accounts(holder)?;
+        let left = self.books.left(&accounts)?;
+        let within = |most: Duration| {
+            move |default: Limits| {
+                let asked = limits(default);
+                let share = Share::of_sandbox(&asked, None);
+                let (share, _) = share.within(left);
+                Limits { timeout: share.time.min(most), ..asked }
+            }
+        };
+        let admit = |asked: Asked, most: Duration| {
+            let within = within(most);
+            deciding(|| self.engine.admit_by(policy, asked, &within)).map_err(Refused::from)
+        };
+        let refused = match admit(asked.clone(), life) {
+            Ok(admitted) => {
+                self.may(caller, asking_for(&admitted))?;
+                return Ok((admitted, None));
+            }
+            Err(refused) => refused,
+        };
+        let elevated = self.lift(caller, refused, search, |by| {
+            asked.task.elevated.insert(by.to_owned());
+            // What is left of a budget is no part of what people are asked: it changes.
+            let mut without = asked.clone();
+            without.network_at_most.iter_mut().for_each(|most| most.sent_bytes = None);
+            let lifted = deciding(|| self.engine.admit_by(policy, without, limits))?;
+            // No person is asked about what nobody could pay for.
+            self.reserve_within(caller, (*account, share_of(&lifted)))?.give_back()?;
+            let mut parameters = sandbox_parameters(lifted.spec(), *command);
+            parameters.extend(bound(*command, *input));
+            Ok(Deed {
+                ask: asking_for(&lifted),
+                name: None,
+                parameters,
+                sandbox: name.unwrap_or("-").to_owned(),
+                incarnation: "new".to_owned(),
+            })
+        })?;
+        asked.notes.insert(APPROVAL_NOTE.to_owned(), elevated.approval().to_string());
+        // Whoever goes ahead by an elevation stops when it ends.
+        let admitted = admit(asked.clone(), life.min(elevated.left()))?;
+        Ok((admitted, Some(elevated)))
+    }
+
+    /// What a secret pays for at its endpoint nobody counts, so a budget of it allows no secret.
+    fn refuse_uncounted(&self, holder: &Holder, spec: &SandboxSpec) -> Result<(), Refused> {
+        let secrets = spec.egress.as_ref().is_some_and(|egress| !egress.secrets.is_empty());
+        if !secrets {
+            return Ok(());
+        }
+        match self.paid_part(holder, &UNCOUNTED)? {
+            None => Ok(()),
+            Some(part) => {
+                let why = format!(
+                    "there is a budget of {part}, of the grant or its tenant, which cannot be kept for a sandbox that uses secrets at their endpoints: what it has done there is not counted; use a grant without secrets, or without that budget"
+                );
+                self.refuse(holder, ("request", "secrets"), Refused::new(Kind::NotGranted, why))
+            }
+        }
+    }
+
+    /// The first of these parts that the grant or its tenant has a budget of.
+    pub(crate) fn paid_part(
+        &self,
+        holder: &Holder,
+        parts: &[&'static str],
+    ) -> Result<Option<&'static str>, Refused> {
+        let accounts = self.books.accounts(holder)?;
+        let mut paid = accounts.iter().flat_map(|(_, budget)| budget.parts());
+        Ok(paid.find(|(part, _)| parts.contains(part)).map(|(part, _)| part))
+    }
+}
+
+fn share_of(admitted: &AdmittedSpec) -> Share {
+    let spec = admitted.spec();
+    let sent_bytes = spec.egress.as_ref().and_then(|egress| egress.sent_bytes);
+    Share::of_sandbox(&spec.limits, sent_bytes)
+}
+
+fn asking_for(admitted: &AdmittedSpec) -> Ask {
+    Ask::Place { kind: admitted.kind().to_owned(), wall: admitted.spec().wall.to_string() }
+}
+
+/// Where a sandbox's policy is looked for.
+pub(crate) fn policy_of(workspace: Option<PathBuf>) -> PolicySearch {
+    PolicySearch::from_environment(workspace)
+}

@@ -1,0 +1,152 @@
+//! Whether a state directory can be trusted. Records, keys and kept changes are in it: a user who can
+//! write to it, or put another in its place, decides what is done in its owner's name.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The owner of files whose user is not mapped into this user namespace.
+const OVERFLOW_ID: u32 = 65_534;
+const STICKY: u32 = 0o1000;
+
+/// Says why not. What does not exist yet will be made by this user, below what was checked.
+pub(crate) fn check(home: &Path) -> Result<(), String> {
+    let me =
+        Me { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    let home = std::path::absolute(home).map_err(|error| error.to_string())?;
+    let mut found = look_at(&home)?;
+    if found.iter().any(|part| part.metadata.is_symlink()) {
+        found = look_at(&resolved(&home)?)?;
+    }
+    found.iter().try_for_each(|part| me.refuse(part))
+}
+
+/// A part of the path to a state directory.
+struct Part {
+    path: PathBuf,
+    metadata: fs::Metadata,
+    is_above: bool,
+}
+
+/// All parts that exist. Each is looked at once: every command does this when it starts.
+fn look_at(home: &Path) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    for (path, above) in home.ancestors().zip(0usize..) {
+        let path = path.to_owned();
+        match fs::symlink_metadata(&path) {
+            Ok(metadata) => parts.push(Part { path, metadata, is_above: above > 0 }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("{} cannot be looked at: {error}", path.display())),
+        }
+    }
+    Ok(parts)
+}
+
+/// Where the part that exists leads to, and the rest as it is written.
+fn resolved(home: &Path) -> Result<PathBuf, String> {
+    for above in home.ancestors() {
+        if let Ok(real) = above.canonicalize() {
+            let rest = home.strip_prefix(above).map_err(|error| error.to_string())?;
+            return Ok(real.join(rest));
+        }
+        if above.is_symlink() {
+            return Err(format!("{} is a link that leads nowhere", above.display()));
+        }
+    }
+    Ok(home.to_owned())
+}
+
+struct Me {
+    uid: u32,
+    gid: u32,
+}
+
+impl Me {
+    fn refuse(&self, part: &Part) -> Result<(), String> {
+        let Part { path, metadata, is_above } = part;
+        let (uid, gid, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
+        let trusted = uid == self.uid || (*is_above && (uid == 0 || is_unmapped(uid)));
+        if !trusted {
+            return Err(format!("{} belongs to another user ({uid})", path.display()));
+        }
+        if !metadata.is_dir() {
+            return Err(format!("{} is not a directory", path.display()));
+        }
+        // In a sticky directory only their owners rename entries. With many distributions everybody
+        // has a group of their own, and it can write.
+        let by_others = mode & 0o002 != 0;
+        let by_group = mode & 0o020 != 0 && (!is_above || (gid != self.gid && gid != 0));
+        let sticky = *is_above && mode & STICKY != 0;
+        if (by_others || by_group) && !sticky {
+            return Err(format!("others can write to {}", path.display()));
+        }
+        Ok(())
+    }
+}
+
+/// In a user namespace, what is another's of the host belongs to this number.
+fn is_unmapped(uid: u32) -> bool {
+    let whole = |line: &str| line.split_whitespace().eq(["0", "0", "4294967295"]);
+    uid == OVERFLOW_ID
+        && fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.lines().any(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn only_a_directory_that_nobody_else_can_write_or_replace_is_a_home() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let home = top.join("above/home");
+        assert_eq!(check(&home), Ok(()), "what is not there yet is made by its user");
+        fs::create_dir_all(&home).unwrap();
+        set_mode(&home, 0o755);
+        assert_eq!(check(&home), Ok(()));
+        for mode in [0o777, 0o775, 0o1777] {
+            set_mode(&home, mode);
+            assert!(check(&home).unwrap_err().contains("others can write"), "{mode:o}");
+        }
+        set_mode(&home, 0o700);
+        set_mode(&top.join("above"), 0o777);
+        assert!(check(&home).unwrap_err().contains("above"));
+        assert!(check(&top.join("above/not-yet/home")).is_err());
+        set_mode(&top.join("above"), 0o1777);
+        assert_eq!(check(&home), Ok(()));
+    }
+
+    #[test]
+    fn a_link_to_a_home_is_judged_by_where_it_leads() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("open/home")).unwrap();
+        set_mode(&top.join("open/home"), 0o700);
+        symlink(top.join("open"), top.join("link")).unwrap();
+        assert_eq!(check(&top.join("link/home")), Ok(()));
+        set_mode(&top.join("open"), 0o777);
+        assert!(check(&top.join("link/home")).is_err());
+        symlink("nowhere", top.join("dangling")).unwrap();
+        assert!(check(&top.join("dangling")).is_err());
+    }
+
+    #[test]
+    fn another_users_directory_is_no_home() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(check(Path::new("/")).is_err());
+            return;
+        }
+        let top = tempfile::tempdir().unwrap();
+        let home = top.path().join("home");
+        fs::create_dir(&home).unwrap();
+        std::os::unix::fs::chown(&home, Some(12_345), Some(12_345)).unwrap();
+        assert!(check(&home).unwrap_err().contains("another user"));
+        assert!(check(&home.join("below")).is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! Memory of the kernel instead of one's own: buffers, files without a name, processes that look dead.
+//! Each stops a little beyond what the sandbox may have.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::fs::MemfdFlags;
+
+use super::succeeded_if;
+use crate::{Account, Scene, Tried};
+
+const MIB: u64 = 1 << 20;
+const BLOCK: usize = 32 << 10;
+/// More sockets than a process may have open.
+const MOST_SOCKETS: usize = 4096;
+/// How often a full buffer is tried again: whoever takes from it may need a moment.
+const TRIES: u32 = 5;
+const MOMENT: Duration = Duration::from_millis(2);
+/// Long enough for whoever looks from time to time.
+const WHILE: Duration = Duration::from_millis(700);
+
+fn wanted(scene: &Scene) -> u64 {
+    scene.memory_bytes + scene.memory_bytes / 2
+}
+
+/// Holds on to all of it for a while: who counts from outside may be late.
+fn held<T>(bytes: u64, scene: &Scene, what: T) -> Tried {
+    let all = bytes >= wanted(scene);
+    if all {
+        std::thread::sleep(WHILE);
+    }
+    drop(what);
+    let mib = bytes / MIB;
+    succeeded_if(all, format!("{mib} MiB are held"), format!("{mib} MiB was the most"))
+}
+
+/// Writes until nothing more is taken, or enough is.
+fn fill(mut to: impl Write, enough: u64) -> u64 {
+    let (block, mut written, mut full) = (vec![7; BLOCK], 0, 0);
+    while written < enough && full < TRIES {
+        match to.write(&block) {
+            Ok(taken) => {
+                written += taken as u64;
+                full = 0;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                full += 1;
+                std::thread::sleep(MOMENT);
+            }
+            Err(_) => break,
+        }
+    }
+    written
+}
+
+pub(crate) fn memory_files(scene: &Scene) -> Tried {
+    let made = match rustix::fs::memfd_create("ringwall", MemfdFlags::CLOEXEC) {
+        Ok(made) => File::from(made),
+        Err(error) => return Tried::Failed(error.to_string()),
+    };
+    held(fill(&made, wanted(scene)), scene, &made)
+}
+
+pub(crate) fn local_sockets(scene: &Scene) -> Tried {
+    let (mut bytes, mut all) = (0, Vec::new());
+    while bytes < wanted(scene) && all.len() < MOST_SOCKETS {
+        let Ok((one, other)) = UnixStream::pair() else { break };
+        for end in [&one, &other] {
+            // Where that is refused, buffers stay as they are.
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(end, 4 << 20);
+            if end.set_nonblocking(true).is_ok() {
+                bytes += fill(end, wanted(scene) - bytes.min(wanted(scene)));
+            }
+        }
+        all.push((one, other));
+    }
+    held(bytes, scene, all)
+}
+
+pub(crate) fn tcp_buffers(scene: &Scene) -> Tried {
+    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
+        Ok(listener) => listener,
+        Err(error) => return Tried::Impossible(error.to_string()),
+    };
+    let pair = || -> io::Result<(TcpStream, TcpStream)> {
+        let to = TcpStream::connect(listener.local_addr()?)?;
+        let from = listener.accept()?.0;
+        to.set_nonblocking(true)?;
+        Ok((to, from))
+    };
+    let (mut bytes, mut all) = (0, Vec::new());
+    while bytes < wanted(scene) && all.len() < MOST_SOCKETS {
+        let Ok((to, from)) = pair() else { break };
+        bytes += fill(&to, wanted(scene) - bytes);
+        all.push((to, from));
+    }
+    held(bytes, scene, all)
+}
+
+/// What is lost on the way was never held, so what counts is what can be read in the end.
+pub(crate) fn udp_buffers(scene: &Scene) -> Tried {
+    let block = vec![7; BLOCK];
+    let socket = || -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
+        socket.set_nonblocking(true)?;
+        let to = socket.local_addr()?;
+        for _ in 0..128 {
+            socket.send_to(&block, to)?;
+        }
+        Ok(socket)
+    };
+    // Half of the memory that a datagram takes can be overhead.
+    let most = usize::try_from(wanted(scene) * 4 / BLOCK as u64).unwrap_or(MOST_SOCKETS);
+    let all: Vec<UdpSocket> = (0..most.min(MOST_SOCKETS)).map_while(|_| socket().ok()).collect();
+    std::thread::sleep(WHILE);
+    let (mut bytes, mut buffer) = (0, vec![0; BLOCK]);
+    for socket in &all {
+        while let Ok(size) = socket.recv(&mut buffer) {
+            bytes += size as u64;
+        }
+    }
+    held(bytes, scene, all)
+}
+
+/// The first thread ends, and with it all that `/proc/PID` tells of a process; another one holds the
+/// memory, and says so in the end.
+pub(crate) fn ended_thread(scene: &Scene) -> Tried {
+    let scene = scene.clone();
+    let holder = move || {
+        let mut kept: Vec<Vec<u8>> = Vec::new();
+        let mut tried = None;
+        for number in 0..wanted(&scene) / MIB {
+            let mut block = Vec::new();
+            if block.try_reserve_exact(MIB as usize).is_err() {
+                tried = Some(Tried::Failed(format!("{number} MiB was the most")));
+                break;
+            }
+            block.resize(MIB as usize, (number % 255) as u8 + 1);
+            kept.push(block);
+        }
+        let bytes = kept.len() as u64 * MIB;
+        let tried = tried.unwrap_or_else(|| held(bytes, &scene, kept));
+        let account = Account { probe: ENDED_THREAD.to_owned(), tried };
+        let mut line = serde_json::to_vec(&account).unwrap_or_default();
+        line.push(b'\n');
+        // The thread that has ended may have held the lock of the standard output.
+        let told = rustix::io::write(rustix::stdio::stdout(), &line).is_ok();
+        ringwall_linux::process::exit_now(i32::from(!told))
+    };
+    match std::thread::Builder::new().spawn(holder) {
+        Ok(_) => ringwall_linux::process::end_this_thread(),
+        Err(error) => Tried::Impossible(error.to_string()),
+    }
+}
+
+/// The name of that attack: nobody else is left to tell it.
+pub(crate) const ENDED_THREAD: &str = "exhaust-behind-an-ended-thread";

@@ -1,0 +1,93 @@
+//! What the host does to a living sandbox, chosen from the seed: what its owner could do at any time.
+
+use std::io;
+
+use ringwall_probes::Dice;
+use ringwall_spec::WriteRights;
+
+use super::round::Round;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Move {
+    Rights,
+    Phase,
+    Exec,
+    Save,
+    SaveHidden,
+    Diff,
+    Gc,
+}
+
+/// As often as each stands here.
+const WHILE_IT_RUNS: [Move; 14] = [
+    Move::Rights,
+    Move::Rights,
+    Move::Rights,
+    Move::Phase,
+    Move::Phase,
+    Move::Exec,
+    Move::Exec,
+    Move::Save,
+    Move::Save,
+    Move::SaveHidden,
+    Move::SaveHidden,
+    Move::SaveHidden,
+    Move::Diff,
+    Move::Gc,
+];
+const BETWEEN_COMMANDS: [Move; 5] =
+    [Move::Rights, Move::Phase, Move::Save, Move::SaveHidden, Move::SaveHidden];
+const PHASES: [&str; 3] = ["plan", "build", "check"];
+
+pub(super) fn choose(dice: &mut Dice, while_it_runs: bool) -> Move {
+    let all: &[Move] = if while_it_runs { &WHILE_IT_RUNS } else { &BETWEEN_COMMANDS };
+    dice.one_of(all).copied().unwrap_or(Move::Save)
+}
+
+/// Rights that an owner would give.
+pub(super) fn some_rights(dice: &mut Dice) -> WriteRights {
+    let all: [(&[&str], &[&str]); 8] = [
+        (&[], &[]),
+        (&[""], &[]),
+        (&["docs"], &[]),
+        (&["src"], &[]),
+        (&["docs", "src"], &["src/d"]),
+        (&[""], &["docs"]),
+        (&[""], &["src/a", "top"]),
+        (&["docs/d"], &[]),
+    ];
+    let (writable, read_only) = dice.one_of(&all).copied().unwrap_or_default();
+    let paths = |names: &[&str]| names.iter().map(Into::into).collect();
+    WriteRights { writable: paths(writable), read_only: paths(read_only) }
+}
+
+impl Round<'_> {
+    /// Makes one move; `while_it_runs`: commands of the adversary run meanwhile.
+    pub(super) fn make(&mut self, chosen: Move, while_it_runs: bool) -> io::Result<()> {
+        let (asked, answer) = match chosen {
+            Move::Rights => {
+                let rights = some_rights(&mut self.dice);
+                let answer = self.kept.change_rights(&rights);
+                (format!("rights {:?} but {:?}", rights.writable, rights.read_only), answer)
+            }
+            Move::Phase => {
+                let to = self.dice.one_of(&PHASES).copied().unwrap_or("plan");
+                (format!("phase {to}"), self.kept.change_phase(to, &self.ground.policy))
+            }
+            Move::Exec => {
+                const FEW: u32 = 8;
+                let argv = self.command(FEW);
+                (format!("exec of {FEW} actions"), self.run_to_its_end(argv))
+            }
+            Move::Save => (self.ground.save_plain(&mut self.dice)?, Ok(())),
+            Move::SaveHidden => (self.ground.save_hidden(&mut self.dice, !while_it_runs)?, Ok(())),
+            Move::Diff => ("diff".to_owned(), self.kept.changes_so_far().map(drop)),
+            Move::Gc => ("gc".to_owned(), self.kept.gc()),
+        };
+        self.answered(&asked, answer);
+        if matches!(chosen, Move::Rights | Move::Phase) {
+            self.note_rights();
+        }
+        Ok(())
+    }
+}

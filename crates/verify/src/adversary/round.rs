@@ -1,0 +1,443 @@
+//! One sandbox from its start to its end: commands of the adversary in it, moves of its owner between and
+//! beside them, and a look by every oracle after each command.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ringwall_engine::{Asked, Job, with_causes};
+use ringwall_policy::AdmittedSpec;
+use ringwall_probes::{Dice, Play, Played, Scene};
+use ringwall_rules::{Task, Work};
+use ringwall_spec::{RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec, WriteRights};
+use ringwall_workspace::{ApplyOptions, Changes, Wanted, apply, is_protected};
+
+use super::ground::{Ground, stamp};
+use super::kept::{Answer, Kept};
+use super::oracles::{self, KernelLog, Sight, sight};
+use super::owner::{choose, some_rights};
+use crate::run::{Collected, SESSION, Workshop, limits};
+use crate::stage::Stage;
+
+const COMMANDS: usize = 3;
+const STEPS: u32 = 70;
+/// Moves of the owner while one command runs.
+const MOST_MOVES: usize = 12;
+const PAUSE: Duration = Duration::from_millis(30);
+/// Beside what the limit gives: processes that are being ended hold their memory a moment longer.
+const MEMORY_SLACK: u64 = 32 << 20;
+/// The longest that the engine may take for one answer.
+const LONGEST_ANSWER: Duration = Duration::from_secs(90);
+
+pub(super) struct Round<'a> {
+    workshop: &'a Workshop<'a>,
+    pub(super) dice: Dice,
+    pub(super) kept: Kept<'a>,
+    pub(super) ground: Ground,
+    stage: Stage,
+    wall: Wall,
+    memory_limit: u64,
+    kernel_log: KernelLog,
+    /// The number of the command that runs, or ran last.
+    command: usize,
+    /// For each command, where it could write at one time or another.
+    allowed: Vec<Vec<WriteRights>>,
+    /// What commands said, and what the log of the sandbox has.
+    said: Vec<u8>,
+    inside: Vec<String>,
+    journal: Vec<String>,
+    /// What an oracle saw while the owner made a move.
+    seen: Option<Sight>,
+    namespaces: BTreeSet<PathBuf>,
+}
+
+impl<'a> Round<'a> {
+    /// A living sandbox of this wall; else why this host has none.
+    pub(super) fn begin(
+        workshop: &'a Workshop<'a>,
+        wall: &Wall,
+        mut dice: Dice,
+    ) -> Result<Round<'a>, String> {
+        let words = |error: io::Error| error.to_string();
+        let kernel_log = KernelLog::from_now();
+        let ground = Ground::lay(&mut dice, &workshop.program).map_err(words)?;
+        let limits = limits(Some(wall), SESSION);
+        let mut stage = Stage::set(&workshop.program, &workshop.state, &limits).map_err(words)?;
+        only_laid_out(&mut stage.scene);
+        let guest = wall.outermost() == RingKind::Vm;
+        if !guest {
+            stage.scene.shown = ["", "file", "directory"].map(|it| ground.shown.join(it)).to_vec();
+        }
+        let mut spec = SandboxSpec {
+            workspace: Some(WorkspaceSpec {
+                path: ground.workspace.clone(),
+                mode: WorkspaceMode::CopyOnWrite,
+            }),
+            ..workshop.spec(wall, SESSION)
+        };
+        if !guest {
+            spec.read_only_paths = vec![ground.shown.clone(), ground.program.clone()];
+        }
+        let memory_limit = spec.limits.memory_bytes;
+        workshop.raising.change(&mut spec, &stage.scene);
+        if dice.one_in(2) && workshop.raising.has_keeper() {
+            spec.rights = Some(some_rights(&mut dice));
+        }
+        let routed = matches!(wall.rings(), [RingKind::Process | RingKind::Container]);
+        let by_policy = dice.one_in(2) && routed && workshop.raising.has_keeper();
+        let admitted = admit(workshop, spec, by_policy.then_some(&ground))?;
+        let mut journal = vec![format!("raise {wall} by policy: {by_policy}")];
+        let kept = Kept::raise(&workshop.engine, workshop.raising, &admitted)?;
+        journal.push(format!("sandbox {}", kept.id));
+        Ok(Round {
+            workshop,
+            dice,
+            kept,
+            ground,
+            stage,
+            wall: wall.clone(),
+            memory_limit,
+            kernel_log,
+            command: 0,
+            allowed: Vec::new(),
+            said: Vec::new(),
+            inside: Vec::new(),
+            journal,
+            seen: None,
+            namespaces: BTreeSet::new(),
+        })
+    }
+
+    /// All of it; gives what the first oracle saw.
+    pub(super) fn play(&mut self) -> io::Result<Option<Sight>> {
+        for command in 0..COMMANDS {
+            self.command = command;
+            if let Some(seen) = self.one_command()? {
+                self.kept.abandon();
+                return Ok(Some(seen));
+            }
+            if !self.kept.is_running() {
+                break;
+            }
+        }
+        let ended = self.kept.end();
+        self.answered("stop", ended);
+        let seen = self.judge(&[])?;
+        let seen = match seen {
+            None => self.take_over()?,
+            seen => seen,
+        };
+        if seen.is_some() {
+            self.kept.abandon();
+            return Ok(seen);
+        }
+        self.clean_up()
+    }
+
+    pub(super) fn actions(&self) -> u64 {
+        self.inside.len() as u64
+    }
+
+    pub(super) fn moves(&self) -> u64 {
+        self.journal.len() as u64
+    }
+
+    pub(super) fn journal(&self) -> &[String] {
+        &self.journal
+    }
+
+    pub(super) fn inside(&self) -> &[String] {
+        &self.inside
+    }
+
+    /// A command of the adversary with what is known by now.
+    pub(super) fn command(&mut self, steps: u32) -> Vec<OsString> {
+        let hidden = self.ground.hidden.iter().cloned().collect();
+        let scene = Scene { hidden, ..self.stage.scene.clone() };
+        let (seed, stamp) = (self.dice.number(), stamp(self.command));
+        let play = Play { scene, seed, stamp, steps };
+        let program = match self.wall.image_ring() {
+            Some(_) => self.workshop.program_inside(&self.wall),
+            None => self.ground.program.clone(),
+        };
+        let play = serde_json::to_string(&play).unwrap_or_default();
+        vec![program.into(), "--adversary".into(), play.into()]
+    }
+
+    pub(super) fn run_to_its_end(&mut self, argv: Vec<OsString>) -> Answer<()> {
+        let mut collected = Collected::default();
+        let started = self.kept.start(argv);
+        let ended =
+            started.map(|job| job.wait(&mut collected).map_err(|error| with_causes(&error)));
+        self.heard(&collected.0);
+        ended.and_then(|ended| ended).map(drop)
+    }
+
+    /// Notes what the engine said to a move, and looks at how it said it.
+    pub(super) fn answered(&mut self, asked: &str, answer: Answer<()>) {
+        let said = match &answer {
+            Ok(()) => "done",
+            Err(words) => {
+                let odd = oracles::plain_words(asked, words);
+                self.seen = self.seen.take().or(odd);
+                words
+            }
+        };
+        self.journal.push(format!("command {}: {asked}: {said}", self.command));
+    }
+
+    /// Where commands may write from now on, beside where they could until now.
+    pub(super) fn note_rights(&mut self) {
+        let now = self.kept.rights();
+        let command = self.command;
+        if let (Ok(now), Some(list)) = (now, self.allowed.get_mut(command)) {
+            list.push(now);
+        }
+    }
+
+    fn heard(&mut self, said: &[u8]) {
+        self.said.extend_from_slice(said);
+        for line in said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let line = match serde_json::from_slice::<Played>(line) {
+                Ok(Played { step, action, with, answer }) => {
+                    format!("command {}, {step}: {action} {with}: {answer}", self.command)
+                }
+                Err(_) => String::from_utf8_lossy(line).into_owned(),
+            };
+            self.inside.push(line);
+        }
+    }
+
+    /// Moves, a command with moves beside it, and a look at everything.
+    fn one_command(&mut self) -> io::Result<Option<Sight>> {
+        self.allowed.push(Vec::new());
+        for _ in 0..self.dice.below(4) {
+            let chosen = choose(&mut self.dice, false);
+            self.make(chosen, false)?;
+        }
+        // Nothing has written meanwhile, so only the rights count in which the command begins.
+        self.allowed.iter_mut().skip(self.command).for_each(Vec::clear);
+        self.note_rights();
+        let argv = self.command(STEPS);
+        let job = match self.kept.start(argv) {
+            Ok(job) => job,
+            Err(words) => {
+                self.answered("start", Err(words));
+                return self.judge(&[]);
+            }
+        };
+        let said = self.beside(job)?;
+        self.heard(&said);
+        self.judge(&[])
+    }
+
+    /// The owner's moves while a command runs; gives what that said.
+    fn beside(&mut self, job: Job) -> io::Result<Vec<u8>> {
+        std::thread::scope(|scope| {
+            let running = scope.spawn(move || {
+                let mut collected = Collected::default();
+                let ended = job.wait(&mut collected).map_err(|error| with_causes(&error));
+                (collected.0, ended)
+            });
+            let mut moves = 0;
+            while !running.is_finished() {
+                self.watch_memory();
+                if moves < MOST_MOVES {
+                    moves += 1;
+                    let chosen = choose(&mut self.dice, true);
+                    let begun = Instant::now();
+                    self.make(chosen, true)?;
+                    if begun.elapsed() > LONGEST_ANSWER {
+                        let late = sight("engine-answers", format!("{chosen:?} took too long"));
+                        self.seen = self.seen.take().or(Some(late));
+                    }
+                }
+                std::thread::sleep(PAUSE);
+            }
+            let (said, ended) = running.join().map_err(|_| io::Error::other("it panicked"))?;
+            self.answered("the command's end", ended.map(drop));
+            Ok(said)
+        })
+    }
+
+    fn watch_memory(&mut self) {
+        let processes = oracles::marked(&self.stage.scene.mark, self.stage.scene.victim);
+        let host = oracles::namespaces("self");
+        for pid in &processes {
+            let inside = oracles::namespaces(pid);
+            self.namespaces.extend(inside.difference(&host).cloned());
+        }
+        let held = oracles::memory(&processes);
+        if held > self.memory_limit + self.memory_limit / 4 + MEMORY_SLACK {
+            let seen = sight("memory", format!("{} MiB are held", held >> 20));
+            self.seen = self.seen.take().or(Some(seen));
+        }
+    }
+
+    /// Every oracle that can be asked at any time. `taken`: what `apply` wrote.
+    fn judge(&mut self, taken: &[PathBuf]) -> io::Result<Option<Sight>> {
+        if let Some(seen) = self.seen.take() {
+            return Ok(Some(seen));
+        }
+        let log = self.kept.log().and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+        for (place, bytes) in [("output", &self.said), ("log", &log)] {
+            if self.tells_a_secret(bytes) {
+                return Ok(Some(sight("secrets", format!("a secret is in the {place}"))));
+            }
+        }
+        self.said.clear();
+        let changed = self.ground.changed(taken)?;
+        if !changed.is_empty() {
+            return Ok(Some(sight(
+                "files",
+                format!("changed on the host: {}", changed.join(", ")),
+            )));
+        }
+        let seen = self.stage.look();
+        let told = if !seen.changed.is_empty() {
+            Some(sight("canaries", format!("{:?} changed", seen.changed)))
+        } else if !seen.heard.is_empty() {
+            Some(sight("listeners", format!("heard {:?}", seen.heard)))
+        } else if seen.victim_gone {
+            Some(sight("processes", "a process of the host was ended"))
+        } else {
+            self.kernel_log.alarm()
+        };
+        Ok(told)
+    }
+
+    fn tells_a_secret(&self, bytes: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(bytes);
+        self.stage.secret_in(&text)
+            || self.ground.secrets.iter().any(|secret| text.contains(secret.as_str()))
+    }
+
+    /// `diff` and `apply`, when the sandbox has ended.
+    fn take_over(&mut self) -> io::Result<Option<Sight>> {
+        let changes = match self.kept.changes() {
+            Ok(changes) => changes,
+            Err(words) => {
+                // A sandbox that was broken keeps no changes, and that is told.
+                self.answered("diff at the end", Err(words));
+                return Ok(self.seen.take());
+            }
+        };
+        if let Some(seen) = self.judge_changes(&changes) {
+            return Ok(Some(seen));
+        }
+        let taken = self.apply(&changes);
+        let protected = taken.iter().find(|path| is_protected(&self.ground.workspace, path));
+        if let Some(path) = protected {
+            let path = path.display();
+            return Ok(Some(sight("apply", format!("{path} is protected and was written"))));
+        }
+        if let Some(seen) = self.judge(&taken)? {
+            return Ok(Some(seen));
+        }
+        let misplaced = self.ground.misplaced(&self.allowed)?;
+        Ok(misplaced.map(|words| sight("rights", words)))
+    }
+
+    /// First all of it, then without what is protected: a refusal takes nothing. Gives what was written.
+    fn apply(&mut self, changes: &Changes) -> Vec<PathBuf> {
+        let all = changes.entries().iter().map(|change| change.path.as_path().to_owned());
+        let protected = all.filter(|path| is_protected(&self.ground.workspace, path)).collect();
+        let force = self.dice.one_in(2);
+        let mut taken: Vec<PathBuf> = Vec::new();
+        for except in [Vec::new(), protected] {
+            let asked = format!("apply without {except:?}, force: {force}");
+            let options = ApplyOptions { force, ..ApplyOptions::default() };
+            let wanted = Wanted { only: Vec::new(), except };
+            let applied = changes.select(&wanted).and_then(|chosen| apply(&chosen, &options));
+            let answer = applied.map(|done| {
+                let paths = done.applied.iter().chain(&done.already);
+                taken.extend(paths.map(|path| path.as_path().to_owned()));
+            });
+            self.answered(&asked, answer.map_err(|error| with_causes(&error)));
+        }
+        taken
+    }
+
+    /// No change where nothing could ever be written, and no secret in one.
+    fn judge_changes(&self, changes: &Changes) -> Option<Sight> {
+        for change in changes.entries() {
+            let path = change.path.as_path();
+            let mut ever = self.allowed.iter().flatten();
+            if !ever.any(|rights| rights.allows(path)) {
+                return Some(sight("rights", format!("{} was changed", path.display())));
+            }
+            let file = changes.content_of(change).and_then(|path| std::fs::read(path).ok());
+            // Where a link leads, and the names.
+            let told = serde_json::to_vec(change).unwrap_or_default();
+            if self.tells_a_secret(&file.unwrap_or_default()) || self.tells_a_secret(&told) {
+                return Some(sight("secrets", format!("a secret is in {}", path.display())));
+            }
+        }
+        None
+    }
+
+    /// After `rm` and `gc` nothing of it is left.
+    fn clean_up(&mut self) -> io::Result<Option<Sight>> {
+        let removed = self.kept.remove();
+        self.answered("rm", removed);
+        let swept = self.kept.gc();
+        self.answered("gc", swept);
+        if let Some(seen) = self.seen.take() {
+            return Ok(Some(seen));
+        }
+        let id = self.kept.id.as_str().to_owned();
+        let state = self.workshop.home.join("sandboxes");
+        let files = std::fs::read_dir(state)?.flatten();
+        let names = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        if let Some(name) = names.into_iter().find(|name| name.contains(&id)) {
+            return Ok(Some(sight("leftovers", format!("{name} is in the state directory"))));
+        }
+        let Scene { mark, victim, .. } = &self.stage.scene;
+        let left = oracles::leftovers(&id, mark, *victim, &self.namespaces);
+        Ok(left.or_else(|| self.kernel_log.alarm()))
+    }
+}
+
+/// Random actions go for what was laid out for them, and for nothing real.
+fn only_laid_out(scene: &mut Scene) {
+    let ours = |path: &Path| path.to_string_lossy().contains("/.ringwall-verify-");
+    let lists = [
+        &mut scene.secrets,
+        &mut scene.canaries,
+        &mut scene.sockets,
+        &mut scene.policies,
+        &mut scene.approvals,
+        &mut scene.keys,
+        &mut scene.records,
+        &mut scene.logs,
+        &mut scene.engine_sockets,
+    ];
+    for list in lists {
+        list.retain(|path| ours(path));
+    }
+}
+
+/// As a person's own order, or by the policy that is laid out.
+fn admit(
+    workshop: &Workshop<'_>,
+    spec: SandboxSpec,
+    by_policy: Option<&Ground>,
+) -> Result<AdmittedSpec, String> {
+    let Some(ground) = by_policy else {
+        return ringwall_policy::admit(spec).map_err(|error| with_causes(&error));
+    };
+    let (wall, limits) = (spec.wall.clone(), spec.limits.clone());
+    let asked = Asked {
+        spec,
+        wall: Some(wall),
+        task: Task::default(),
+        work: Work { tool: None, kind: Some("files".to_owned()) },
+        notes: Default::default(),
+        network_at_most: None,
+        search: None,
+    };
+    let admitted = workshop.engine.admit(asked, &|_| limits.clone(), &ground.policy);
+    admitted.map_err(|error| with_causes(&error))
+}

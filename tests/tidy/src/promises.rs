@@ -1,0 +1,96 @@
+//! Every row of SECURITY.md's tables of vulnerabilities names what would notice a breach, and that exists.
+
+use std::collections::BTreeSet;
+
+use crate::repository::{assert_none, read, rust_files};
+
+/// Where attacks get their names.
+const ATTACKS: [&str; 3] =
+    ["crates/probes/src/", "crates/linux/src/interface", "crates/verify/src/tools"];
+/// Random sequences of actions, by the name of their flag.
+const ADVERSARY: &str = "--adversary";
+const UNTESTED: &str = "not tested: ";
+
+/// One row of a table: the kind of bug, and the last cell.
+struct Promise {
+    bug: String,
+    noticed_by: String,
+}
+
+/// The rows of the tables whose last column says so.
+fn promises(document: &str) -> Vec<Promise> {
+    let (mut promises, mut inside) = (Vec::new(), false);
+    for line in document.lines() {
+        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+        match (line.starts_with('|'), cells.as_slice()) {
+            (true, [first, .., last]) if *first == "kind of bug" => inside = *last == "noticed by",
+            (true, [rule, ..]) if rule.starts_with("---") => {}
+            (true, [bug, .., last]) if inside => {
+                promises.push(Promise { bug: (*bug).to_owned(), noticed_by: (*last).to_owned() })
+            }
+            (true, _) => {}
+            (false, _) => inside = false,
+        }
+    }
+    promises
+}
+
+fn names(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// The functions that are tests, and the texts in quotes where attacks are listed.
+fn known() -> BTreeSet<String> {
+    let mut known: BTreeSet<String> = [ADVERSARY.to_owned()].into();
+    for file in rust_files() {
+        let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
+        for (at, _) in lines.iter().enumerate().filter(|(_, line)| **line == "#[test]") {
+            let function = lines.iter().skip(at).find_map(|line| line.strip_prefix("fn "));
+            known.extend(function.and_then(|text| text.split('(').next()).map(str::to_owned));
+        }
+        if ATTACKS.iter().any(|place| file.path.starts_with(place)) {
+            known.extend(file.text.split('"').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    known
+}
+
+/// What is wrong with the tables of a document.
+fn findings(document: &str, known: &BTreeSet<String>) -> Vec<String> {
+    let mut findings = Vec::new();
+    for Promise { bug, noticed_by } in promises(document) {
+        if noticed_by.starts_with(UNTESTED) {
+            continue;
+        }
+        if names(&noticed_by).next().is_none() {
+            findings.push(format!("{bug}: nothing is named that would notice it"));
+        }
+        for name in names(&noticed_by).filter(|name| !known.contains(*name)) {
+            findings.push(format!("{bug}: there is no attack or test {name}"));
+        }
+    }
+    findings
+}
+
+#[test]
+fn every_promise_names_an_attack_or_a_test_that_exists() {
+    let document = read("SECURITY.md");
+    let rows = promises(&document).len();
+    assert!(rows >= 45, "only {rows} rows name what would notice a breach");
+    let tables = document.lines().filter(|line| line.starts_with("| kind of bug |")).count();
+    let with_names = document.lines().filter(|line| line.ends_with("| noticed by |")).count();
+    assert_eq!((tables, with_names), (3, 3), "a table of SECURITY.md has no last column");
+    assert_none("SECURITY.md promises what nothing checks:", &findings(&document, &known()));
+}
+
+#[test]
+fn a_promise_without_a_test_is_noticed() {
+    let known: BTreeSet<String> = ["read-secret".to_owned()].into();
+    let table = |cell: &str| {
+        format!("| kind of bug | | noticed by |\n|---|---|---|\n| x | yes | {cell} |\n")
+    };
+    assert!(findings(&table("`read-secret`"), &known).is_empty());
+    assert!(findings(&table("not tested: nobody can"), &known).is_empty());
+    assert_eq!(findings(&table("nothing"), &known).len(), 1);
+    assert_eq!(findings(&table("`read-secret`, `read-nothing`"), &known).len(), 1);
+}
