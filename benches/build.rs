@@ -1,11 +1,11 @@
 //! Compiles the job filter once more, as the bytes that bubblewrap takes: rivals get the very filter
 //! that a ring has, with the compiler that makes the ring's.
 
-#[path = "../crates/linux/src/seccomp/compile.rs"]
+#[path = "../crates/base/linux/src/seccomp/compile.rs"]
 mod compile;
-#[path = "../crates/linux/src/seccomp/fingerprint.rs"]
+#[path = "../crates/base/linux/src/seccomp/fingerprint.rs"]
 mod fingerprint;
-#[path = "../crates/linux/src/seccomp/source.rs"]
+#[path = "../crates/base/linux/src/seccomp/source.rs"]
 mod source;
 
 use std::error::Error;
@@ -18,7 +18,7 @@ use source::{Rules, SyscallTable};
 fn main() -> Result<(), Box<dyn Error>> {
     let repository = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("..");
     let resources = repository.join("resources/seccomp");
-    let compiler = repository.join("crates/linux/src/seccomp");
+    let compiler = repository.join("crates/base/linux/src/seccomp");
     for path in [&resources, &compiler] {
         println!("cargo::rerun-if-changed={}", path.display());
     }

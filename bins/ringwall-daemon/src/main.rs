@@ -1,4 +1,4 @@
-//! The daemon's process: a main round `crates/api`. A program of its own, so that the command line
+//! The daemon's process: a main round `crates/doors/api`. A program of its own, so that the command line
 //! links no HTTP server and starts as quickly as it did.
 //!
 //! `ringwall serve` starts it with its settings as one argument of JSON. As `keep` it is the keeper

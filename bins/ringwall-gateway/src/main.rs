@@ -1,4 +1,4 @@
-//! The gateway's process: a main round `crates/gateway`.
+//! The gateway's process: a main round `crates/network/gateway`.
 //!
 //! It finds the socket for orders as its standard input, and ends with it. Before it looks at an order,
 //! it gives up all that it does not need: it can read how names are resolved, and open connections.

@@ -1,6 +1,6 @@
 //! Daemons that share a database, each with a home of its own.
 
-#[path = "../../../crates/store/src/contract/server.rs"]
+#[path = "../../../crates/doors/store/src/contract/server.rs"]
 mod server;
 
 use std::process::Command;

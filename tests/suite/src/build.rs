@@ -21,6 +21,9 @@ pub(crate) struct TestProgram {
     pub(crate) directory: PathBuf,
 }
 
+/// The folders of the repository in which packages lie.
+const TOPS: [&str; 4] = ["crates", "bins", "tests", "benches"];
+
 #[derive(Debug, Deserialize)]
 struct Message {
     reason: String,
@@ -78,14 +81,18 @@ pub(crate) fn read_message(line: &str) -> Result<Option<TestProgram>> {
         return Ok(None);
     };
     let directory = manifest.parent().context("a manifest lies in a directory")?.to_owned();
-    let package = directory.strip_prefix("/").unwrap_or(&directory);
-    let mut parts: Vec<_> = package.iter().rev().take(2).map(|p| p.to_string_lossy()).collect();
-    parts.reverse();
-    let package = parts.join("/");
+    let package = in_repository(&directory);
     Ok(Some(TestProgram {
         name: format!("{package} {}", target.name),
         package,
         executable,
         directory,
     }))
+}
+
+/// The directory as seen from the top of the repository: `crates/base/spec`.
+fn in_repository(directory: &Path) -> String {
+    let parts: Vec<_> = directory.iter().map(|part| part.to_string_lossy()).collect();
+    let top = parts.iter().rposition(|part| TOPS.contains(&part.as_ref())).unwrap_or(0);
+    parts[top..].join("/")
 }

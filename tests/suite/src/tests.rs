@@ -65,7 +65,9 @@ fn words_choose_packages() {
     let choice =
         Choice::parse(words(&["--only", "tests/", "--without", "vm"]).into_iter()).unwrap();
     assert!(
-        choice.takes("tests/net") && !choice.takes("tests/vm") && !choice.takes("crates/linux")
+        choice.takes("tests/net")
+            && !choice.takes("tests/vm")
+            && !choice.takes("crates/base/linux")
     );
     assert!(Choice::parse(words(&["--only"]).into_iter()).is_err());
     assert!(Choice::parse(words(&["guests"]).into_iter()).is_err());
@@ -75,13 +77,13 @@ fn words_choose_packages() {
 fn only_test_programs_are_taken_from_cargos_messages() {
     let line = |test: bool| {
         format!(
-            r#"{{"reason":"compiler-artifact","manifest_path":"/r/crates/spec/Cargo.toml","target":{{"name":"spec"}},"profile":{{"test":{test}}},"executable":"/t/spec"}}"#
+            r#"{{"reason":"compiler-artifact","manifest_path":"/r/crates/base/spec/Cargo.toml","target":{{"name":"spec"}},"profile":{{"test":{test}}},"executable":"/t/spec"}}"#
         )
     };
     let program = read_message(&line(true)).unwrap().unwrap();
     assert_eq!(
         (program.package.as_str(), program.name.as_str()),
-        ("crates/spec", "crates/spec spec")
+        ("crates/base/spec", "crates/base/spec spec")
     );
     assert!(read_message(&line(false)).unwrap().is_none());
     assert!(read_message(r#"{"reason":"build-finished","success":true}"#).unwrap().is_none());

@@ -101,7 +101,8 @@ fn is_product_code(path: &str) -> bool {
     let program = path.starts_with("crates/") || path.starts_with("bins/");
     let test = path.contains("tests") || path.contains("/benches/") || path.contains("/examples/");
     // The attacks of `verify` set and look for variables of their own.
-    let attack = path.starts_with("crates/probes/") || path.starts_with("crates/verify/");
+    let attack =
+        path.starts_with("crates/proofs/probes/") || path.starts_with("crates/proofs/verify/");
     program && path.ends_with(".rs") && !test && !attack
 }
 

@@ -165,9 +165,10 @@ fn defaults(file: &str, kind: &str) -> Vec<(String, String)> {
 #[test]
 fn the_tables_of_defaults_say_what_the_code_says() {
     let document = read(DOCUMENT);
-    for (file, kind) in
-        [("crates/spec/src/limits.rs", "Limits"), ("crates/spec/src/tool.rs", "ToolLimits")]
-    {
+    for (file, kind) in [
+        ("crates/base/spec/src/limits.rs", "Limits"),
+        ("crates/base/spec/src/tool.rs", "ToolLimits"),
+    ] {
         let all = defaults(file, kind);
         assert!(all.len() >= 6, "{kind}: {all:?}");
         for (name, value) in all {

@@ -16,40 +16,40 @@ const LOOKING_STEPS: [&str; 5] = [
     "Step::ShowFile",
 ];
 const FIRST_PASS: [&str; 9] = [
-    "crates/engine/src/drill.rs",
-    "crates/linux/src/apply.rs",
-    "crates/ring/src/asked.rs",
-    "crates/ring/src/base.rs",
+    "crates/core/engine/src/drill.rs",
+    "crates/base/linux/src/apply.rs",
+    "crates/rings/ring/src/asked.rs",
+    "crates/rings/ring/src/base.rs",
     // On the ring's own /dev, which no job can write.
-    "crates/ring/src/cover.rs",
-    "crates/ring/src/show.rs",
-    "crates/ring-vm/src/plan.rs",
-    "crates/ring-wasm/src/plan.rs",
-    "crates/ring/src/testing.rs",
+    "crates/rings/ring/src/cover.rs",
+    "crates/rings/ring/src/show.rs",
+    "crates/rings/ring-vm/src/plan.rs",
+    "crates/rings/ring-wasm/src/plan.rs",
+    "crates/rings/ring/src/testing.rs",
 ];
 
 /// Where steps are defined and named.
-const STEPS: [&str; 2] = ["crates/linux/src/step.rs", "crates/linux/src/step/name.rs"];
+const STEPS: [&str; 2] = ["crates/base/linux/src/step.rs", "crates/base/linux/src/step/name.rs"];
 
 /// Files with code that works on a ring while jobs run in it.
 const ON_LIVING_RINGS: [&str; 17] = [
     "bins/ringwall-warden/src/guest/workspace.rs",
     "bins/ringwall-warden/src/raise.rs",
-    "crates/engine/src/attach.rs",
-    "crates/engine/src/job.rs",
-    "crates/engine/src/keep.rs",
-    "crates/engine/src/phase.rs",
-    "crates/engine/src/relay.rs",
-    "crates/engine/src/rights.rs",
-    "crates/engine/src/sandbox.rs",
-    "crates/engine/src/settle.rs",
-    "crates/engine/src/snapshot.rs",
-    "crates/engine/src/standing.rs",
-    "crates/engine/src/stop.rs",
-    "crates/linux/src/launch/client.rs",
-    "crates/linux/src/launch/inner.rs",
-    "crates/linux/src/launch/server.rs",
-    "crates/ring/src/rights.rs",
+    "crates/core/engine/src/attach.rs",
+    "crates/core/engine/src/job.rs",
+    "crates/core/engine/src/keep.rs",
+    "crates/core/engine/src/phase.rs",
+    "crates/core/engine/src/relay.rs",
+    "crates/core/engine/src/rights.rs",
+    "crates/core/engine/src/sandbox.rs",
+    "crates/core/engine/src/settle.rs",
+    "crates/core/engine/src/snapshot.rs",
+    "crates/core/engine/src/standing.rs",
+    "crates/core/engine/src/stop.rs",
+    "crates/base/linux/src/launch/client.rs",
+    "crates/base/linux/src/launch/inner.rs",
+    "crates/base/linux/src/launch/server.rs",
+    "crates/rings/ring/src/rights.rs",
 ];
 
 /// Calls that look up a path.
@@ -88,18 +88,19 @@ const fn allowed(file: &'static str, function: &'static str, why: &'static str) 
 
 const ALLOWED: [Allowed; 10] = [
     allowed("bins/ringwall-warden/src/raise.rs", "with_namespaces", "/proc, before the first job"),
-    allowed("crates/engine/src/attach.rs", "connect", "a socket below a held directory"),
-    allowed("crates/engine/src/attach.rs", "listen", "a socket below a held directory"),
-    allowed("crates/engine/src/attach.rs", "with_short_name", "Ringwall's own home"),
-    allowed("crates/engine/src/keep.rs", "say", "/dev/null of the host"),
-    allowed("crates/engine/src/rights.rs", "of", "what is held, before the first job"),
-    allowed("crates/engine/src/rights.rs", "load", "Ringwall's own home"),
-    allowed("crates/engine/src/rights.rs", "write", "Ringwall's own home"),
-    allowed("crates/engine/src/sandbox.rs", "open_log", "Ringwall's own home"),
-    allowed("crates/engine/src/standing.rs", "of", "/proc, before the first job"),
+    allowed("crates/core/engine/src/attach.rs", "connect", "a socket below a held directory"),
+    allowed("crates/core/engine/src/attach.rs", "listen", "a socket below a held directory"),
+    allowed("crates/core/engine/src/attach.rs", "with_short_name", "Ringwall's own home"),
+    allowed("crates/core/engine/src/keep.rs", "say", "/dev/null of the host"),
+    allowed("crates/core/engine/src/rights.rs", "of", "what is held, before the first job"),
+    allowed("crates/core/engine/src/rights.rs", "load", "Ringwall's own home"),
+    allowed("crates/core/engine/src/rights.rs", "write", "Ringwall's own home"),
+    allowed("crates/core/engine/src/sandbox.rs", "open_log", "Ringwall's own home"),
+    allowed("crates/core/engine/src/standing.rs", "of", "/proc, before the first job"),
 ];
 /// The launcher's own start, in a process that has entered no ring.
-const START: Allowed = allowed("crates/linux/src/launch/server.rs", "serve_stdin", "/dev/null");
+const START: Allowed =
+    allowed("crates/base/linux/src/launch/server.rs", "serve_stdin", "/dev/null");
 
 /// The functions of a source, outside its tests, that look up a path.
 fn looking(source: &str) -> Vec<String> {

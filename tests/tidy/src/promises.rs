@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use crate::repository::{assert_none, read, rust_files};
 
 /// Where attacks get their names.
-const ATTACKS: [&str; 3] =
-    ["crates/probes/src/", "crates/linux/src/interface", "crates/verify/src/tools"];
+const ATTACKS: [&str; 3] = [
+    "crates/proofs/probes/src/",
+    "crates/base/linux/src/interface",
+    "crates/proofs/verify/src/tools",
+];
 /// Random sequences of actions, by the name of their flag.
 const ADVERSARY: &str = "--adversary";
 const UNTESTED: &str = "not tested: ";

@@ -26,7 +26,7 @@ pub(crate) struct TextFile {
 /// A package of this workspace as Cargo sees it.
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// Directory from the root of the repository: `crates/spec`.
+    /// Directory from the root of the repository: `crates/base/spec`.
     pub(crate) directory: String,
     /// Names of direct dependencies of every kind, our own included.
     pub(crate) dependencies: Vec<String>,
