@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use ringwall_engine::{Engine, EngineConfig, Output, Programs, Sandbox};
-use ringwall_policy::{AdmittedSpec, admit};
-use ringwall_spec::{Command, Ending, RingKind, SandboxSpec, Wall};
+use ringwall_spec::{Command, Ending, RingKind, SandboxSpec, ValidSpec, Wall, validate};
 
 use crate::ground::{Ground, IMAGE};
 
@@ -18,8 +17,8 @@ pub(crate) const EXEC: &str = "ringwall engine, exec in a living sandbox";
 /// An engine with what it is asked to raise.
 pub(crate) struct Library {
     engine: Engine,
-    process: AdmittedSpec,
-    container: AdmittedSpec,
+    process: ValidSpec,
+    container: ValidSpec,
 }
 
 impl Library {
@@ -32,8 +31,8 @@ impl Library {
         let plain = |ring| SandboxSpec::new(Wall::single(ring));
         Ok(Library {
             engine: Engine::open(EngineConfig { home: ground.home(), programs })?,
-            process: admit(plain(RingKind::Process))?,
-            container: admit(SandboxSpec { image, ..plain(RingKind::Container) })?,
+            process: validate(plain(RingKind::Process))?,
+            container: validate(SandboxSpec { image, ..plain(RingKind::Container) })?,
         })
     }
 
@@ -70,7 +69,7 @@ impl Library {
     }
 
     /// Raise, check evidence, run, tear down.
-    fn fresh(&self, spec: &AdmittedSpec) -> Result<Duration> {
+    fn fresh(&self, spec: &ValidSpec) -> Result<Duration> {
         let started = Instant::now();
         let sandbox = self.engine.raise(spec)?;
         let ending = sandbox.start(&a_true())?.wait(&mut Silent)?;

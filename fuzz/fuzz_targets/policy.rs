@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringwall_rules::{
+use ringwall_policy::{
     Action, FileFacts, GuardRailText, HostFacts, Inside, Kind, LayerText, OriginKind, PlaceRequest,
     Stack, Stage, Task, Tier, Work, at_least,
 };

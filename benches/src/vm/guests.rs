@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ringwall_engine::{Engine, EngineConfig, Output, Pool, Programs, Sandbox};
-use ringwall_policy::{AdmittedSpec, admit};
-use ringwall_spec::{Command, Ending, Limits, RingKind, SandboxSpec, Wall};
+use ringwall_spec::{Command, Ending, Limits, RingKind, SandboxSpec, ValidSpec, Wall, validate};
 use ringwall_wire::WriteHow;
 
 use super::findings::{EXEC, Herd, ROUND_TRIP};
@@ -29,7 +28,7 @@ const POOL_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Guests {
     engine: Arc<Engine>,
-    spec: AdmittedSpec,
+    spec: ValidSpec,
 }
 
 /// One guest from its template.
@@ -54,7 +53,7 @@ impl Guests {
         let limits =
             Limits { memory_bytes: MEMORY, timeout: Duration::from_secs(300), ..Limits::default() };
         let plain = SandboxSpec::new(Wall::single(RingKind::Vm));
-        let spec = admit(SandboxSpec { image: Some(IMAGE.to_owned()), limits, ..plain })?;
+        let spec = validate(SandboxSpec { image: Some(IMAGE.to_owned()), limits, ..plain })?;
         Ok(Guests { engine: Arc::new(engine), spec })
     }
 

@@ -6,9 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 use ringwall_desk::{Input, Kind, Placing};
 use ringwall_engine::{Asked, Engine, PolicySearch};
-use ringwall_policy::AdmittedSpec;
 use ringwall_spec::{
-    Command, EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec,
+    Command, EgressSpec, Limits, RuleSet, SandboxSpec, ValidSpec, WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_workspace::check_workspace;
 
@@ -79,7 +78,7 @@ pub(crate) fn admit(
 }
 
 /// Says what a network gives away, if it gives away everything.
-pub(crate) fn warn_of_network(admitted: &AdmittedSpec) {
+pub(crate) fn warn_of_network(admitted: &ValidSpec) {
     if let Some(warning) = admitted.spec().egress.as_ref().and_then(EgressSpec::warning) {
         report::note(warning);
     }

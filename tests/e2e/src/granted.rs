@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::support::tool::{Does, component, manifest};
 use crate::support::{Finished, World};
 
-const SHIPPED: &str = include_str!("../../../crates/authority/rules/src/default.toml");
+const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
 /// A world whose policy gives tasks work with files only, but lets Ann allow builds.
 struct Place {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::tool::{Does, component, manifest};
 use crate::support::{User, World, busybox_layout, is_root};
 
-const SHIPPED: &str = include_str!("../../../crates/authority/rules/src/default.toml");
+const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
 /// A world with an image, whose user has this policy.
 fn world(policy: &str) -> World {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::tool::{Does, component, manifest};
 use crate::support::{Finished, World, busybox_layout};
 
-const SHIPPED: &str = include_str!("../../../crates/authority/rules/src/default.toml");
+const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 const IMAGE: &str = "test:latest";
 
 /// A place in which work is asked for under the shipped policy, but for what a row says.

@@ -225,7 +225,7 @@ fn a_policy_can_ask_for_strict_calls() {
         "[[tool]]\nnames = [\"eval-*\"]\nkind = \"compute\"\napproved = true\nread-only = true\n";
     let place = world.path("nobody-home/.config/ringwall");
     fs::create_dir_all(&place).unwrap();
-    let shipped = include_str!("../../../crates/authority/rules/src/default.toml");
+    let shipped = include_str!("../../../crates/authority/policy/src/default.toml");
     fs::write(place.join("ringwall.toml"), format!("{shipped}\n{rule}strict = true\n")).unwrap();
     let call = |input| world.ringwall(["tool", "call", "eval-it", "--input", input]);
     for input in [r#"{"n": 3}"#, r#"{"n": 3, "strict": false}"#] {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::support::{Arena, Outcome, Wall, at_every_wall};
 use crate::wasm::{call_with, read_everywhere};
 
-const SHIPPED: &str = include_str!("../../../crates/authority/rules/src/default.toml");
+const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
 /// Everything there is to reach: a policy of each layer, a grant that was revoked and one that
 /// was not, an approval that waits, a log, and a sandbox that lives.

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ringwall_engine::{Engine, EngineConfig, Output, Programs};
-use ringwall_policy::{AdmittedSpec, admit};
-use ringwall_spec::{Command, Ending, Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec};
+use ringwall_spec::{
+    Command, Ending, Limits, SandboxSpec, ValidSpec, WorkspaceMode, WorkspaceSpec, validate,
+};
 
 use crate::ground::{Ground, IMAGE};
 use crate::support::eventually;
@@ -57,7 +58,7 @@ fn seconds() -> Duration {
     Duration::from_secs(told.unwrap_or(8))
 }
 
-fn spec(ground: &Ground, number: usize) -> AdmittedSpec {
+fn spec(ground: &Ground, number: usize) -> ValidSpec {
     let limits = Limits {
         timeout: Duration::from_millis(700),
         memory_bytes: 64 << 20,
@@ -77,7 +78,7 @@ fn spec(ground: &Ground, number: usize) -> AdmittedSpec {
         let mode = WorkspaceMode::CopyOnWrite;
         spec.workspace = Some(WorkspaceSpec { path: ground.world.project(), mode });
     }
-    admit(spec).expect("admitted")
+    validate(spec).expect("admitted")
 }
 
 /// One job to whatever end its limits bring it.

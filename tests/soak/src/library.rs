@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 
 use ringwall_engine::{Engine, EngineConfig, Output, Programs};
-use ringwall_policy::{AdmittedSpec, admit};
-use ringwall_spec::{Command, Ending, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec};
+use ringwall_spec::{
+    Command, Ending, RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode, WorkspaceSpec, validate,
+};
 
 use crate::ground::{Ground, IMAGE};
 use crate::support::eventually;
@@ -70,7 +71,7 @@ fn engine(ground: &Ground) -> Engine {
     Engine::open(config).expect("an engine")
 }
 
-fn specs(ground: &Ground) -> Vec<AdmittedSpec> {
+fn specs(ground: &Ground) -> Vec<ValidSpec> {
     let process = SandboxSpec::new(Wall::single(RingKind::Process));
     let container = SandboxSpec {
         image: Some(IMAGE.to_owned()),
@@ -80,10 +81,10 @@ fn specs(ground: &Ground) -> Vec<AdmittedSpec> {
         Some(WorkspaceSpec { path: ground.world.project(), mode: WorkspaceMode::CopyOnWrite });
     let with_workspace = SandboxSpec { workspace, ..process.clone() };
     let all = [process, container, with_workspace];
-    all.into_iter().map(|spec| admit(spec).expect("admitted")).collect()
+    all.into_iter().map(|spec| validate(spec).expect("admitted")).collect()
 }
 
-fn run(engine: &Engine, spec: &AdmittedSpec, program: &[&str]) -> Ending {
+fn run(engine: &Engine, spec: &ValidSpec, program: &[&str]) -> Ending {
     let sandbox = engine.raise(spec).expect("a wall");
     let command = Command { argv: program.iter().map(Into::into).collect(), ..Command::default() };
     let job = sandbox.start(&command).expect("a job");
@@ -203,7 +204,7 @@ impl Output for Heard {
     }
 }
 
-fn ask(engine: &Engine, spec: &AdmittedSpec, script: &str) -> String {
+fn ask(engine: &Engine, spec: &ValidSpec, script: &str) -> String {
     let sandbox = engine.raise(spec).expect("a wall");
     let argv = ["sh", "-c", script].map(Into::into).to_vec();
     let job = sandbox.start(&Command { argv, ..Command::default() }).expect("a job");

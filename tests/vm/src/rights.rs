@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::site::{Living, Site};
 
-const SHIPPED: &str = include_str!("../../../crates/authority/rules/src/default.toml");
+const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
 const PHASES: &str = "\n[phases.implement]\nwrite = [\"./**\"]\nnext = [\"check\"]\n\
                       [phases.check]\nwrite = [\"./sub/**\"]\nnext = [\"implement\"]\n";

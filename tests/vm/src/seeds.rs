@@ -9,7 +9,7 @@ use crate::ground::IMAGE;
 use crate::site::Site;
 use crate::support::tool::{Does, component, manifest};
 
-pub(crate) const SHIPPED: &str = include_str!("../../../crates/authority/rules/src/default.toml");
+pub(crate) const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
 /// A site whose user has the shipped policy with this profile, and a tool that it approves.
 fn site(profile: &str) -> Site {

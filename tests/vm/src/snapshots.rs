@@ -109,7 +109,7 @@ fn a_snapshot_outlives_its_sandbox_and_holds_no_secret_of_the_host() {
     site.is_clean();
 }
 
-const SHIPPED: &str = include_str!("../../../crates/authority/rules/src/default.toml");
+const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
 #[test]
 fn copies_are_admitted_by_the_policy_of_now() {

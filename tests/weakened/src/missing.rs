@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use ringwall_engine::{Engine, EngineConfig, Programs, Protection, RaiseError, Sandbox};
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{SandboxSpec, WorkspaceMode};
+use ringwall_spec::{SandboxSpec, ValidSpec, WorkspaceMode};
 use ringwall_verify::{
     AdversaryOptions, AdversaryReport, Finding, Options, Raising, Scene, Verdict, adversary, verify,
 };
@@ -49,7 +48,7 @@ impl Raising for Flaw {
         }
     }
 
-    fn raise(&self, engine: &Engine, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
+    fn raise(&self, engine: &Engine, admitted: &ValidSpec) -> Result<Sandbox, RaiseError> {
         match self {
             Flaw::Without(missing) => engine.raise_without(admitted, *missing),
             Flaw::HostMount | Flaw::SharedVolume => engine.raise(admitted),

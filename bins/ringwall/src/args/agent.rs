@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ringwall_agent::{AgentId, Bounds};
-use ringwall_rules::{Kind, Profile, Tier};
+use ringwall_policy::{Kind, Profile, Tier};
 use ringwall_spec::Wall;
 
 use super::{LimitArgs, NetworkArgs, OutputArgs, values};

@@ -89,7 +89,7 @@ fn near(error: &clap::Error, kind: ContextKind, given: &str) -> Option<String> {
         ContextValue::Strings(texts) => texts.clone(),
         _ => return None,
     };
-    ringwall_rules::nearest(given, &suggested).map(str::to_owned)
+    ringwall_policy::nearest(given, &suggested).map(str::to_owned)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use ringwall_rules::{Profile, Tier};
+use ringwall_policy::{Profile, Tier};
 
 use super::OutputArgs;
 
@@ -90,9 +90,9 @@ pub(crate) struct PolicyDiffArgs {
 }
 
 fn profile(text: &str) -> Result<Profile, String> {
-    text.parse().map_err(|error: ringwall_rules::UnknownWord| error.to_string())
+    text.parse().map_err(|error: ringwall_policy::UnknownWord| error.to_string())
 }
 
 fn tier(text: &str) -> Result<Tier, String> {
-    text.parse().map_err(|error: ringwall_rules::UnknownWord| error.to_string())
+    text.parse().map_err(|error: ringwall_policy::UnknownWord| error.to_string())
 }

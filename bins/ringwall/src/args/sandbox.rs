@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringwall_rules::{Profile, Task, Tier, Work};
+use ringwall_policy::{Profile, Task, Tier, Work};
 use ringwall_spec::{Limits, RingKind, SandboxName, Wall, WriteRights};
 
 use super::NetworkArgs;

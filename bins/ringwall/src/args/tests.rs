@@ -186,7 +186,7 @@ fn a_request_to_explain_is_taken_word_by_word() {
     let Ok(Verb::Policy(PolicyVerb::Explain(args))) = parsed(&line) else {
         panic!("not taken");
     };
-    assert_eq!((args.tier, args.tainted), (Some(ringwall_rules::Tier::Low), true));
+    assert_eq!((args.tier, args.tainted), (Some(ringwall_policy::Tier::Low), true));
     assert_eq!(args.request, ["write", "./docs/a"]);
     let wrong = told(&["policy", "explain", "--tier", "hgih", "apply"]);
     assert!(wrong.contains("did you mean \"high\"?"), "{wrong}");

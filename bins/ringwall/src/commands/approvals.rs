@@ -15,7 +15,7 @@ use ringwall_approval::{
 };
 use ringwall_engine::{EngineConfig, PolicySearch};
 use ringwall_grant::SecretKey;
-use ringwall_rules::Stack;
+use ringwall_policy::Stack;
 use serde_json::{Value, json};
 
 use crate::args::{ApprovalsVerb, DecisionArgs, KeyArgs};

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ringwall_engine::{CASE_FILE, POLICY_FILE, PolicySearch};
-use ringwall_proof::{Proof, Solver, prove};
-use ringwall_rules::{
+use ringwall_policy::{
     Anchors, Asked, DEFAULT_POLICY, Decision, DecisionRecord, DiffMethod, Difference, HostFacts,
     PlaceRequest, Profile, Severity, Stack, Task, Verdict, Widening, compare, parse_asked,
 };
+use ringwall_proof::{Proof, Solver, prove};
 
 use crate::args::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 use crate::report;
@@ -139,7 +139,7 @@ fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
             let request = PlaceRequest { task, work, wall, ..PlaceRequest::default() };
             // What policy says, wherever that is; `ringwall doctor` says what this host can do.
             let record = stack.place(&request, &HostFacts::of_rings(|_| None));
-            let cedar = args.cedar.then(|| stack.cedar(ringwall_rules::Act::Run)).transpose()?;
+            let cedar = args.cedar.then(|| stack.cedar(ringwall_policy::Act::Run)).transpose()?;
             if args.output.json() {
                 report::json(&record)?;
             } else {

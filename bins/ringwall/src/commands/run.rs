@@ -11,8 +11,7 @@ use anyhow::Context;
 use ringwall_desk::{Placed, Reservation, Used};
 use ringwall_engine::{EarlyLauncher, Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind};
+use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind, ValidSpec};
 use serde::Serialize;
 
 use crate::args::RunArgs;
@@ -153,7 +152,7 @@ pub(super) fn run_within(
 }
 
 /// A machine takes a while: the first one boots, and the workspace is copied into each.
-pub(super) fn starting(admitted: &AdmittedSpec) -> Option<report::Busy> {
+pub(super) fn starting(admitted: &ValidSpec) -> Option<report::Busy> {
     let spec = admitted.spec();
     let what = match spec.workspace {
         Some(_) => "starting a microVM and copying the workspace into it",

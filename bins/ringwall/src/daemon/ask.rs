@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_rules::Task;
+use ringwall_policy::Task;
 use ringwall_spec::{Command, Limits, SandboxSpec, WorkspaceMode};
 use serde_json::{Value, json};
 

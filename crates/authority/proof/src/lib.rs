@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use cedar_policy::{PolicySet, RequestEnv, Schema};
 use cedar_policy_symcc::{CedarSymCompiler, CompiledPolicy, CompiledPolicySet, ResetMode};
-use ringwall_rules::{Claim, NoClaims, Stack, cedar_schema, claims};
+use ringwall_policy::{Claim, NoClaims, Stack, cedar_schema, claims};
 
 pub use solver::Solver;
 

@@ -10,10 +10,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ringwall_proof::{Proof, Solver, prove};
-use ringwall_rules::{
+use ringwall_policy::{
     DEFAULT_POLICY, FileFacts, GuardRailText, LayerText, OriginKind, Stack, compare,
 };
+use ringwall_proof::{Proof, Solver, prove};
 
 /// Says so where there is none: nothing was tested then.
 fn with_solver(test: impl Fn(&dyn Fn() -> Solver)) {

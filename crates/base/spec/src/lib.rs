@@ -14,6 +14,7 @@ mod sandbox;
 mod text;
 mod tool;
 mod units;
+mod valid;
 mod wall;
 
 pub use command::{Command, TerminalSize};
@@ -35,4 +36,5 @@ pub use tool::{
     ToolTotals,
 };
 pub use units::{UnitError, parse_bytes, parse_cpus, parse_duration, show_bytes, show_duration};
+pub use valid::{Decided, Invalid, ValidSpec, can_reach_gateway, validate};
 pub use wall::{RingKind, Wall, WallError};

@@ -12,7 +12,7 @@ use ringwall_approval::{
 };
 use ringwall_engine::{PolicySearch, Record, deciding, with_causes};
 use ringwall_grant::Ask;
-use ringwall_rules::Stack;
+use ringwall_policy::Stack;
 
 use crate::books::{Books, Desk};
 use crate::caller::Caller;

@@ -7,9 +7,8 @@ use std::time::{Duration, SystemTime};
 use ringwall_approval::sandbox_parameters;
 use ringwall_engine::{Asked, NetworkBounds, PolicySearch, deciding, narrow_writing};
 use ringwall_grant::Ask;
-use ringwall_policy::AdmittedSpec;
-use ringwall_rules::{PlaceRequest, Stack, Task};
-use ringwall_spec::{Command, Limits, SandboxSpec, WorkspaceMode};
+use ringwall_policy::{PlaceRequest, Stack, Task};
+use ringwall_spec::{Command, Limits, SandboxSpec, ValidSpec, WorkspaceMode};
 
 use crate::action::{Input, bound};
 use crate::books::{Books, Desk};
@@ -43,7 +42,7 @@ pub struct Placing<'a> {
 /// it costs all that was reserved.
 #[derive(Debug)]
 pub struct Placed {
-    pub admitted: AdmittedSpec,
+    pub admitted: ValidSpec,
     pub reservation: Reservation,
     pub elevated: Option<Elevated>,
     pub(crate) books: Arc<Books>,
@@ -155,7 +154,7 @@ impl Desk<'_> {
         caller: &Caller,
         holder: &Holder,
         (policy, placing): (&Stack, &mut Placing<'_>),
-    ) -> Result<(AdmittedSpec, Option<Elevated>), Refused> {
+    ) -> Result<(ValidSpec, Option<Elevated>), Refused> {
         let life = holder.standing().life(SystemTime::now());
         let limits = placing.limits;
         let Placing { asked, search, command, input, name, account, .. } = placing;
@@ -233,13 +232,13 @@ impl Desk<'_> {
     }
 }
 
-fn share_of(admitted: &AdmittedSpec) -> Share {
+fn share_of(admitted: &ValidSpec) -> Share {
     let spec = admitted.spec();
     let sent_bytes = spec.egress.as_ref().and_then(|egress| egress.sent_bytes);
     Share::of_sandbox(&spec.limits, sent_bytes)
 }
 
-fn asking_for(admitted: &AdmittedSpec) -> Ask {
+fn asking_for(admitted: &ValidSpec) -> Ask {
     Ask::Place { kind: admitted.kind().to_owned(), wall: admitted.spec().wall.to_string() }
 }
 

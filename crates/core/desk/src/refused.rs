@@ -86,7 +86,7 @@ impl std::error::Error for Refused {}
 impl From<AdmitError> for Refused {
     fn from(error: AdmitError) -> Refused {
         let kind = match &error {
-            AdmitError::Denied(_) | AdmitError::NothingToRouteBy | AdmitError::Shown { .. } => {
+            AdmitError::Invalid(_) | AdmitError::NothingToRouteBy | AdmitError::Shown { .. } => {
                 Kind::NotPossible
             }
             AdmitError::Unreadable { .. } => Kind::Unreadable,
@@ -140,8 +140,8 @@ impl From<LedgerError> for Refused {
     }
 }
 
-impl From<ringwall_rules::LoadError> for Refused {
-    fn from(error: ringwall_rules::LoadError) -> Refused {
+impl From<ringwall_policy::LoadError> for Refused {
+    fn from(error: ringwall_policy::LoadError) -> Refused {
         Refused::new(Kind::DeniedByPolicy, with_causes(&error))
     }
 }

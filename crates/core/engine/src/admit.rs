@@ -1,6 +1,6 @@
 //! Admission by policy: what was asked for becomes what may run, or a refusal that is recorded.
 //!
-//! Invariant: with a policy there is one way to an `AdmittedSpec`, through the router. Without one, a
+//! Invariant: with a policy there is one way to an `ValidSpec`, through the router. Without one, a
 //! person's own order for a wall is taken as it is, and nothing that needs a decision is done.
 
 use std::collections::BTreeMap;
@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 
 use ringwall_audit::Ids;
 use ringwall_guest::Kernels;
-use ringwall_policy::{AdmittedSpec, Decided, Denied, can_reach_gateway};
-use ringwall_rules::{
+use ringwall_policy::{
     Anchors, DecisionRecord, HostFacts, LoadError, Missing, PathPattern, PathRights, PlaceRequest,
     Refusal, Stack, Task, Work,
 };
-use ringwall_spec::{EgressSpec, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WriteRights};
+use ringwall_spec::{
+    Decided, EgressSpec, Invalid, Limits, RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode,
+    WriteRights, can_reach_gateway,
+};
 
 use crate::config::Engine;
 use crate::denials;
@@ -70,7 +72,7 @@ pub enum AdmitError {
     #[error(transparent)]
     Network(#[from] EgressError),
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Invalid(#[from] Invalid),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -119,7 +121,7 @@ impl Engine {
         asked: Asked,
         limits: &(dyn Fn(Limits) -> Limits + Sync),
         search: &PolicySearch,
-    ) -> Result<AdmittedSpec, AdmitError> {
+    ) -> Result<ValidSpec, AdmitError> {
         let layers = search.read()?;
         if layers.is_empty() {
             return match asked.needs_policy() {
@@ -147,9 +149,9 @@ impl Engine {
     }
 
     /// A person's own order.
-    fn admit_order(&self, mut spec: SandboxSpec) -> Result<AdmittedSpec, AdmitError> {
+    fn admit_order(&self, mut spec: SandboxSpec) -> Result<ValidSpec, AdmitError> {
         spec.egress = spec.egress.map(|egress| self.egress_ordered(egress)).transpose()?;
-        Ok(ringwall_policy::admit(spec)?)
+        Ok(ringwall_spec::validate(spec)?)
     }
 
     /// The same by a policy that has been read.
@@ -158,7 +160,7 @@ impl Engine {
         stack: &Stack,
         asked: Asked,
         limits: &(dyn Fn(Limits) -> Limits + Sync),
-    ) -> Result<AdmittedSpec, AdmitError> {
+    ) -> Result<ValidSpec, AdmitError> {
         let most = stack.limits();
         let limits = limits(most.clone());
         let request = PlaceRequest {
@@ -233,7 +235,7 @@ impl Engine {
             let (task, at_most) = (asked.task, asked.network_at_most);
             serde_json::to_string(&Basis { search, task, asked: asked_network, at_most }).ok()
         });
-        Ok(ringwall_policy::admit(spec)?.decided(decided))
+        Ok(ringwall_spec::validate(spec)?.decided(decided))
     }
 
     /// Which rings can be had here, without trying them out.

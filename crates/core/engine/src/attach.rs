@@ -8,8 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{Command, SandboxId, SandboxName, ToolTotals};
+use ringwall_spec::{Command, SandboxId, SandboxName, ToolTotals, ValidSpec};
 use ringwall_wire::{
     Answer, CallInside, CallReport, Client, ClientError, ErrorCode, InsideDir, InsideReport,
     RemoteError,
@@ -96,7 +95,7 @@ impl Attached {
     }
 
     /// Takes a sandbox that was kept ready, for what was admitted: it has the same spec.
-    pub fn take(&self, admitted: &AdmittedSpec) -> Result<(), TakeError> {
+    pub fn take(&self, admitted: &ValidSpec) -> Result<(), TakeError> {
         self.ledger.record(vec![ledger::placed(&self.id, admitted)])?;
         let decided = serde_json::to_vec(&admitted.decision()).map_err(TakeError::Decision)?;
         Ok(self.client.take(decided, TAKE_PATIENCE)?)

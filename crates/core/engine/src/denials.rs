@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_rules::{Anchors, PathRights, Stack};
+use ringwall_policy::{Anchors, PathRights, Stack};
 use ringwall_spec::{WorkspaceMode, WorkspaceSpec};
 
 use crate::admit::{AdmitError, anchors, place};

@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 
 use ringwall_linux::launch::encode_steps;
 use ringwall_linux::step::{PathAccess, RawPath, Step};
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{JobFilter, RaiseRingError, RingPlan, inner_process_plan, run_slots};
 use ringwall_ring_wasm::inner_wasm_plan;
-use ringwall_spec::{Limits, RingKind};
+use ringwall_spec::{Limits, RingKind, ValidSpec};
 use ringwall_wire::{Tunnel, guest_paths};
 
 use crate::config::Engine;
@@ -46,7 +45,7 @@ impl Engine {
     /// the monitor, if the ring is a guest.
     pub fn drill_outermost(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         intruder: &Path,
     ) -> Result<Drill, RaiseError> {
         let begun = Instant::now();

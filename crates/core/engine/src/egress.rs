@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use ringwall_rules::{
+use ringwall_policy::{
     Action, AllowRule, DenyRule, Egress, EgressRules, HostPattern, Method, Reach, Stack, Task,
     UrlPrefix,
 };
@@ -264,7 +264,7 @@ fn may_use(stack: &Stack, task: &Task, name: &str, rule: &AllowRule) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_rules::{LayerText, OriginKind, Tier};
+    use ringwall_policy::{LayerText, OriginKind, Tier};
 
     fn stack(base: &str, others: &[&str]) -> Stack {
         let mut built_in = Stack::built_in();

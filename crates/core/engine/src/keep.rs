@@ -10,8 +10,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use ringwall_linux::signals::SignalWatch;
-use ringwall_policy::{AdmittedSpec, Decided, Denied};
-use ringwall_spec::{Command, Ending, Outcome, SandboxId, SandboxSpec};
+use ringwall_spec::{
+    Command, Decided, Ending, Invalid, Outcome, SandboxId, SandboxSpec, ValidSpec,
+};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +40,7 @@ const MAX_TASK_BYTES: u64 = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Invalid(#[from] Invalid),
     #[error(transparent)]
     Raise(#[from] RaiseError),
     #[error(transparent)]
@@ -111,7 +112,7 @@ impl Engine {
     /// running program must know the hidden subcommand `keep`.
     pub fn create(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         command: Option<&Command>,
     ) -> Result<Record, KeepError> {
         let command = command.map(StoredCommand::from);
@@ -121,7 +122,7 @@ impl Engine {
 
     /// The same ahead of time, for nobody yet: it ends with the first connection to it, unless
     /// somebody has [taken](Attached::take) it by then.
-    pub fn create_ready(&self, admitted: &AdmittedSpec) -> Result<Record, KeepError> {
+    pub fn create_ready(&self, admitted: &ValidSpec) -> Result<Record, KeepError> {
         let (spec, decided) = (admitted.spec().clone(), admitted.decision().cloned());
         self.start_keeper(&Task { spec, decided, command: None, restore: None, ready: true })
     }
@@ -274,7 +275,7 @@ impl Engine {
     ) -> Result<(Sandbox, Option<(crate::Job, File)>), KeepError> {
         let task: Task =
             serde_json::from_reader(input.take(MAX_TASK_BYTES)).map_err(KeepError::Task)?;
-        let mut admitted = ringwall_policy::admit(task.spec)?;
+        let mut admitted = ringwall_spec::validate(task.spec)?;
         if let Some(decided) = task.decided {
             admitted = admitted.decided(decided);
         }

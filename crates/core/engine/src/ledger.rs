@@ -11,10 +11,10 @@ use ringwall_audit::{
     CallStarted, Event, EvidenceChecked, Id, Ids, Inputs, OpenError, Record, SandboxPlaced,
     SandboxRaised, Text,
 };
-use ringwall_policy::{AdmittedSpec, Decided};
-use ringwall_rules::RuleRef;
+use ringwall_policy::RuleRef;
 use ringwall_spec::{
-    Command, EgressSpec, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec,
+    Command, Decided, EgressSpec, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec,
+    ValidSpec,
 };
 
 use crate::config::Engine;
@@ -64,7 +64,7 @@ pub(crate) fn ids(sandbox: &SandboxId) -> Ids {
 }
 
 /// What is known before the wall is raised.
-pub(crate) fn placed(id: &SandboxId, admitted: &AdmittedSpec) -> Record {
+pub(crate) fn placed(id: &SandboxId, admitted: &ValidSpec) -> Record {
     let spec = admitted.spec();
     let decided = admitted.decision().cloned().unwrap_or_else(|| Decided {
         rules: vec!["a person's own order: there is no policy".to_owned()],

@@ -2,7 +2,7 @@
 //! default; nothing has to be started first.
 //!
 //! Invariants:
-//! - nothing is raised but an `AdmittedSpec`, and no job starts before the evidence was checked;
+//! - nothing is raised but an `ValidSpec`, and no job starts before the evidence was checked;
 //! - whatever a sandbox needs on the host is named by its record before it is made, so that a
 //!   crash at any moment leaves nothing that [`Engine::gc`] cannot find.
 

@@ -1,9 +1,8 @@
 //! Images that a sandbox needs and the store does not have.
 
 use ringwall_image::{Image, Progress, PullError, ResolveError, RootImageError, StoreError};
-use ringwall_policy::AdmittedSpec;
-use ringwall_rules::LoadError;
-use ringwall_spec::RingKind;
+use ringwall_policy::LoadError;
+use ringwall_spec::{RingKind, ValidSpec};
 
 use crate::config::Engine;
 use crate::policy_files::PolicySearch;
@@ -42,7 +41,7 @@ impl Engine {
     /// what a guest boots of it: what takes long is done here, where it can be watched.
     pub fn get_image(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         search: &PolicySearch,
         progress: &dyn Fn() -> Box<dyn Progress>,
     ) -> Result<Option<Image>, MissingImageError> {

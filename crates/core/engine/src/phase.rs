@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ringwall_audit::{Event, Text, WorkspaceApplied};
-use ringwall_rules::{Action, Decision, FilePath, LoadError, PlaceRequest, Stack, Task, Work};
+use ringwall_policy::{Action, Decision, FilePath, LoadError, PlaceRequest, Stack, Task, Work};
 use ringwall_spec::{ChangeSummary, WriteRights};
 use ringwall_workspace::Selection;
 

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use ringwall_image::{Image, ImageHold};
 use ringwall_linux::host::NoIds;
 use ringwall_linux::step::FileId;
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
-use ringwall_spec::{KeptLimit, RingKind, SandboxId, SandboxSpec, Wall, WorkspaceMode};
+use ringwall_spec::{KeptLimit, RingKind, SandboxId, SandboxSpec, ValidSpec, Wall, WorkspaceMode};
 use ringwall_workspace::{CheckedWorkspace, HideRules};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -104,7 +103,7 @@ pub(crate) struct Placement {
     /// What the workspace must not show; not changes of the job's making.
     pub(crate) hidden: Vec<PathBuf>,
     /// Whose permission this is.
-    pub(crate) admitted: AdmittedSpec,
+    pub(crate) admitted: ValidSpec,
     /// Set for a vm ring.
     pub(crate) vm: Option<VmPlacement>,
     /// The gateway of a sandbox that may reach something.
@@ -115,7 +114,7 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Of a plan that needs nothing to be held for it.
-    pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, admitted: AdmittedSpec) -> Placement {
+    pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, admitted: ValidSpec) -> Placement {
         Placement {
             plan,
             kept,
@@ -135,7 +134,7 @@ impl Placement {
     pub(crate) fn of_guest(
         plan: RingPlan,
         kept: Vec<KeptLimit>,
-        admitted: AdmittedSpec,
+        admitted: ValidSpec,
         vm: VmPlacement,
     ) -> Placement {
         Placement { vm: Some(vm), ..Placement::bare(plan, kept, admitted) }
@@ -145,7 +144,7 @@ impl Placement {
 impl Engine {
     pub(crate) fn place(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         id: &SandboxId,
         from: Option<&Restored>,
     ) -> Result<Placement, PlaceError> {

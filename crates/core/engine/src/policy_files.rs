@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ringwall_rules::{
+use ringwall_policy::{
     FileFacts, GuardRailText, LayerText, LoadError, MOST_BYTES, OriginKind, Stack,
 };
 use rustix::fs::{Mode, OFlags};
@@ -197,7 +197,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    use ringwall_rules::DEFAULT_POLICY;
+    use ringwall_policy::DEFAULT_POLICY;
 
     fn place() -> (tempfile::TempDir, PolicySearch) {
         let top = tempfile::tempdir().unwrap();

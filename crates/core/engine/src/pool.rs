@@ -9,8 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::RingKind;
+use ringwall_spec::{RingKind, ValidSpec};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::Engine;
@@ -46,7 +45,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Shared {
     engine: Arc<Engine>,
-    admitted: AdmittedSpec,
+    admitted: ValidSpec,
     size: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -60,11 +59,7 @@ struct State {
 
 impl Pool {
     /// Fills itself in the background.
-    pub fn start(
-        engine: Arc<Engine>,
-        admitted: AdmittedSpec,
-        size: usize,
-    ) -> Result<Pool, PoolError> {
+    pub fn start(engine: Arc<Engine>, admitted: ValidSpec, size: usize) -> Result<Pool, PoolError> {
         let spec = admitted.spec();
         if !(1..=MOST).contains(&size) {
             return Err(PoolError::Size(size));

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use ringwall_linux::cgroup::{CgroupError, Controller, Group, GroupLimits};
 use ringwall_linux::launch::{Parking, Spawner, encode_steps};
 use ringwall_linux::step::Step;
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{
     EvidenceError, Expected, HostNamespaces, JobFilter, RaiseRingError, RaisedRing, RingPlan,
     SpawnerHandle, check, inner_process_plan,
 };
 use ringwall_ring_wasm::CacheError;
-use ringwall_spec::{CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, show_bytes};
+use ringwall_spec::{
+    CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, ValidSpec, show_bytes,
+};
 use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
 
@@ -105,14 +106,14 @@ pub enum RaiseError {
 
 impl Engine {
     /// Raises the wall of an admitted spec. The sandbox ends when the value is dropped.
-    pub fn raise(&self, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
+    pub fn raise(&self, admitted: &ValidSpec) -> Result<Sandbox, RaiseError> {
         self.raise_for(admitted, &[])
     }
 
     /// The same, for a command that `ps` is to show.
     pub fn raise_for(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
         self.raise_as(admitted, (RecordKind::Run, None), command)
@@ -120,7 +121,7 @@ impl Engine {
 
     pub(crate) fn raise_as(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         (kind, from): (RecordKind, Option<&Restored>),
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
@@ -134,7 +135,7 @@ impl Engine {
     /// Raises what has been planned already.
     pub(crate) fn raise_placed(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         mut placement: Placement,
         (id, begun): (SandboxId, Instant),
         kind: RecordKind,

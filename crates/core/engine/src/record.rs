@@ -10,8 +10,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ringwall_policy::Decided;
-use ringwall_spec::{Limits, Outcome, SandboxId, SandboxName, SandboxSpec, Wall, WorkspaceSpec};
+use ringwall_spec::{
+    Decided, Limits, Outcome, SandboxId, SandboxName, SandboxSpec, Wall, WorkspaceSpec,
+};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ringwall_policy::Decided;
-use ringwall_rules::{LoadError, Task, Work};
-use ringwall_spec::{EgressSpec, SandboxId, SandboxName, SandboxSpec, WorkspaceMode, WriteRights};
+use ringwall_policy::{LoadError, Task, Work};
+use ringwall_spec::{
+    Decided, EgressSpec, SandboxId, SandboxName, SandboxSpec, WorkspaceMode, WriteRights,
+};
 use ringwall_wire::ClientError;
 
 use crate::admit::{AdmitError, Asked, deciding};

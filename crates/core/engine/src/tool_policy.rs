@@ -1,7 +1,7 @@
 //! Whether a tool may be called, and where; and the record of its call.
 
 use ringwall_audit::{CallEnded, CallKind, Id, Ids, Text};
-use ringwall_rules::{
+use ringwall_policy::{
     Action, Decision, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task, Work,
 };
 use ringwall_spec::{EgressSpec, RingKind, SandboxId, ToolMeter, ToolStatus, Usage, Wall};

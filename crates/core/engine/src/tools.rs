@@ -17,11 +17,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{PlanError, Ring, RingInput};
 use ringwall_ring_wasm::{Cache, CacheError, Entry, WasmRing};
 use ringwall_spec::{
-    CodeFor, Evidence, Limits, RingKind, SandboxSpec, ToolDigest, ToolTotals, Wall,
+    CodeFor, Evidence, Limits, RingKind, SandboxSpec, ToolDigest, ToolTotals, ValidSpec, Wall,
 };
 use ringwall_wire::GuestDir;
 
@@ -199,7 +198,7 @@ impl Engine {
         &self,
         program: &Path,
         ring: &WasmRing,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
     ) -> Result<Placement, PlaceError> {
         let kept = limits::kept(admitted.spec(), &self.cgroups)?;
         let input = RingInput {
@@ -228,9 +227,9 @@ impl Engine {
     }
 }
 
-fn admit(limits: Limits) -> Result<AdmittedSpec, PlaceError> {
+fn admit(limits: Limits) -> Result<ValidSpec, PlaceError> {
     let spec = SandboxSpec { limits, ..SandboxSpec::new(Wall::single(RingKind::Wasm)) };
-    ringwall_policy::admit(spec).map_err(|denied| {
+    ringwall_spec::validate(spec).map_err(|denied| {
         PlaceError::Plan(PlanError::Limit(RingKind::Wasm, "tools".into(), denied.to_string()))
     })
 }

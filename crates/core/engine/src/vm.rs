@@ -21,7 +21,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ringwall_guest::{Flavour, GuestFile, InitramfsError, Kernel, KernelError, Kernels};
 use ringwall_image::{Image, NoProgress, RootImageError};
 use ringwall_linux::launch::encode_steps;
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{HostNamespaces, Identity, Ring, RingInput, RingPlan, WorkspaceInput, check};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
@@ -30,7 +29,7 @@ use ringwall_ring_vm::{
     MonitorError, VmRing, check_guest, check_monitor,
 };
 use ringwall_ring_wasm::WasmRing;
-use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, WorkspaceMode};
+use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, ValidSpec, WorkspaceMode};
 use ringwall_wire::{
     AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, Taking, Tunnel,
     guest_paths,
@@ -119,7 +118,7 @@ impl Engine {
     /// The machine for an admitted spec.
     pub(crate) fn place_vm(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         image: &Image,
         image_user: (u32, u32),
         (hidden, wasm_warden): (Vec<PathBuf>, Option<&Path>),
@@ -327,7 +326,7 @@ impl Engine {
 }
 
 /// What every ring inside a guest is planned from: the guest's paths and ids.
-pub(crate) fn guest_input(admitted: &AdmittedSpec, hostname: String) -> RingInput<'_> {
+pub(crate) fn guest_input(admitted: &ValidSpec, hostname: String) -> RingInput<'_> {
     RingInput {
         admitted,
         identity: Identity::root(guest_paths::RING_FIRST_ID),

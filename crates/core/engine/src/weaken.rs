@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use ringwall_linux::step::Step;
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::RingPlan;
+use ringwall_spec::ValidSpec;
 
 use crate::config::Engine;
 use crate::hiding::Hiding;
@@ -53,7 +53,7 @@ impl Engine {
     /// Raises a wall of one ring without a protection, and without asking for evidence of it.
     pub fn raise_without(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         missing: Protection,
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();

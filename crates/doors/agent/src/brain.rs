@@ -11,7 +11,7 @@ use ringwall_agent_model::{FromBrain, MAX_LINE_BYTES, Provider, ToBrain, write_l
 use ringwall_engine::{
     AdmitError, Asked, Engine, Output, PolicySearch, RaiseError, RunError, Sandbox, StartError,
 };
-use ringwall_rules::{Action, Stack, Stage, Task, Work};
+use ringwall_policy::{Action, Stack, Stage, Task, Work};
 use ringwall_spec::{
     Command, EgressSpec, Ending, Limits, ModelEndpoint, ModelShape, RingKind, SandboxSpec, Wall,
 };
@@ -234,10 +234,10 @@ fn refuse_denied(stack: &Stack, task: &Task, base_url: &str) -> Result<(), Brain
         Some((host, port)) => (host, port.parse().unwrap_or(443)),
         None => (authority, if base_url.starts_with("http://") { 80 } else { 443 }),
     };
-    let Some(host) = ringwall_rules::canonical_host(host) else { return Ok(()) };
+    let Some(host) = ringwall_policy::canonical_host(host) else { return Ok(()) };
     let decision = stack.decide(task, &Action::Connect { host, port, stage: Stage::Dial });
     let denying =
-        |rule: &&ringwall_rules::RuleRef| !rule.permits && rule.rule.starts_with("network.deny");
+        |rule: &&ringwall_policy::RuleRef| !rule.permits && rule.rule.starts_with("network.deny");
     match decision.rules.iter().find(denying) {
         Some(rule) => Err(BrainError::ModelDenied(base_url.to_owned(), rule.to_string())),
         None => Ok(()),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ringwall_desk::Share;
 use ringwall_engine::{AdmitError, PolicySearch};
 use ringwall_grant::Ask;
-use ringwall_rules::{Action, Kind, PlaceRequest, Task, Work};
+use ringwall_policy::{Action, Kind, PlaceRequest, Task, Work};
 use ringwall_spec::{Command, Ending, Limits, RingKind, Wall};
 use serde_json::{Value, json};
 
@@ -153,7 +153,7 @@ impl Supervisor<'_> {
     /// Ends the sandbox that is there, if one is, and goes on in another with all that was changed.
     fn move_to(
         &mut self,
-        admitted: &ringwall_policy::AdmittedSpec,
+        admitted: &ringwall_spec::ValidSpec,
         task: &Task,
         kind: &str,
     ) -> Result<(), Halt> {

@@ -8,7 +8,7 @@ use ringwall_approval::{
     State as Answer, TermsError, UseError,
 };
 use ringwall_grant::{Ask, Request};
-use ringwall_rules::Action as Deed;
+use ringwall_policy::Action as Deed;
 
 use crate::bounds::Stop;
 use crate::calls::{failed, refused};

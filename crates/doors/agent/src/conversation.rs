@@ -6,7 +6,7 @@ use ringwall_agent_model::{
     Call, FromBrain, Start, Stop as ModelStop, ToBrain, Tokens, ToolOffer, Turn,
 };
 use ringwall_grant::{Ask, Cost};
-use ringwall_rules::Stack;
+use ringwall_policy::Stack;
 
 use crate::bounds::{Bounds, Stop};
 use crate::brain::{Brain, Heard, PROXY};

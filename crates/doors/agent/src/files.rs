@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringwall_grant::Ask;
-use ringwall_rules::Action;
+use ringwall_policy::Action;
 use ringwall_wire::{Client, ClientError, FileKind, Parents, WriteHow};
 use ringwall_workspace::is_protected;
 use serde_json::json;

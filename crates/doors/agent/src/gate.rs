@@ -15,7 +15,7 @@ use ringwall_grant::{
     NameError, Narrowing, Request, Rights, SpendError, Spending, Subtree, Token, TokenError,
     ToolPattern, Verifier,
 };
-use ringwall_rules::{
+use ringwall_policy::{
     Action, Anchors, FilePath, Kind, LoadError, Stack, TakenIn, Task, known_walls,
 };
 use ringwall_spec::{RuleSet, SandboxSpec, WriteRights};

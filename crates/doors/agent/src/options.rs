@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ringwall_agent_model::Provider;
-use ringwall_rules::{Kind, Profile, Tier};
+use ringwall_policy::{Kind, Profile, Tier};
 use ringwall_spec::{EgressSpec, Limits, Wall};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use ringwall_rules::Kind;
+use ringwall_policy::Kind;
 use serde::Deserialize;
 use serde_json::Value;
 

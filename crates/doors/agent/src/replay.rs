@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_rules::{
+use ringwall_policy::{
     Action, Egress, FilePath, HostFacts, PlaceRequest, Stack, TakenIn, Task, Work,
 };
 use serde::Serialize;
@@ -186,7 +186,7 @@ fn judge(
 fn of_path(
     path: &str,
     options: &Options,
-    decide: impl FnOnce(FilePath) -> ringwall_rules::Decision,
+    decide: impl FnOnce(FilePath) -> ringwall_policy::Decision,
 ) -> (String, Verdict) {
     let shown = if path.is_empty() { ".".to_owned() } else { format!("./{path}") };
     let verdict = match FilePath::new(&shown, &anchors(options)) {
@@ -197,7 +197,7 @@ fn of_path(
     (shown, verdict)
 }
 
-fn said(decision: &ringwall_rules::Decision) -> Verdict {
+fn said(decision: &ringwall_policy::Decision) -> Verdict {
     match decision.allowed {
         true => Verdict::Allowed,
         false => Verdict::Refused(decision.why.clone()),

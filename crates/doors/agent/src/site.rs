@@ -10,10 +10,10 @@ use ringwall_engine::{
     AdmitError, Asked, AttachError, Attached, Engine, KeepError, LedgerError, NetworkBounds,
     Output, PolicySearch, Record, RecordError, RecordState, RunError, StartError, StopError,
 };
-use ringwall_policy::AdmittedSpec;
-use ringwall_rules::{PlaceRequest, Stack, Task, Work};
+use ringwall_policy::{PlaceRequest, Stack, Task, Work};
 use ringwall_spec::{
-    Command, EgressSpec, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
+    Command, EgressSpec, Ending, Limits, RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode,
+    WorkspaceSpec,
 };
 use ringwall_wire::Client;
 
@@ -145,7 +145,7 @@ impl Site {
     /// A fresh sandbox, with what was changed in another so far.
     pub(crate) fn raise(
         engine: &Engine,
-        (admitted, task): (&AdmittedSpec, &Task),
+        (admitted, task): (&ValidSpec, &Task),
         from: Option<&Record>,
     ) -> Result<Site, SiteError> {
         let has_network = admitted.spec().egress.is_some();
@@ -220,7 +220,7 @@ pub(crate) fn admit(
     policy: Option<&Stack>,
     asker: &Asker<'_>,
     kind: &str,
-) -> Result<AdmittedSpec, SiteError> {
+) -> Result<ValidSpec, SiteError> {
     let options = asker.options;
     let path = options.workspace.clone();
     let workspace = path.map(|path| WorkspaceSpec { path, mode: WorkspaceMode::CopyOnWrite });

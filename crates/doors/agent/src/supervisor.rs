@@ -9,7 +9,7 @@ use ringwall_agent_model::Call;
 use ringwall_audit::{Event, Id, Ids, Text};
 use ringwall_engine::{Engine, LedgerError};
 use ringwall_grant::{Left, Token};
-use ringwall_rules::Task;
+use ringwall_policy::Task;
 
 use crate::bounds::{Bounds, Stop};
 use crate::brain::BrainError;

@@ -8,7 +8,7 @@ use ringwall_agent_model::ToolOffer;
 use ringwall_engine::{
     Engine, PolicySearch, ToolCall, ToolDenied, ToolError, ToolGate, ToolHostError, ToolOutcome,
 };
-use ringwall_rules::LoadError;
+use ringwall_policy::LoadError;
 use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolLimits, ToolMeter, Wall};
 use ringwall_tool::{
     BuiltIns, DirGrant, Grants, LimitWishes, StoreError, Tool, ToolStore, limits_for,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use ringwall_desk::Caller;
 use ringwall_engine::{Asked, PolicySearch};
-use ringwall_rules::{Task, Work};
+use ringwall_policy::{Task, Work};
 use ringwall_spec::{
     Command, EgressSpec, Ending, Limits, RingKind, RuleSet, SandboxSpec, TerminalSize, Wall,
     WorkspaceMode, WorkspaceSpec,

@@ -309,8 +309,8 @@ problems! {
     PathRejection => |_error| Code::BadRequest;
     ringwall_grant::Refused => |_error| Code::NotGranted;
     ringwall_grant::NameError => |_error| Code::BadRequest;
-    ringwall_policy::Denied => |_error| Code::Refused;
-    ringwall_rules::LoadError => |_error| Code::DeniedByPolicy;
+    ringwall_spec::Invalid => |_error| Code::Refused;
+    ringwall_policy::LoadError => |_error| Code::DeniedByPolicy;
     ringwall_workspace::WorkspaceError => |_error| Code::Refused;
     RaiseError => |error| unraised(&error);
     KeepError => |error| unraised(&error);

@@ -6,8 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringwall_desk::{Caller, OWNER};
 use ringwall_engine::{Attached, Record};
-use ringwall_policy::{AdmittedSpec, Decided};
-use ringwall_spec::Limits;
+use ringwall_spec::{Decided, Limits, ValidSpec};
 use tokio::sync::Notify;
 
 use crate::admission::Permit;
@@ -41,7 +40,7 @@ struct Kind {
 /// A sandbox that is nobody's. It ends with its connection.
 #[derive(Debug)]
 struct Ready {
-    admitted: AdmittedSpec,
+    admitted: ValidSpec,
     record: Record,
     attached: Attached,
     _memory: Permit,
@@ -65,7 +64,7 @@ impl Warm {
     }
 
     /// One that is what was admitted, if there is one. It is the caller's from now on.
-    pub(crate) fn take(&self, admitted: &AdmittedSpec) -> Option<(Record, Attached)> {
+    pub(crate) fn take(&self, admitted: &ValidSpec) -> Option<(Record, Attached)> {
         let fitting = |kind: &&Kind| kind.lock().iter().any(|ready| ready.is_for(admitted));
         while let Some(kind) = self.kinds.iter().find(fitting) {
             let ready = {
@@ -119,7 +118,7 @@ impl Kind {
 }
 
 impl Ready {
-    fn is_for(&self, admitted: &AdmittedSpec) -> bool {
+    fn is_for(&self, admitted: &ValidSpec) -> bool {
         let same = |ours: Option<&Decided>, theirs: Option<&Decided>| {
             let plain = |decided: &Decided| {
                 let mut plain = decided.clone();

@@ -248,8 +248,8 @@ impl Post {
     fn raise(&self, workshop: &Workshop<'_>) -> Result<Drill, String> {
         let wall = self.wall();
         let causes = |error: &dyn std::error::Error| with_causes(error);
-        let admitted =
-            ringwall_policy::admit(workshop.spec(wall, SESSION)).map_err(|error| causes(&error))?;
+        let admitted = ringwall_spec::validate(workshop.spec(wall, SESSION))
+            .map_err(|error| causes(&error))?;
         let engine = &workshop.engine;
         if wall.rings().len() == 1 {
             let raised = engine.drill_outermost(&admitted, &workshop.program);

@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use ringwall_audit::{AuditPaths, Verify, verifier_key};
 use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox, with_causes};
 use ringwall_image::{ImportOptions, NoProgress};
-use ringwall_policy::AdmittedSpec;
 use ringwall_probes::{Class, Probe, Reach, Scene};
 use ringwall_spec::{
-    Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
+    Command, Ending, Limits, RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
 use tempfile::TempDir;
 
@@ -30,7 +29,7 @@ pub trait Raising {
     /// A last word on what is asked for.
     fn change(&self, _spec: &mut SandboxSpec, _scene: &Scene) {}
 
-    fn raise(&self, engine: &Engine, admitted: &AdmittedSpec) -> Result<Sandbox, RaiseError> {
+    fn raise(&self, engine: &Engine, admitted: &ValidSpec) -> Result<Sandbox, RaiseError> {
         engine.raise(admitted)
     }
 
@@ -408,7 +407,7 @@ impl<'a> Workshop<'a> {
             }
             self.raising.change(&mut spec, scene);
         }
-        let admitted = ringwall_policy::admit(spec)?;
+        let admitted = ringwall_spec::validate(spec)?;
         let sandbox =
             self.raising.raise(&self.engine, &admitted).map_err(|error| with_causes(&error))?;
         let mut argv = vec![self.program_inside(wall).into_os_string()];

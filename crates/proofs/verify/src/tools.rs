@@ -84,7 +84,7 @@ impl Workshop<'_> {
             return Ok(judge(&on_host, &self.granted()));
         }
         let admitted =
-            ringwall_policy::admit(self.spec(wall, SESSION)).map_err(|error| failed(&error))?;
+            ringwall_spec::validate(self.spec(wall, SESSION)).map_err(|error| failed(&error))?;
         let sandbox = self.engine.raise(&admitted).map_err(|error| failed(&error))?;
         let inside = sandbox.tools().ok_or(VerifyError::Tools("no wasm ring".to_owned()))?;
         let findings = judge(inside, Path::new("."));

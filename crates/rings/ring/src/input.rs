@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use ringwall_linux::host::{FULL_RANGE, PrivateIds};
 use ringwall_linux::mount::WithoutMarks;
 use ringwall_linux::step::{FileId, IdMaps, IdRange, Step};
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{LimitName, SandboxSpec, WorkspaceMode};
+use ringwall_spec::{LimitName, SandboxSpec, ValidSpec, WorkspaceMode};
 
 use crate::show::Part;
 
@@ -117,7 +116,7 @@ impl Identity {
 /// Everything that a plan depends on.
 #[derive(Debug, Clone)]
 pub struct RingInput<'a> {
-    pub admitted: &'a AdmittedSpec,
+    pub admitted: &'a ValidSpec,
     pub identity: Identity,
     /// The warden program on the host.
     pub warden: PathBuf,

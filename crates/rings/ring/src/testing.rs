@@ -4,23 +4,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ringwall_linux::step::Step;
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::SandboxSpec;
+use ringwall_spec::{SandboxSpec, ValidSpec};
 
 use crate::input::{Identity, RingInput};
 use crate::plan::RingPlan;
 use crate::run_slots;
 
 /// An admitted spec for a wall, with an image where one is needed.
-pub fn admitted(wall: &str) -> Option<AdmittedSpec> {
+pub fn admitted(wall: &str) -> Option<ValidSpec> {
     let mut spec = SandboxSpec::new(wall.parse().ok()?);
     let needs_image = wall.contains("container") || wall.contains("vm");
     spec.image = needs_image.then(|| "image".to_owned());
-    ringwall_policy::admit(spec).ok()
+    ringwall_spec::validate(spec).ok()
 }
 
 /// A small host: merged /usr, one image layer.
-pub fn input(admitted: &AdmittedSpec, identity: Identity) -> RingInput<'_> {
+pub fn input(admitted: &ValidSpec, identity: Identity) -> RingInput<'_> {
     RingInput {
         admitted,
         identity,

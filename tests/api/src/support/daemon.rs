@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Client, World};
 
 /// The policy that is shipped, for work that needs no image.
-const SHIPPED: &str = include_str!("../../../../crates/authority/rules/src/default.toml");
+const SHIPPED: &str = include_str!("../../../../crates/authority/policy/src/default.toml");
 
 pub(crate) struct Daemon {
     pub(crate) world: World,

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use ringwall_engine::{DirGrant, Sandbox};
-use ringwall_policy::admit;
 use ringwall_spec::{
     DirAccess, Ending, NamespaceKind, SandboxSpec, ToolLimits, WorkspaceMode, WorkspaceSpec,
+    validate,
 };
 
 use super::*;
@@ -52,7 +52,7 @@ fn raise(world: &World, wall: &str) -> Sandbox {
         import(world);
         spec.image = Some(IMAGE.to_owned());
     }
-    engine(world.state()).raise(&admit(spec).unwrap()).unwrap()
+    engine(world.state()).raise(&validate(spec).unwrap()).unwrap()
 }
 
 fn workspace(access: DirAccess) -> Vec<DirGrant> {

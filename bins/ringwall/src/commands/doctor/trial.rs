@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use ringwall_engine::{Engine, EngineConfig, Programs, ToolCall};
 use ringwall_image::{Digest, ImportOptions, NoProgress};
-use ringwall_policy::admit;
 use ringwall_spec::{
-    Ending, RingKind, SandboxSpec, ToolStatus, Wall, WorkspaceMode, WorkspaceSpec,
+    Ending, RingKind, SandboxSpec, ToolStatus, Wall, WorkspaceMode, WorkspaceSpec, validate,
 };
 use rustix::fs::FlockOperation;
 
@@ -147,7 +146,7 @@ impl Site {
                 spec.image = Some(IMAGE.to_owned());
             }
         }
-        let sandbox = engine.raise(&admit(spec)?)?;
+        let sandbox = engine.raise(&validate(spec)?)?;
         let facts = sandbox.evidence().iter().map(|ring| ring.checks.len()).sum();
         sandbox.settle(Ending::Stopped)?;
         Ok(facts)

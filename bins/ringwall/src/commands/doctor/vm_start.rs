@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ringwall_engine::{Engine, EngineConfig};
-use ringwall_policy::{AdmittedSpec, admit};
-use ringwall_spec::{Ending, RingKind, SandboxSpec, Wall};
+use ringwall_spec::{Ending, RingKind, SandboxSpec, ValidSpec, Wall, validate};
 
 use super::report::VmStart;
 
@@ -17,15 +16,15 @@ pub(super) fn measure(image: &str) -> VmStart {
     }
 }
 
-fn admitted(image: &str) -> anyhow::Result<AdmittedSpec> {
+fn admitted(image: &str) -> anyhow::Result<ValidSpec> {
     let wall: Wall = RingKind::Vm.name().parse()?;
     let mut spec = SandboxSpec::new(wall);
     spec.image = Some(image.to_owned());
-    Ok(admit(spec)?)
+    Ok(validate(spec)?)
 }
 
 /// To a guest whose evidence was checked, as every job waits for it.
-fn start(spec: &AdmittedSpec) -> anyhow::Result<Duration> {
+fn start(spec: &ValidSpec) -> anyhow::Result<Duration> {
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?, None)?;
     let started = Instant::now();
     let sandbox = engine.raise(spec)?;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, bail};
 use ringwall_engine::Engine;
-use ringwall_policy::AdmittedSpec;
+use ringwall_spec::ValidSpec;
 
 use super::super::open_engine;
 use crate::args::RunArgs;
@@ -44,10 +44,7 @@ fn is_program(directory: &OsStr, name: &str) -> bool {
 }
 
 /// What the image itself wants to run.
-pub(super) fn own_command(
-    engine: &Engine,
-    admitted: &AdmittedSpec,
-) -> anyhow::Result<Vec<OsString>> {
+pub(super) fn own_command(engine: &Engine, admitted: &ValidSpec) -> anyhow::Result<Vec<OsString>> {
     let name = admitted.spec().image.as_ref();
     let name = name.context("no command was given; put it after --, for example -- ls /")?;
     let config = engine.images()?.resolve(name)?.config;

@@ -2,10 +2,9 @@
 
 use anyhow::bail;
 use ringwall_engine::{Record, ToolCall, ToolOutcome};
-use ringwall_policy::{AdmittedSpec, admit};
 use ringwall_spec::{
-    CodeFor, Ending, RingKind, SandboxId, SandboxSpec, ToolTotals, Wall, WorkspaceMode,
-    WorkspaceSpec,
+    CodeFor, Ending, RingKind, SandboxId, SandboxSpec, ToolTotals, ValidSpec, Wall, WorkspaceMode,
+    WorkspaceSpec, validate,
 };
 use ringwall_tool::Tool;
 use ringwall_workspace::check_workspace;
@@ -18,7 +17,7 @@ use crate::report;
 pub(super) enum Place {
     Alone(Wall),
     Living(Box<Record>),
-    Fresh(Box<AdmittedSpec>),
+    Fresh(Box<ValidSpec>),
 }
 
 pub(super) fn find(args: &InsideArgs) -> anyhow::Result<Place> {
@@ -43,7 +42,7 @@ pub(super) fn find(args: &InsideArgs) -> anyhow::Result<Place> {
     };
     let spec =
         SandboxSpec { image: args.image.clone(), workspace, ..SandboxSpec::new(wall.clone()) };
-    Ok(Place::Fresh(Box::new(admit(spec)?)))
+    Ok(Place::Fresh(Box::new(validate(spec)?)))
 }
 
 fn refuse_without_tools(wall: &Wall) -> anyhow::Result<()> {

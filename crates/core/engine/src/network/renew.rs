@@ -14,9 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_audit::{Egress, Event as Recorded, Ids, Text};
-use ringwall_policy::Decided;
-use ringwall_rules::{LayerText, Stack, Task};
-use ringwall_spec::{EgressSpec, RuleSet, SandboxSpec};
+use ringwall_policy::{LayerText, Stack, Task};
+use ringwall_spec::{Decided, EgressSpec, RuleSet, SandboxSpec};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 

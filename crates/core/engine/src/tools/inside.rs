@@ -6,10 +6,9 @@ use std::path::{Component, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringwall_linux::launch::encode_steps;
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{Expected, HostNamespaces, Ring, check};
 use ringwall_ring_wasm::{GrantedDir, WasmRing, inner_wasm_plan};
-use ringwall_spec::{CodeFor, Evidence, RingKind};
+use ringwall_spec::{CodeFor, Evidence, RingKind, ValidSpec};
 use ringwall_wire::{Client, ClientError, FileKind, Tunnel, TunnelCut, guest_paths};
 
 use super::dirs::{DirGrant, GrantClass};
@@ -48,7 +47,7 @@ pub(crate) enum How {
     /// It has given up its power, and can only make others give up more.
     Confined { expected: Expected },
     /// It is the first process of a guest, and raises rings as an engine does.
-    Planned { admitted: Box<AdmittedSpec>, hostname: String },
+    Planned { admitted: Box<ValidSpec>, hostname: String },
 }
 
 impl Engine {

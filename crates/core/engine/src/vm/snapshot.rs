@@ -18,10 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::config::Serves;
-use ringwall_policy::{AdmittedSpec, Decided};
 use ringwall_ring::RingPlan;
 use ringwall_ring_vm::{Memory, Monitor, MonitorError, VmRing};
-use ringwall_spec::{RingKind, SandboxId, SandboxName, SandboxSpec};
+use ringwall_spec::{Decided, RingKind, SandboxId, SandboxName, SandboxSpec, ValidSpec};
 use ringwall_wire::{AdoptError, ClientError, Taking};
 use serde::{Deserialize, Serialize};
 
@@ -233,7 +232,7 @@ impl Engine {
     /// A machine that waits to be told what it is.
     fn start_loader(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         vm: &VmPlacement,
         loader: &Loader,
         sandbox: &Sandbox,

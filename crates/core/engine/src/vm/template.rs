@@ -17,10 +17,9 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
 use crate::config::Serves;
-use ringwall_policy::AdmittedSpec;
 use ringwall_ring::{Ring, RingInput, RingPlan};
 use ringwall_ring_vm::{Control, Memory, Monitor, VmRing};
-use ringwall_spec::{KeptLimit, SandboxSpec};
+use ringwall_spec::{KeptLimit, SandboxSpec, ValidSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
 pub(crate) use room::sweep;
@@ -229,7 +228,7 @@ impl Engine {
     /// Starts a machine that no engine talks to yet.
     pub(super) fn start_unadopted(
         &self,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
         placement: Placement,
     ) -> Result<Sandbox, RaiseError> {
         let spec = SandboxSpec { name: None, ..admitted.spec().clone() };

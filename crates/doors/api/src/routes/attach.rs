@@ -16,8 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use ringwall_desk::Caller;
 use ringwall_engine::{Job, Killer, Output};
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{EgressSpec, TerminalSize};
+use ringwall_spec::{EgressSpec, TerminalSize, ValidSpec};
 use ringwall_wire::ProcessInput;
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -173,7 +172,7 @@ async fn run_for(
     fields.command = fields.command.map(|command| command.attached(stdin, terminal));
     converse(socket, move |between| {
         let _permit = permit;
-        let raised = |admitted: &AdmittedSpec, _: &Killer| {
+        let raised = |admitted: &ValidSpec, _: &Killer| {
             let warning = admitted.spec().egress.as_ref().and_then(EgressSpec::warning);
             between.say(&json!({ "started": { "warning": warning } }));
         };

@@ -8,8 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use ringwall_desk::{Action, Caller, Elevated, Exec, Input, Placed, Share, Used, Watched};
 use ringwall_engine::{Job, Killer, Output, RunError, StartError};
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{Command, Ending, Limits, Outcome};
+use ringwall_spec::{Command, Ending, Limits, Outcome, ValidSpec};
 use ringwall_store::NewCall;
 use ringwall_wire::ProcessInput;
 use rustix::process::Signal;
@@ -225,7 +224,7 @@ async fn run_now(
         .work(move |service| {
             let _permit = permit;
             let mut output = Captured::default();
-            let raised = |_: &AdmittedSpec, killer: &Killer| {
+            let raised = |_: &ValidSpec, killer: &Killer| {
                 let killer = killer.clone();
                 guard.arm(move || killer.kill());
             };
@@ -245,7 +244,7 @@ async fn run_now(
 
 /// What is done when the wall stands, when the command runs in it, and with what that writes.
 pub(crate) type Hooks<'a> =
-    (&'a dyn Fn(&AdmittedSpec, &Killer), &'a dyn Fn(&Job, &Killer), &'a mut dyn Output);
+    (&'a dyn Fn(&ValidSpec, &Killer), &'a dyn Fn(&Job, &Killer), &'a mut dyn Output);
 
 /// A run that has ended.
 pub(crate) struct Ran {
@@ -328,7 +327,7 @@ fn run_and_write_down(
 fn raise_and_run(
     service: &Service,
     caller: &Caller,
-    (admitted, command): (&AdmittedSpec, &Command),
+    (admitted, command): (&ValidSpec, &Command),
     (raised_hook, started_hook, output): Hooks<'_>,
     stood: &mut bool,
 ) -> Result<Outcome, Problem> {

@@ -191,7 +191,7 @@ fn stamps(text: &str) -> impl Iterator<Item = usize> {
 }
 
 fn policy_text() -> String {
-    let shipped = ringwall_rules::Stack::built_in().text;
+    let shipped = ringwall_policy::Stack::built_in().text;
     let phases = shipped
         .replace("profile = \"medium\"", "profile = \"low\"")
         .replace("tier = \"medium\"", "tier = \"high\"\nphase = \"plan\"");

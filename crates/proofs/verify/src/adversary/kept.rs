@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringwall_engine::{Engine, Job, PolicySearch, Record, RecordState, Sandbox, with_causes};
-use ringwall_policy::AdmittedSpec;
-use ringwall_spec::{Command, Ending, SandboxId, WriteRights};
+use ringwall_spec::{Command, Ending, SandboxId, ValidSpec, WriteRights};
 
 use crate::run::Raising;
 
@@ -32,7 +31,7 @@ impl<'a> Kept<'a> {
     pub(crate) fn raise(
         engine: &'a Engine,
         raising: &dyn Raising,
-        admitted: &AdmittedSpec,
+        admitted: &ValidSpec,
     ) -> Answer<Kept<'a>> {
         if raising.has_keeper() {
             let record = said(engine.create(admitted, None))?;

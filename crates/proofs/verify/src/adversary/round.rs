@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringwall_engine::{Asked, Job, with_causes};
-use ringwall_policy::AdmittedSpec;
+use ringwall_policy::{Task, Work};
 use ringwall_probes::{Dice, Play, Played, Scene};
-use ringwall_rules::{Task, Work};
-use ringwall_spec::{RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec, WriteRights};
+use ringwall_spec::{
+    RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode, WorkspaceSpec, WriteRights,
+};
 use ringwall_workspace::{ApplyOptions, Changes, Wanted, apply, is_protected};
 
 use super::ground::{Ground, stamp};
@@ -424,9 +425,9 @@ fn admit(
     workshop: &Workshop<'_>,
     spec: SandboxSpec,
     by_policy: Option<&Ground>,
-) -> Result<AdmittedSpec, String> {
+) -> Result<ValidSpec, String> {
     let Some(ground) = by_policy else {
-        return ringwall_policy::admit(spec).map_err(|error| with_causes(&error));
+        return ringwall_spec::validate(spec).map_err(|error| with_causes(&error));
     };
     let (wall, limits) = (spec.wall.clone(), spec.limits.clone());
     let asked = Asked {

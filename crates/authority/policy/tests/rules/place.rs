@@ -2,7 +2,7 @@
 
 use crate::common::{everything, layer, shipped, shipped_but, task, user, wall_of, work};
 use proptest::prelude::*;
-use ringwall_rules::*;
+use ringwall_policy::*;
 use ringwall_spec::{LimitName, Limits, RingKind, Wall};
 
 fn missing(name: &str) -> Missing {

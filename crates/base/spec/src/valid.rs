@@ -1,18 +1,17 @@
-//! Admission: what was asked for becomes what may run, or a reason why not.
+//! Specs that make sense: the form of what was asked for, not whether it is allowed.
 //!
-//! Invariant: [`AdmittedSpec`] has no public constructor but [`admit`]; everything that raises a
-//! ring takes one, so nothing runs unadmitted. No IO happens here.
+//! Invariant: [`ValidSpec`] has no public constructor but [`validate`].
 
 use std::collections::BTreeMap;
 
-use ringwall_spec::{
+use crate::{
     EgressSpec, LimitError, RightsError, RingKind, SandboxSpec, Wall, WorkspaceMode, WriteRights,
 };
 use serde::{Deserialize, Serialize};
 
-/// A spec that passed admission. Holding one is the permission to raise it.
+/// A spec whose parts fit together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdmittedSpec {
+pub struct ValidSpec {
     spec: SandboxSpec,
     decided: Option<Box<Decided>>,
 }
@@ -38,7 +37,7 @@ pub struct Decided {
     pub network: Option<String>,
 }
 
-impl AdmittedSpec {
+impl ValidSpec {
     pub fn spec(&self) -> &SandboxSpec {
         &self.spec
     }
@@ -55,13 +54,13 @@ impl AdmittedSpec {
 
     /// Remembers why it was admitted.
     #[must_use]
-    pub fn decided(self, decided: Decided) -> AdmittedSpec {
-        AdmittedSpec { decided: Some(Box::new(decided)), ..self }
+    pub fn decided(self, decided: Decided) -> ValidSpec {
+        ValidSpec { decided: Some(Box::new(decided)), ..self }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum Invalid {
     #[error(transparent)]
     Limit(#[from] LimitError),
     #[error(transparent)]
@@ -114,54 +113,54 @@ pub enum Denied {
     RelativePath(String),
 }
 
-/// Decides whether `spec` may run at all.
-pub fn admit(spec: SandboxSpec) -> Result<AdmittedSpec, Denied> {
+/// Says whether the parts of `spec` fit together, whoever asks.
+pub fn validate(spec: SandboxSpec) -> Result<ValidSpec, Invalid> {
     spec.limits.validate()?;
     if let Some(rights) = &spec.rights {
         rights.validate()?;
         match spec.workspace.as_ref().map(|workspace| workspace.mode) {
             Some(WorkspaceMode::CopyOnWrite) => {}
-            Some(WorkspaceMode::ReadWrite) => return Err(Denied::RightsOfSharedWorkspace),
-            None => return Err(Denied::RightsWithoutWorkspace),
+            Some(WorkspaceMode::ReadWrite) => return Err(Invalid::RightsOfSharedWorkspace),
+            None => return Err(Invalid::RightsWithoutWorkspace),
         }
     }
     let rings = spec.wall.rings();
     match (spec.wall.image_ring(), &spec.image) {
-        (Some(ring), None) => return Err(Denied::ImageMissing(ring)),
-        (None, Some(_)) => return Err(Denied::ImageUnused(spec.wall.to_string())),
+        (Some(ring), None) => return Err(Invalid::ImageMissing(ring)),
+        (None, Some(_)) => return Err(Invalid::ImageUnused(spec.wall.to_string())),
         _ => {}
     }
     if rings.iter().skip(1).any(|ring| *ring == RingKind::Vm) {
-        return Err(Denied::VmNotOutermost(spec.wall.to_string()));
+        return Err(Invalid::VmNotOutermost(spec.wall.to_string()));
     }
     // A ring's own filter denies new user namespaces; a guest's first process has no filter.
     let in_vm = spec.wall.outermost() == RingKind::Vm;
     if rings.iter().skip(if in_vm { 2 } else { 1 }).any(|ring| *ring == RingKind::Container) {
-        return Err(Denied::ContainerNotOutermost(spec.wall.to_string()));
+        return Err(Invalid::ContainerNotOutermost(spec.wall.to_string()));
     }
     if in_vm {
-        admit_paths_of_vm(&spec)?;
+        validate_paths_of_vm(&spec)?;
     } else if spec.own_filters {
-        return Err(Denied::OwnFilters(spec.wall.to_string()));
+        return Err(Invalid::OwnFilters(spec.wall.to_string()));
     }
     if rings.iter().rev().skip(1).any(|ring| *ring == RingKind::Wasm) {
-        return Err(Denied::WasmNotInnermost(spec.wall.to_string()));
+        return Err(Invalid::WasmNotInnermost(spec.wall.to_string()));
     }
     let wants = |egress: &EgressSpec| !egress.is_nothing();
     if spec.egress.as_ref().is_some_and(wants) && !can_reach_gateway(&spec.wall) {
-        return Err(Denied::NoGateway(spec.wall.to_string()));
+        return Err(Invalid::NoGateway(spec.wall.to_string()));
     }
     let direct = spec.egress.as_ref().filter(|egress| egress.transparent);
     if let Some(egress) = direct {
-        admit_direct(egress)?;
+        validate_direct(egress)?;
     }
     let paths = spec.workspace.iter().map(|w| &w.path).chain(&spec.read_only_paths);
     for path in paths {
         if !path.is_absolute() {
-            return Err(Denied::RelativePath(path.display().to_string()));
+            return Err(Invalid::RelativePath(path.display().to_string()));
         }
     }
-    Ok(AdmittedSpec { spec, decided: None })
+    Ok(ValidSpec { spec, decided: None })
 }
 
 /// Whether jobs behind this wall can have a way to the network at all.
@@ -175,24 +174,24 @@ const OWN_PORTS: [u16; 2] = [53, 3128];
 const MOST_PORTS: usize = 12;
 
 /// Programs that know no proxy need ports that are nobody else's.
-fn admit_direct(egress: &EgressSpec) -> Result<(), Denied> {
+fn validate_direct(egress: &EgressSpec) -> Result<(), Invalid> {
     let ports = egress.ports();
     if let Some(own) = ports.iter().find(|port| OWN_PORTS.contains(port)) {
-        return Err(Denied::DirectPort(*own));
+        return Err(Invalid::DirectPort(*own));
     }
     if ports.len() > MOST_PORTS {
-        return Err(Denied::DirectPorts(ports.len()));
+        return Err(Invalid::DirectPorts(ports.len()));
     }
     Ok(())
 }
 
-fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
+fn validate_paths_of_vm(spec: &SandboxSpec) -> Result<(), Invalid> {
     let written = spec.workspace.as_ref().map(|workspace| workspace.mode);
     if written == Some(WorkspaceMode::ReadWrite) {
-        return Err(Denied::SharedWithVm("--workspace-rw"));
+        return Err(Invalid::SharedWithVm("--workspace-rw"));
     }
     if !spec.read_only_paths.is_empty() {
-        return Err(Denied::SharedWithVm("a path of the host"));
+        return Err(Invalid::SharedWithVm("a path of the host"));
     }
     Ok(())
 }
@@ -200,7 +199,7 @@ fn admit_paths_of_vm(spec: &SandboxSpec) -> Result<(), Denied> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_spec::{Limits, Preset, RuleSet, SandboxSpec, WorkspaceSpec, WriteRights};
+    use crate::{Limits, Preset, RuleSet, WorkspaceSpec};
 
     fn asked(wall: &str) -> SandboxSpec {
         SandboxSpec::new(wall.parse().unwrap())
@@ -210,44 +209,44 @@ mod tests {
     fn filters_of_a_jobs_own_need_a_kernel_of_its_own() {
         let with = |wall: &str| SandboxSpec { own_filters: true, ..asked(wall) };
         for wall in ["process", "process/wasm"] {
-            assert_eq!(admit(with(wall)), Err(Denied::OwnFilters(wall.to_owned())));
+            assert_eq!(validate(with(wall)), Err(Invalid::OwnFilters(wall.to_owned())));
         }
         let image = Some("busybox".to_owned());
         for wall in ["vm", "vm/container", "vm/process", "vm/container/process"] {
-            assert!(admit(SandboxSpec { image: image.clone(), ..with(wall) }).is_ok(), "{wall}");
+            assert!(validate(SandboxSpec { image: image.clone(), ..with(wall) }).is_ok(), "{wall}");
         }
         let container = SandboxSpec { image, ..with("container") };
-        assert_eq!(admit(container), Err(Denied::OwnFilters("container".to_owned())));
+        assert_eq!(validate(container), Err(Invalid::OwnFilters("container".to_owned())));
     }
 
     #[test]
-    fn a_plain_process_wall_is_admitted() {
-        assert!(admit(asked("process")).is_ok());
+    fn a_plain_process_wall_is_valid() {
+        assert!(validate(asked("process")).is_ok());
     }
 
     #[test]
     fn an_image_and_a_container_ring_need_each_other() {
-        assert_eq!(admit(asked("container")), Err(Denied::ImageMissing(RingKind::Container)));
-        assert_eq!(admit(asked("vm")), Err(Denied::ImageMissing(RingKind::Vm)));
+        assert_eq!(validate(asked("container")), Err(Invalid::ImageMissing(RingKind::Container)));
+        assert_eq!(validate(asked("vm")), Err(Invalid::ImageMissing(RingKind::Vm)));
         let with_image = SandboxSpec { image: Some("x".into()), ..asked("process") };
-        assert_eq!(admit(with_image), Err(Denied::ImageUnused("process".into())));
+        assert_eq!(validate(with_image), Err(Invalid::ImageUnused("process".into())));
     }
 
     #[test]
     fn a_container_ring_inside_another_ring_is_refused() {
         let spec = SandboxSpec { image: Some("x".into()), ..asked("process/container") };
-        assert!(matches!(admit(spec), Err(Denied::ContainerNotOutermost(_))));
+        assert!(matches!(validate(spec), Err(Invalid::ContainerNotOutermost(_))));
     }
 
     #[test]
     fn a_vm_ring_is_the_outermost_or_none() {
         let spec = |wall| SandboxSpec { image: Some("x".into()), ..asked(wall) };
         for wall in ["vm", "vm/container", "vm/process", "vm/container/process"] {
-            assert!(admit(spec(wall)).is_ok(), "{wall}");
+            assert!(validate(spec(wall)).is_ok(), "{wall}");
         }
-        assert!(matches!(admit(spec("container/vm")), Err(Denied::VmNotOutermost(_))));
-        let deep = admit(spec("vm/process/container"));
-        assert!(matches!(deep, Err(Denied::ContainerNotOutermost(_))));
+        assert!(matches!(validate(spec("container/vm")), Err(Invalid::VmNotOutermost(_))));
+        let deep = validate(spec("vm/process/container"));
+        assert!(matches!(deep, Err(Invalid::ContainerNotOutermost(_))));
     }
 
     #[test]
@@ -255,11 +254,11 @@ mod tests {
         let vm = || SandboxSpec { image: Some("x".into()), ..asked("vm") };
         let workspace = |mode| Some(WorkspaceSpec { path: "/w".into(), mode });
         let copied = SandboxSpec { workspace: workspace(WorkspaceMode::CopyOnWrite), ..vm() };
-        assert!(admit(copied).is_ok());
+        assert!(validate(copied).is_ok());
         let shared = SandboxSpec { workspace: workspace(WorkspaceMode::ReadWrite), ..vm() };
-        assert_eq!(admit(shared), Err(Denied::SharedWithVm("--workspace-rw")));
+        assert_eq!(validate(shared), Err(Invalid::SharedWithVm("--workspace-rw")));
         let shown = SandboxSpec { read_only_paths: vec!["/opt".into()], ..vm() };
-        assert_eq!(admit(shown), Err(Denied::SharedWithVm("a path of the host")));
+        assert_eq!(validate(shown), Err(Invalid::SharedWithVm("a path of the host")));
     }
 
     #[test]
@@ -267,29 +266,29 @@ mod tests {
         let rights =
             |path: &str| Some(WriteRights { writable: vec![path.into()], read_only: Vec::new() });
         let spec = SandboxSpec { rights: rights("docs"), ..asked("process") };
-        assert_eq!(admit(spec.clone()), Err(Denied::RightsWithoutWorkspace));
+        assert_eq!(validate(spec.clone()), Err(Invalid::RightsWithoutWorkspace));
         let mode = WorkspaceMode::CopyOnWrite;
         let workspace = Some(WorkspaceSpec { path: "/w".into(), mode });
         let shared = Some(WorkspaceSpec { path: "/w".into(), mode: WorkspaceMode::ReadWrite });
         let shared = SandboxSpec { workspace: shared, ..spec.clone() };
-        assert_eq!(admit(shared), Err(Denied::RightsOfSharedWorkspace));
+        assert_eq!(validate(shared), Err(Invalid::RightsOfSharedWorkspace));
         let spec = SandboxSpec { workspace, ..spec };
-        assert!(admit(spec.clone()).is_ok());
+        assert!(validate(spec.clone()).is_ok());
         let spec = SandboxSpec { rights: rights("../etc"), ..spec };
-        assert_eq!(admit(spec), Err(Denied::Rights(RightsError::Path("../etc".into()))));
+        assert_eq!(validate(spec), Err(Invalid::Rights(RightsError::Path("../etc".into()))));
     }
 
     #[test]
     fn a_wasm_ring_is_the_innermost_or_none() {
         let spec = |wall| SandboxSpec { image: Some("x".into()), ..asked(wall) };
         for wall in ["container/wasm", "vm/wasm", "vm/process/wasm", "vm/container/wasm"] {
-            assert!(admit(spec(wall)).is_ok(), "{wall}");
+            assert!(validate(spec(wall)).is_ok(), "{wall}");
         }
-        assert!(admit(asked("wasm")).is_ok() && admit(asked("process/wasm")).is_ok());
-        let round = admit(asked("wasm/process"));
-        assert_eq!(round, Err(Denied::WasmNotInnermost("wasm/process".into())));
-        let twice = admit(asked("process/wasm/wasm"));
-        assert_eq!(twice, Err(Denied::WasmNotInnermost("process/wasm/wasm".into())));
+        assert!(validate(asked("wasm")).is_ok() && validate(asked("process/wasm")).is_ok());
+        let round = validate(asked("wasm/process"));
+        assert_eq!(round, Err(Invalid::WasmNotInnermost("wasm/process".into())));
+        let twice = validate(asked("process/wasm/wasm"));
+        assert_eq!(twice, Err(Invalid::WasmNotInnermost("process/wasm/wasm".into())));
     }
 
     #[test]
@@ -300,17 +299,17 @@ mod tests {
             let egress = Some(EgressSpec { layers: vec![rules], ..EgressSpec::default() });
             SandboxSpec { image, egress, ..asked(wall) }
         };
-        assert!(admit(spec("process")).is_ok() && admit(spec("vm/container")).is_ok());
+        assert!(validate(spec("process")).is_ok() && validate(spec("vm/container")).is_ok());
         let wasm = || SandboxSpec { image: None, ..spec("wasm") };
-        assert_eq!(admit(wasm()), Err(Denied::NoGateway("wasm".into())));
+        assert_eq!(validate(wasm()), Err(Invalid::NoGateway("wasm".into())));
         let nothing = SandboxSpec { egress: Some(EgressSpec::default()), ..wasm() };
-        assert!(admit(nothing).is_ok());
+        assert!(validate(nothing).is_ok());
     }
 
     #[test]
     fn limits_are_checked_before_anything_else() {
         let limits = Limits { pids: 0, ..Limits::default() };
         let spec = SandboxSpec { limits, ..asked("container") };
-        assert!(matches!(admit(spec), Err(Denied::Limit(_))));
+        assert!(matches!(validate(spec), Err(Invalid::Limit(_))));
     }
 }

@@ -1,7 +1,7 @@
 //! `check`, `diff` and `test`: mistakes are found, edits compared, cases asked.
 
 use crate::common::{shipped, shipped_but, user};
-use ringwall_rules::*;
+use ringwall_policy::*;
 
 fn mistakes(text: &str) -> Vec<(Severity, &'static str)> {
     user(text).check().into_iter().map(|finding| (finding.severity, finding.mistake)).collect()

@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::common::{everything, get, path, shipped, task, wall_of, work};
-use ringwall_rules::*;
+use ringwall_policy::*;
 
 #[test]
 fn profiles_and_routes_give_the_table_of_walls() {

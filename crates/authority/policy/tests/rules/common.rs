@@ -1,6 +1,6 @@
 //! Policies, hosts and requests for the tests.
 
-use ringwall_rules::*;
+use ringwall_policy::*;
 
 pub(crate) fn layer(origin: OriginKind, text: &str) -> LayerText {
     LayerText {

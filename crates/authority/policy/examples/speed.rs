@@ -1,11 +1,11 @@
-//! How long loading, placing and deciding take: `cargo run --release -p ringwall-rules --example speed`.
+//! How long loading, placing and deciding take: `cargo run --release -p ringwall-policy --example speed`.
 
 #![expect(clippy::print_stdout, clippy::expect_used, reason = "a program for people at a terminal")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ringwall_rules::{
+use ringwall_policy::{
     Action, DEFAULT_POLICY, FileFacts, HostFacts, LayerText, OriginKind, PlaceRequest, Stack,
     Stage, Task, Tier, Work,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::{get, layer, path, shipped_but, task, user};
-use ringwall_rules::*;
+use ringwall_policy::*;
 
 const PHASES: &str = r#"
 phase = "plan"

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::common::{everything, get, layer, path, shipped_but, work};
 use proptest::prelude::*;
-use ringwall_rules::*;
+use ringwall_policy::*;
 
 /// Parts of a policy file. Each is a whole table, so that any choice of them is a file.
 const KEYS: [&str; 6] = [

@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::common::{layer, shipped_but};
-use ringwall_rules::*;
+use ringwall_policy::*;
 
 fn fault(text: &str) -> Fault {
     match Stack::load(vec![layer(OriginKind::User, text)]) {
