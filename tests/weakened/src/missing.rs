@@ -153,6 +153,7 @@ fn a_wall_without_control_groups_is_noticed() {
             "exhaust-local-sockets",
             "exhaust-tcp-buffers",
             "exhaust-udp-buffers",
+            "exhaust-pipes",
             "exhaust-behind-an-ended-thread",
         ],
     );

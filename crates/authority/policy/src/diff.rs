@@ -12,6 +12,7 @@ use crate::lower::Act;
 use crate::placements;
 use crate::samples::Samples;
 use crate::stack::Stack;
+use crate::words::Kind;
 
 /// How it was found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -149,6 +150,17 @@ fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
     }
     if !old.allows_own_filters() && new.allows_own_filters() {
         found.push(plain("jobs in guests may have filters of their own".to_owned()));
+    }
+    let kind =
+        |stack: &Stack, command: &str| stack.kind_of_command(command).unwrap_or(Kind::Untrusted);
+    let commands: BTreeSet<String> = old.known_commands().chain(new.known_commands()).collect();
+    for command in commands {
+        let (before, after) = (kind(old, &command), kind(new, &command));
+        if after < before {
+            found.push(plain(format!(
+                "the command {command} is {after} work and no longer {before}"
+            )));
+        }
     }
     for source in old.taint_sources().filter(|source| !new.taint_sources().any(|s| s == *source)) {
         found.push(plain(format!("{} no longer taints a task", String::from(source.clone()))));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::commands::FirstWords;
 use crate::pattern::{HostPattern, NamePattern, PathPattern, UrlPrefix};
 use crate::values::{
     Cpus, Grant, Method, Name, PublicKey, Size, TaintSource, Time, WallName, Walls,
@@ -34,6 +35,9 @@ pub(crate) struct PolicyFile {
     /// What is known of tools.
     #[serde(default)]
     pub tool: Vec<At<ToolRule>>,
+    /// What is known of commands that agents run.
+    #[serde(default)]
+    pub command: Vec<At<CommandRule>>,
     /// What a job gets, and the most that it may ask for.
     pub limits: Option<At<LimitRules>>,
     pub network: Option<At<NetworkRules>>,
@@ -110,6 +114,17 @@ pub(crate) struct ToolRule {
     /// text.
     #[serde(default)]
     pub strict: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct CommandRule {
+    /// The first words of commands: a program, and arguments that must follow. Only commands of plain words
+    /// are known, without quotes, variables or a second command.
+    pub run: Vec<FirstWords>,
+    /// Which kind of work they are, while the task is not tainted.
+    pub kind: Kind,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -9,6 +9,7 @@
 mod cases;
 mod check;
 mod claims;
+mod commands;
 mod decide;
 mod diff;
 mod file;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use crate::commands::FirstWords;
 use crate::file::PolicyFile;
 use crate::pattern::{HostPattern, NamePattern, PathPattern, UrlPrefix};
 use crate::stack::DEFAULT_POLICY;
@@ -30,7 +31,7 @@ macro_rules! texts {
 
 texts!(
     HostPattern: "*.example.com", NamePattern: "web-*", PathPattern: "./docs/**",
-    UrlPrefix: "/v1/", Cpus: "0.5", Grant: "write:./docs/**", Method: "GET", Name: "plan",
+    UrlPrefix: "/v1/", Cpus: "0.5", FirstWords: "cargo build", Grant: "write:./docs/**", Method: "GET", Name: "plan",
     PublicKey: "ed25519/0000000000000000000000000000000000000000000000000000000000000000",
     Size: "512M", TaintSource: "network", Time: "10m", WallName: "vm/container",
 );

@@ -20,6 +20,10 @@ pub enum ValueError {
     Host(String),
     #[error("{0:?} is no tool; write its name, with * for any characters")]
     Tool(String),
+    #[error(
+        "{0:?} is not the beginning of a command; write a program and its first arguments as plain words, for example cargo build"
+    )]
+    Command(String),
     #[error("{0:?} is no path prefix; write /repos/ for example, without .. and without a query")]
     UrlPrefix(String),
     #[error("{what} is longer than {most} bytes")]

@@ -368,6 +368,9 @@ const EXHAUST_KERNEL: &[Row] = &[
     ("exhaust-local-sockets", "buffers of unix sockets", objects::local_sockets),
     ("exhaust-tcp-buffers", "data on its way, by cgroup v1 not counted", objects::tcp_buffers),
     ("exhaust-udp-buffers", "datagrams that nobody reads", objects::udp_buffers),
+    ("exhaust-pipes", "data in pipes that nobody reads", objects::pipes),
+    ("exhaust-attributes", "attributes of files, in memory", objects::attributes),
+    ("exhaust-watch-queues", "the queues of a user's watches", objects::watch_queues),
     (objects::ENDED_THREAD, "memory of a process that looks dead", objects::ended_thread),
 ];
 

@@ -114,7 +114,7 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
         "attributes of files",
         "setxattr lsetxattr fsetxattr setxattrat",
         [Memory, Memory, Number("--disk: tmpfs counts them with the file since Linux 6.6")],
-        NotTested,
+        Probe("exhaust-attributes"),
     ),
     object(
         "processes and threads",
@@ -156,7 +156,7 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
                 "64 MiB for all pipes of a user (pipe-user-pages-soft); larger ones are refused",
             ),
         ],
-        NotTested,
+        Probe("exhaust-pipes"),
     ),
     object(
         "unix sockets and their buffers",
@@ -304,7 +304,7 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
             Number("16 queues and 16,384 watches in a ring, and the memory limit"),
             Number("4 queues and 16,384 watches in a ring"),
         ],
-        NotTested,
+        Probe("exhaust-watch-queues"),
     ),
     object(
         "epoll, eventfd, signalfd, pidfd",

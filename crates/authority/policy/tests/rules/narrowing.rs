@@ -182,3 +182,51 @@ fn any_layer_can_ask_for_strict_calls_and_none_can_take_that_back() {
         assert!(stack.wants_strict("eval-js") && !stack.wants_strict("grep"));
     }
 }
+
+fn with_commands(origin: OriginKind, rows: &[(&str, &str)]) -> LayerText {
+    let rows =
+        rows.iter().map(|(run, kind)| format!("[[command]]\nrun = [{run:?}]\nkind = {kind:?}\n"));
+    layer(origin, &format!("version = 1\n{}", rows.collect::<String>()))
+}
+
+#[test]
+fn a_command_is_of_the_kind_that_the_first_layer_says() {
+    let rows =
+        [("cargo build", "build"), ("cargo", "untrusted"), ("make", "build"), ("ls", "files")];
+    let stack = Stack::load(vec![with_commands(OriginKind::User, &rows)]).unwrap();
+    assert_eq!(stack.kind_of_command("make -j2 all"), Some(Kind::Build));
+    assert_eq!(stack.kind_of_command("ls -la src"), Some(Kind::Files));
+    assert_eq!(stack.kind_of_command("cargo build"), Some(Kind::Untrusted), "the riskiest counts");
+    for unknown in ["makes", "sh make", "make; ./x", "make\n./x", "./make", "CC=./x make", ""] {
+        assert_eq!(stack.kind_of_command(unknown), None, "{unknown:?}");
+    }
+}
+
+#[test]
+fn a_layer_below_can_only_raise_the_risk_of_a_command() {
+    let first = with_commands(OriginKind::User, &[("make", "build")]);
+    let below = |rows| with_commands(OriginKind::Workspace, rows);
+    let kind = |rows, command: &str| {
+        Stack::load(vec![first.clone(), below(rows)]).unwrap().kind_of_command(command)
+    };
+    assert_eq!(kind(&[("make", "compute")], "make"), Some(Kind::Build));
+    assert_eq!(kind(&[("make", "untrusted")], "make"), Some(Kind::Untrusted));
+    assert_eq!(kind(&[("make x", "untrusted")], "make y"), Some(Kind::Build));
+    assert_eq!(kind(&[("sh", "build")], "sh evil.sh"), None, "the first layer does not know it");
+}
+
+#[test]
+fn a_command_that_becomes_less_risky_shows_in_the_difference() {
+    let stack =
+        |rows: &[(&str, &str)]| Stack::load(vec![with_commands(OriginKind::User, rows)]).unwrap();
+    let old = stack(&[("make", "build")]);
+    let found = |new: &[(&str, &str)]| {
+        let all = compare(&old, &stack(new)).widened;
+        all.into_iter().filter(|one| one.what.contains("command")).count()
+    };
+    assert_eq!(found(&[("make", "build")]), 0);
+    assert_eq!(found(&[("make", "untrusted")]), 0);
+    assert_eq!(found(&[("make", "files")]), 1);
+    assert_eq!(found(&[("make", "build"), ("sh", "build")]), 1);
+    assert_eq!(found(&[("make", "build"), ("make install", "compute")]), 0, "the riskiest counts");
+}

@@ -1,13 +1,16 @@
 //! Memory of the kernel instead of one's own: buffers, files without a name, processes that look dead.
 //! Each stops a little beyond what the sandbox may have.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::inotify::{self, CreateFlags};
+use rustix::fs::{MemfdFlags, XattrFlags};
+use rustix::pipe::PipeFlags;
 
 use super::succeeded_if;
 use crate::{Account, Scene, Tried};
@@ -16,6 +19,10 @@ const MIB: u64 = 1 << 20;
 const BLOCK: usize = 32 << 10;
 /// More sockets than a process may have open.
 const MOST_SOCKETS: usize = 4096;
+/// More would not fit into a file's list of names.
+const ATTRIBUTES_OF_A_FILE: usize = 64;
+/// What a ring may have (`limit_watches` of crates/base/linux). A host has 128 for each user.
+const QUEUES_OF_A_RING: usize = 16;
 /// How often a full buffer is tried again: whoever takes from it may need a moment.
 const TRIES: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(2);
@@ -124,6 +131,53 @@ pub(crate) fn udp_buffers(scene: &Scene) -> Tried {
         }
     }
     held(bytes, scene, all)
+}
+
+/// A pipe holds 64 KiB at first, and 1 MiB for whoever asks.
+pub(crate) fn pipes(scene: &Scene) -> Tried {
+    let (mut bytes, mut all) = (0, Vec::new());
+    while bytes < wanted(scene) && all.len() < MOST_SOCKETS {
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let Ok((from, to)) = rustix::pipe::pipe_with(flags) else { break };
+        // Where that is refused, the pipe stays as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(&to, MIB as usize);
+        let to = File::from(to);
+        bytes += fill(&to, wanted(scene) - bytes);
+        all.push((from, to));
+    }
+    held(bytes, scene, all)
+}
+
+/// Attributes are memory of the kernel, and no content of a file.
+pub(crate) fn attributes(scene: &Scene) -> Tried {
+    let directory = Path::new("/dev/shm").join(format!("{}-attributes", scene.mark));
+    if let Err(error) = fs::create_dir(&directory) {
+        return Tried::Impossible(error.to_string());
+    }
+    let block = vec![7; BLOCK];
+    let enough = usize::try_from(wanted(scene) / BLOCK as u64).unwrap_or(MOST_SOCKETS);
+    let set = |number: usize| -> io::Result<()> {
+        let path = directory.join((number / ATTRIBUTES_OF_A_FILE).to_string());
+        File::options().create(true).append(true).open(&path)?;
+        let name = format!("user.ringwall{}", number % ATTRIBUTES_OF_A_FILE);
+        Ok(rustix::fs::setxattr(&path, name, &block, XattrFlags::empty())?)
+    };
+    let made = (0..enough).take_while(|number| set(*number).is_ok()).count();
+    let tried = held((made * BLOCK) as u64, scene, made);
+    let _ = fs::remove_dir_all(&directory);
+    tried
+}
+
+/// Each queue of events is memory, and the host has few for each of its users.
+pub(crate) fn watch_queues(_: &Scene) -> Tried {
+    let queue = || inotify::init(CreateFlags::CLOEXEC).ok();
+    let all: Vec<_> = (0..QUEUES_OF_A_RING * 2).map_while(|_| queue()).collect();
+    let most = all.len();
+    succeeded_if(
+        most > QUEUES_OF_A_RING,
+        format!("{most} queues are open"),
+        format!("{most} queues was the most"),
+    )
 }
 
 /// The first thread ends, and with it all that `/proc/PID` tells of a process; another one holds the
