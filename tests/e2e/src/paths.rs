@@ -207,6 +207,29 @@ fn a_hidden_file_that_comes_later_is_hidden_too() {
 }
 
 #[test]
+fn a_hidden_file_in_a_new_directory_stays_hidden_when_the_kernel_forgets_names() {
+    if !is_root() {
+        eprintln!("not tested here: only root can have the kernel forget names");
+        return;
+    }
+    for user in [User::Same, ordinary()] {
+        let world = World::of(user);
+        let id = create(&world, "--workspace");
+        // The overlay remembers from here on that there is no such directory.
+        assert_eq!(shown(&world, &id, "cat new/deep/.env new/.netrc new/code"), "");
+        world.write("new/deep/.env", SECRET);
+        world.write("new/.netrc", SECRET);
+        world.write("new/code", "code\n");
+        assert_eq!(shown(&world, &id, "true"), "");
+        fs::write("/proc/sys/vm/drop_caches", "2").expect("the kernel forgets");
+        assert_eq!(shown(&world, &id, "cat new/deep/.env new/.netrc new/code"), "code\n");
+        assert_eq!(shown(&world, &id, "ls -A new new/deep"), "new:\ncode\ndeep\n\nnew/deep:\n");
+        world.ringwall(["stop", &id]).exits(0);
+        world.ringwall(["diff", "--name-only", &id]).exits(0).prints("");
+    }
+}
+
+#[test]
 fn a_hidden_file_that_is_saved_by_rename_stays_hidden() {
     for (user, flag) in
         [(User::Same, "--workspace"), (ordinary(), "--workspace"), (ordinary(), "--workspace-rw")]

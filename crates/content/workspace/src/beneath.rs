@@ -34,6 +34,9 @@ fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd> {
     }
 }
 
+/// Set on a directory of an upper layer that stands in place of those below it.
+pub(crate) const OPAQUE: &str = "user.overlay.opaque";
+
 /// A directory by its whole path, which has no symbolic link in it: `ELOOP` if it has.
 pub(crate) fn open_root(path: &Path) -> Result<OwnedFd> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

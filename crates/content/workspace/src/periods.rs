@@ -19,8 +19,6 @@ use crate::content::{self, Digest};
 use crate::manifest::{After, Change};
 use crate::path::RelPath;
 
-const OPAQUE: &str = "user.overlay.opaque";
-
 /// By what a changed file is told from an unchanged one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
@@ -227,7 +225,7 @@ fn is_opaque(dir: &OwnedFd, name: &Path, stat: &Stat) -> bool {
     let Ok(opened) = open_locked(dir.as_fd(), &name) else { return true };
     let same = fs::fstat(&opened).is_ok_and(|now| beneath::same_inode(&now, stat));
     // What cannot be read may hide everything.
-    !same || beneath::xattr(&opened, OPAQUE) != Ok(None)
+    !same || beneath::xattr(&opened, beneath::OPAQUE) != Ok(None)
 }
 
 /// Those of the paths where the host has something, whatever a sandbox makes of it.

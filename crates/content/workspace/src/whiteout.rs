@@ -13,6 +13,7 @@ use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 
 use crate::beneath;
+
 use crate::path::RelPath;
 use crate::show::quoted;
 
@@ -94,9 +95,8 @@ pub struct LiveView<'a> {
     pub view: BorrowedFd<'a>,
     pub upper: BorrowedFd<'a>,
     pub workspace: BorrowedFd<'a>,
-    /// Makes a whiteout of a name in a directory: as a user that the file system of the upper directory
-    /// knows.
-    pub plant: &'a dyn Fn(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+    /// Does something as a user that the file system of the upper directory knows.
+    pub as_owner: &'a dyn Fn(&dyn Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()>,
 }
 
 impl std::fmt::Debug for LiveView<'_> {
@@ -152,27 +152,69 @@ impl LiveView<'_> {
     }
 
     /// A name that was looked up before the host had it is missing in the overlay, but only as long as
-    /// the kernel remembers that.
+    /// the kernel remembers that. A job can make the kernel forget. The same is true of the directories above
+    /// the name, so these are put into the upper directory too.
     fn plant_ahead(&self, path: &RelPath) -> rustix::io::Result<()> {
-        let parent = path.parent();
-        if let Some(parent) = &parent {
-            let seen = beneath::stat(self.view, parent.as_path())?;
-            let Some(seen) = seen.filter(is_directory) else { return Ok(()) };
-            if beneath::stat(self.upper, parent.as_path())?.is_none() {
-                // Any change has the overlay make it in the upper directory.
-                let handle = beneath::open_handle(self.view, parent.as_path())?;
-                beneath::chmod_handle(handle, seen.st_mode & 0o7777)?;
-            }
-        }
-        let hosts = beneath::stat(self.workspace, path.as_path())?;
-        if hosts.is_none() || beneath::stat(self.upper, path.as_path())?.is_some() {
+        if beneath::stat(self.workspace, path.as_path())?.is_none() {
             return Ok(());
         }
-        let directory = beneath::open_dir_handle(self.upper, parent.as_ref())?;
-        match (self.plant)(directory.as_fd(), path.file_name()) {
-            Err(Errno::EXIST) => Ok(()),
-            planted => planted,
+        for parent in parents_outermost_first(path) {
+            if !self.has_upper_directory(&parent)? {
+                return Ok(());
+            }
         }
+        if beneath::stat(self.upper, path.as_path())?.is_some() {
+            return Ok(());
+        }
+        let directory = beneath::open_dir_handle(self.upper, path.parent().as_ref())?;
+        let plant = || make_whiteout(directory.as_fd(), path.file_name());
+        unless_there((self.as_owner)(&plant))
+    }
+
+    /// Sees to it that a directory of the host is in the upper directory too. False if the sandbox can never
+    /// see what the host has in it.
+    fn has_upper_directory(&self, path: &RelPath) -> rustix::io::Result<bool> {
+        if let Some(stat) = beneath::stat(self.upper, path.as_path())? {
+            return Ok(is_directory(&stat) && !self.covers_the_hosts(path));
+        }
+        let hosts = beneath::stat(self.workspace, path.as_path())?.filter(is_directory);
+        let Some(hosts) = hosts else { return Ok(false) };
+        let seen = beneath::stat(self.view, path.as_path())?.filter(is_directory);
+        if let Some(seen) = seen {
+            // Any change has the overlay make it in the upper directory.
+            let handle = beneath::open_handle(self.view, path.as_path())?;
+            beneath::chmod_handle(handle, seen.st_mode & 0o7777)?;
+            return Ok(true);
+        }
+        let above = beneath::open_dir_handle(self.upper, path.parent().as_ref())?;
+        let make = || {
+            fs::mkdirat(&above, path.file_name(), Mode::RWXU)?;
+            let made = beneath::open_handle(self.upper, path.as_path())?;
+            beneath::chmod_handle(made, hosts.st_mode & 0o777)
+        };
+        unless_there((self.as_owner)(&make))?;
+        Ok(true)
+    }
+
+    /// Whether a directory of the upper directory stands in place of the host's. What cannot be read does
+    /// not count: the worst is then a whiteout too many.
+    fn covers_the_hosts(&self, path: &RelPath) -> bool {
+        let opened = beneath::open_dir(self.upper, Some(path));
+        opened.is_ok_and(|dir| beneath::xattr(&dir, beneath::OPAQUE) == Ok(Some(b"y".to_vec())))
+    }
+}
+
+fn parents_outermost_first(path: &RelPath) -> Vec<RelPath> {
+    let mut parents: Vec<RelPath> = std::iter::successors(path.parent(), RelPath::parent).collect();
+    parents.reverse();
+    parents
+}
+
+/// A job may have been quicker: then there is something at that name.
+fn unless_there(made: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
     }
 }
 
@@ -181,7 +223,7 @@ fn is_directory(stat: &fs::Stat) -> bool {
 }
 
 /// Makes a whiteout of a name in an upper directory.
-pub fn make_whiteout(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<()> {
+fn make_whiteout(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<()> {
     fs::mknodat(directory, name, FileType::CharacterDevice, Mode::empty(), 0)
 }
 

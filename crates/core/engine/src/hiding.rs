@@ -23,9 +23,7 @@ use ringwall_linux::process::with_file_owner;
 use ringwall_linux::step::FileId;
 use ringwall_ring::cover_steps;
 use ringwall_spec::{NamespaceKind, WorkspaceMode};
-use ringwall_workspace::{
-    HiddenWatch, HideError, HideRules, LiveView, PlantError, is_seen, make_whiteout,
-};
+use ringwall_workspace::{HiddenWatch, HideError, HideRules, LiveView, PlantError, is_seen};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use crate::record::RecordKind;
@@ -219,9 +217,7 @@ impl State {
                     view: self.view.as_fd(),
                     upper: upper.as_fd(),
                     workspace: workspace.as_fd(),
-                    plant: &|dir, name| {
-                        with_file_owner(owner.0, owner.1, || make_whiteout(dir, name))
-                    },
+                    as_owner: &|work| with_file_owner(owner.0, owner.1, work),
                 };
                 for path in &found {
                     live.white_out(path)?;

@@ -52,7 +52,6 @@ struct HostSide {
 /// the kernel never writes them; a forged one must not be believed.
 const REDIRECTING: [&str; 3] =
     ["user.overlay.redirect", "user.overlay.metacopy", "trusted.overlay.redirect"];
-const OPAQUE: &str = "user.overlay.opaque";
 const WHITEOUT: &str = "user.overlay.whiteout";
 
 impl Collector<'_> {
@@ -399,7 +398,7 @@ fn dir_meaning(dir: impl AsFd) -> DirMeaning {
     if redirects(&dir) {
         return DirMeaning::Refused;
     }
-    match beneath::xattr(&dir, OPAQUE).as_ref().map(Option::as_deref) {
+    match beneath::xattr(&dir, beneath::OPAQUE).as_ref().map(Option::as_deref) {
         Ok(None) => DirMeaning::Plain,
         Ok(Some(b"y")) => DirMeaning::Opaque,
         Ok(Some(b"x")) => DirMeaning::AttributeWhiteouts,
