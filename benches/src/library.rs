@@ -5,8 +5,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use ringwall_desk::{Permit, SystemCaller, system_permit};
 use ringwall_engine::{Engine, EngineConfig, Output, Programs, Sandbox};
-use ringwall_spec::{Command, Ending, RingKind, SandboxSpec, ValidSpec, Wall, validate};
+use ringwall_spec::{Command, Ending, RingKind, SandboxSpec, Wall, validate};
 
 use crate::ground::{Ground, IMAGE};
 
@@ -17,8 +18,12 @@ pub(crate) const EXEC: &str = "ringwall engine, exec in a living sandbox";
 /// An engine with what it is asked to raise.
 pub(crate) struct Library {
     engine: Engine,
-    process: ValidSpec,
-    container: ValidSpec,
+    process: Permit,
+    container: Permit,
+}
+
+fn permit(spec: SandboxSpec) -> Result<Permit> {
+    Ok(system_permit(SystemCaller::Bench, validate(spec)?))
 }
 
 impl Library {
@@ -31,8 +36,8 @@ impl Library {
         let plain = |ring| SandboxSpec::new(Wall::single(ring));
         Ok(Library {
             engine: Engine::open(EngineConfig { home: ground.home(), programs })?,
-            process: validate(plain(RingKind::Process))?,
-            container: validate(SandboxSpec { image, ..plain(RingKind::Container) })?,
+            process: permit(plain(RingKind::Process))?,
+            container: permit(SandboxSpec { image, ..plain(RingKind::Container) })?,
         })
     }
 
@@ -69,7 +74,7 @@ impl Library {
     }
 
     /// Raise, check evidence, run, tear down.
-    fn fresh(&self, spec: &ValidSpec) -> Result<Duration> {
+    fn fresh(&self, spec: &Permit) -> Result<Duration> {
         let started = Instant::now();
         let sandbox = self.engine.raise(spec)?;
         let ending = sandbox.start(&a_true())?.wait(&mut Silent)?;

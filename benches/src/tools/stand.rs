@@ -215,7 +215,8 @@ pub(crate) fn open(ground: &Ground, home: &Path) -> Result<ToolHost> {
         launcher: ground.programs.join("ringwall-launcher"),
         warden: ground.programs.join("ringwall-warden"),
     };
-    Ok(Engine::open(EngineConfig { home: home.to_owned(), programs })?.tools()?)
+    Ok(Engine::open(EngineConfig { home: home.to_owned(), programs })?
+        .tools(&ringwall_desk::tools_permit)?)
 }
 
 /// A call of a command module, without arguments.

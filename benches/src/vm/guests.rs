@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use ringwall_desk::{Permit, SystemCaller, system_permit};
 use ringwall_engine::{Engine, EngineConfig, Output, Pool, Programs, Sandbox};
-use ringwall_spec::{Command, Ending, Limits, RingKind, SandboxSpec, ValidSpec, Wall, validate};
+use ringwall_spec::{Command, Ending, Limits, RingKind, SandboxSpec, Wall, validate};
 use ringwall_wire::WriteHow;
 
 use super::findings::{EXEC, Herd, ROUND_TRIP};
@@ -28,7 +29,7 @@ const POOL_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Guests {
     engine: Arc<Engine>,
-    spec: ValidSpec,
+    permit: Permit,
 }
 
 /// One guest from its template.
@@ -54,13 +55,14 @@ impl Guests {
             Limits { memory_bytes: MEMORY, timeout: Duration::from_secs(300), ..Limits::default() };
         let plain = SandboxSpec::new(Wall::single(RingKind::Vm));
         let spec = validate(SandboxSpec { image: Some(IMAGE.to_owned()), limits, ..plain })?;
-        Ok(Guests { engine: Arc::new(engine), spec })
+        let permit = system_permit(SystemCaller::Bench, spec);
+        Ok(Guests { engine: Arc::new(engine), permit })
     }
 
     /// From the call of the engine.
     pub(crate) fn clone_once(&self) -> Result<Once> {
         let begun = Instant::now();
-        let sandbox = self.engine.raise(&self.spec)?;
+        let sandbox = self.engine.raise(&self.permit)?;
         let answered = sandbox.answered_after().context("no guest")?;
         run_true(&sandbox)?;
         let first_command = begun.elapsed();
@@ -69,7 +71,7 @@ impl Guests {
     }
 
     pub(crate) fn pool(&self) -> Result<Pool> {
-        Ok(Pool::start(Arc::clone(&self.engine), self.spec.clone(), 1)?)
+        Ok(Pool::start(Arc::clone(&self.engine), self.permit.clone(), 1)?)
     }
 
     /// From the call of a pool that is full to a guest that answers; the pool is full again then.
@@ -88,13 +90,13 @@ impl Guests {
     /// Many at once, beside one alone.
     pub(crate) fn herd(&self, count: usize) -> Result<Herd> {
         let alone = {
-            let sandbox = self.engine.raise(&self.spec)?;
+            let sandbox = self.engine.raise(&self.permit)?;
             std::thread::sleep(SETTLE);
             run_true(&sandbox)?;
             cpu_seconds(sandbox.host_process())?
         };
         let raised: Vec<Result<Sandbox>> = std::thread::scope(|scope| {
-            let one = || Ok(self.engine.raise(&self.spec)?);
+            let one = || Ok(self.engine.raise(&self.permit)?);
             let all: Vec<_> = (0..count).map(|_| scope.spawn(one)).collect();
             all.into_iter().map(|thread| thread.join().unwrap_or_else(|_| gone())).collect()
         });
@@ -122,7 +124,7 @@ impl Guests {
     }
 
     pub(crate) fn living(&self, execs: usize, round_trips: usize) -> Result<Living> {
-        let sandbox = self.engine.raise(&self.spec)?;
+        let sandbox = self.engine.raise(&self.permit)?;
         run_true(&sandbox)?;
         let timed = |action: &dyn Fn() -> Result<()>| -> Result<Duration> {
             let begun = Instant::now();

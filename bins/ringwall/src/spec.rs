@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use ringwall_desk::{Input, Kind, Placing};
+use ringwall_desk::{Input, Kind, Permit, Placing};
 use ringwall_engine::{Asked, Engine, PolicySearch};
 use ringwall_spec::{
-    Command, EgressSpec, Limits, RuleSet, SandboxSpec, ValidSpec, WorkspaceMode, WorkspaceSpec,
+    Command, EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_workspace::check_workspace;
 
@@ -72,14 +72,14 @@ pub(crate) fn admit(
         placed => placed?,
     };
     if is_owner {
-        engine.get_image(&placed.admitted, &search, &report::progress)?;
+        engine.get_image(placed.permit.spec(), &search, &report::progress)?;
     }
     Ok(Admitted { asking, placed })
 }
 
 /// Says what a network gives away, if it gives away everything.
-pub(crate) fn warn_of_network(admitted: &ValidSpec) {
-    if let Some(warning) = admitted.spec().egress.as_ref().and_then(EgressSpec::warning) {
+pub(crate) fn warn_of_network(permit: &Permit) {
+    if let Some(warning) = permit.spec().egress.as_ref().and_then(EgressSpec::warning) {
         report::note(warning);
     }
 }

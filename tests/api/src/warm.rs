@@ -1,5 +1,13 @@
 //! Sandboxes that the daemon keeps ready.
 
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use ringwall_permit::{
+    CallerName, Issued, Payer, Permit, Purpose, SealKey, SealedFor, SystemCaller,
+};
+use ringwall_spec::{RingKind, SandboxId, SandboxSpec, Wall, validate};
 use serde_json::{Value, json};
 
 use crate::sandboxes::{create, sh};
@@ -100,4 +108,59 @@ fn a_network_that_is_asked_for_is_there() {
     let mut client = daemon.holder(&token);
     let asked = json!({ "kind": "files", "network": { "rules": { "presets": ["open"] } } });
     client.post("/v1/sandboxes", &asked).is_problem(403, "denied-by-policy");
+}
+
+/// A permit for a plain process wall, which is not what the daemon keeps ready.
+fn permit() -> Permit {
+    Permit::issue(Issued {
+        spec: validate(SandboxSpec::new(Wall::single(RingKind::Process))).expect("a spec"),
+        decided: None,
+        caller: CallerName::System(SystemCaller::Test),
+        account: Payer::Owner,
+        record: None,
+        until: None,
+    })
+}
+
+fn seal(home: &Path, sandbox: &SandboxId, purpose: Purpose) -> Vec<u8> {
+    let key = SealKey::open_or_make(home).expect("a key");
+    key.seal(&permit(), SealedFor { sandbox, purpose }, &()).expect("a sealed permit")
+}
+
+#[test]
+fn a_ready_sandbox_is_given_away_by_no_permit_but_its_own() {
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let other: SandboxId = "abcdefghijkl".parse().expect("an id");
+    type Attack<'a> = &'a dyn Fn(&Path, &SandboxId) -> Vec<u8>;
+    let attacks: [(&str, Attack<'_>); 5] = [
+        ("changed", &|_, _| b"null".to_vec()),
+        ("another home", &|_, id| seal(elsewhere.path(), id, Purpose::Take)),
+        ("another sandbox", &|home, _| seal(home, &other, Purpose::Take)),
+        ("another sandbox", &|home, id| seal(home, id, Purpose::Raise)),
+        ("than the one that was kept ready", &|home, id| seal(home, id, Purpose::Take)),
+    ];
+    for (why, attack) in attacks {
+        let mut daemon = Daemon::start_with(&["--warm", "process=1"]);
+        let mut client = daemon.client();
+        until_ready(&mut client, 1);
+        let listed = daemon.world.sandboxes();
+        let id = ready(&listed)[0]["id"].as_str().expect("an id").to_owned();
+        let home = daemon.world.home();
+        let sealed = attack(&home, &id.parse().expect("an id"));
+        let socket = home.join("sandboxes").join(&id).join("control.sock");
+        let keeper = ringwall_wire::Client::connect(UnixStream::connect(socket).expect("a keeper"));
+        let keeper = keeper.expect("a connection");
+        let mut tries = (0..2).map(|_| {
+            let taken = keeper.take(sealed.clone(), Duration::from_secs(10));
+            taken.expect_err("a permit that is not good").to_string()
+        });
+        let (first, second) = (tries.next().expect("one"), tries.next().expect("two"));
+        assert!(first.contains(why), "{first}");
+        assert!(second.contains("somebody's already"), "there is no second try: {second}");
+        // It runs nothing, and nobody gets it.
+        daemon.world.ringwall(["exec", &id, "true"]).exits(126);
+        assert_ne!(create(&mut client), id);
+        drop(keeper);
+        daemon.end();
+    }
 }

@@ -31,6 +31,8 @@ mod ordinary_user;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]
+mod permits;
+#[cfg(test)]
 mod places;
 #[cfg(test)]
 mod policy;

@@ -9,10 +9,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ringwall_desk::{Permit, SystemCaller, system_permit};
 use ringwall_engine::{Engine, EngineConfig, Output, Programs};
-use ringwall_spec::{
-    Command, Ending, Limits, SandboxSpec, ValidSpec, WorkspaceMode, WorkspaceSpec, validate,
-};
+use ringwall_spec::{Command, Ending, Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec, validate};
 
 use crate::ground::{Ground, IMAGE};
 use crate::support::eventually;
@@ -58,7 +57,7 @@ fn seconds() -> Duration {
     Duration::from_secs(told.unwrap_or(8))
 }
 
-fn spec(ground: &Ground, number: usize) -> ValidSpec {
+fn spec(ground: &Ground, number: usize) -> Permit {
     let limits = Limits {
         timeout: Duration::from_millis(700),
         memory_bytes: 64 << 20,
@@ -78,7 +77,7 @@ fn spec(ground: &Ground, number: usize) -> ValidSpec {
         let mode = WorkspaceMode::CopyOnWrite;
         spec.workspace = Some(WorkspaceSpec { path: ground.world.project(), mode });
     }
-    validate(spec).expect("admitted")
+    system_permit(SystemCaller::Test, validate(spec).expect("a spec"))
 }
 
 /// One job to whatever end its limits bring it.

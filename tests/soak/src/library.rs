@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+use ringwall_desk::{Permit, SystemCaller, system_permit};
 use ringwall_engine::{Engine, EngineConfig, Output, Programs};
 use ringwall_spec::{
-    Command, Ending, RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode, WorkspaceSpec, validate,
+    Command, Ending, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec, validate,
 };
 
 use crate::ground::{Ground, IMAGE};
@@ -71,7 +72,7 @@ fn engine(ground: &Ground) -> Engine {
     Engine::open(config).expect("an engine")
 }
 
-fn specs(ground: &Ground) -> Vec<ValidSpec> {
+fn specs(ground: &Ground) -> Vec<Permit> {
     let process = SandboxSpec::new(Wall::single(RingKind::Process));
     let container = SandboxSpec {
         image: Some(IMAGE.to_owned()),
@@ -81,10 +82,12 @@ fn specs(ground: &Ground) -> Vec<ValidSpec> {
         Some(WorkspaceSpec { path: ground.world.project(), mode: WorkspaceMode::CopyOnWrite });
     let with_workspace = SandboxSpec { workspace, ..process.clone() };
     let all = [process, container, with_workspace];
-    all.into_iter().map(|spec| validate(spec).expect("admitted")).collect()
+    all.into_iter()
+        .map(|spec| system_permit(SystemCaller::Test, validate(spec).expect("a spec")))
+        .collect()
 }
 
-fn run(engine: &Engine, spec: &ValidSpec, program: &[&str]) -> Ending {
+fn run(engine: &Engine, spec: &Permit, program: &[&str]) -> Ending {
     let sandbox = engine.raise(spec).expect("a wall");
     let command = Command { argv: program.iter().map(Into::into).collect(), ..Command::default() };
     let job = sandbox.start(&command).expect("a job");
@@ -204,7 +207,7 @@ impl Output for Heard {
     }
 }
 
-fn ask(engine: &Engine, spec: &ValidSpec, script: &str) -> String {
+fn ask(engine: &Engine, spec: &Permit, script: &str) -> String {
     let sandbox = engine.raise(spec).expect("a wall");
     let argv = ["sh", "-c", script].map(Into::into).to_vec();
     let job = sandbox.start(&Command { argv, ..Command::default() }).expect("a job");

@@ -19,6 +19,8 @@ mod limits;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]
+mod permits;
+#[cfg(test)]
 mod promises;
 #[cfg(test)]
 mod repository;

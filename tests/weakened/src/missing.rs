@@ -4,8 +4,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use ringwall_desk::Permit;
 use ringwall_engine::{Engine, EngineConfig, Programs, Protection, RaiseError, Sandbox};
-use ringwall_spec::{SandboxSpec, ValidSpec, WorkspaceMode};
+use ringwall_spec::{SandboxSpec, WorkspaceMode};
 use ringwall_verify::{
     AdversaryOptions, AdversaryReport, Finding, Options, Raising, Scene, Verdict, adversary, verify,
 };
@@ -48,10 +49,10 @@ impl Raising for Flaw {
         }
     }
 
-    fn raise(&self, engine: &Engine, admitted: &ValidSpec) -> Result<Sandbox, RaiseError> {
+    fn raise(&self, engine: &Engine, permit: &Permit) -> Result<Sandbox, RaiseError> {
         match self {
-            Flaw::Without(missing) => engine.raise_without(admitted, *missing),
-            Flaw::HostMount | Flaw::SharedVolume => engine.raise(admitted),
+            Flaw::Without(missing) => engine.raise_without(permit, *missing),
+            Flaw::HostMount | Flaw::SharedVolume => engine.raise(permit),
         }
     }
 

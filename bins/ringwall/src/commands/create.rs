@@ -33,8 +33,8 @@ pub(super) fn run(mut args: CreateArgs) -> anyhow::Result<()> {
     let engine = open_engine()?;
     // What it may use is taken from the grant's budget for as long as it could live.
     let Admitted { placed, .. } = admit(&engine, &args.sandbox, default, command.as_ref())?;
-    let busy = super::run::starting(&placed.admitted);
-    let record = match engine.create(&placed.admitted, command.as_ref()) {
+    let busy = super::run::starting(&placed.permit);
+    let record = match engine.create(&placed.permit, command.as_ref()) {
         Ok(record) => record,
         Err(error) => {
             placed.reservation.give_back()?;
@@ -43,7 +43,7 @@ pub(super) fn run(mut args: CreateArgs) -> anyhow::Result<()> {
     };
     drop(busy);
     warn_of_flags(&args.sandbox);
-    warn_of_network(&placed.admitted);
+    warn_of_network(&placed.permit);
     placed.leave_to(Keeper::Itself, &record.id)?;
     if args.output.json() {
         report::json(&record)?;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use ringwall_desk::{Placed, Reservation, Used};
+use ringwall_desk::{Permit, Placed, Reservation, Used};
 use ringwall_engine::{EarlyLauncher, Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
-use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind, ValidSpec};
+use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind};
 use serde::Serialize;
 
 use crate::args::RunArgs;
@@ -113,13 +113,13 @@ pub(super) fn run_within(
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?, early)?;
     let Admitted { asking, placed } = admit(&engine, &sandbox, default, Some(&command))?;
-    let Placed { admitted, reservation, elevated: _elevated, .. } = placed;
+    let Placed { permit, reservation, elevated: _elevated, .. } = placed;
     if command.argv.is_empty() {
-        command.argv = image_word::own_command(&engine, &admitted)?;
+        command.argv = image_word::own_command(&engine, &permit)?;
     }
-    let limits = admitted.spec().limits.clone();
-    let busy = starting(&admitted);
-    let raised = match engine.raise_for(&admitted, &command.words()) {
+    let limits = permit.spec().limits.clone();
+    let busy = starting(&permit);
+    let raised = match engine.raise_for(&permit, &command.words()) {
         Ok(raised) => raised,
         Err(error) => {
             reservation.give_back()?;
@@ -129,7 +129,7 @@ pub(super) fn run_within(
     drop(busy);
     let _lease = asking.watch(format!("the run {}", raised.id()), raised.killer());
     warn_of_flags(&sandbox);
-    warn_of_network(&admitted);
+    warn_of_network(&permit);
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {
@@ -152,8 +152,8 @@ pub(super) fn run_within(
 }
 
 /// A machine takes a while: the first one boots, and the workspace is copied into each.
-pub(super) fn starting(admitted: &ValidSpec) -> Option<report::Busy> {
-    let spec = admitted.spec();
+pub(super) fn starting(permit: &Permit) -> Option<report::Busy> {
+    let spec = permit.spec();
     let what = match spec.workspace {
         Some(_) => "starting a microVM and copying the workspace into it",
         None => "starting a microVM",

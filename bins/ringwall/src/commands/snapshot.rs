@@ -57,13 +57,13 @@ fn list(json: bool) -> anyhow::Result<()> {
 pub(super) fn restore(args: RestoreArgs) -> anyhow::Result<()> {
     let engine = open_engine()?;
     let snapshot = engine.find_snapshot(&args.snapshot)?;
-    show(&[engine.restore(&snapshot, args.name)?], args.output.json())
+    show(&[ringwall_desk::restore(&engine, &snapshot, args.name)?], args.output.json())
 }
 
 pub(super) fn fork(args: &ForkArgs) -> anyhow::Result<()> {
     let engine = open_engine()?;
     let record = engine.find(&args.sandbox)?;
-    show(&engine.fork(&record, args.count)?, args.output.json())
+    show(&ringwall_desk::fork(&engine, &record, args.count)?, args.output.json())
 }
 
 fn show(made: &[Record], json: bool) -> anyhow::Result<()> {

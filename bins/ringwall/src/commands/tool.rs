@@ -73,7 +73,7 @@ impl Tools {
         let (home, launcher) = (config.home.clone(), config.programs.launcher.clone());
         let engine = Engine::open(config)?;
         let host = Arc::new(Host {
-            tools: engine.tools_with(code_for)?,
+            tools: engine.tools_with(code_for, &ringwall_desk::tools_permit)?,
             before_compiling: note_compiling,
         });
         let programs = launcher.parent().unwrap_or(&launcher);

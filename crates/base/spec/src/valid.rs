@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidSpec {
     spec: SandboxSpec,
-    decided: Option<Box<Decided>>,
 }
 
 /// How a policy came to admit it, for the record.
@@ -41,21 +40,12 @@ impl ValidSpec {
     pub fn spec(&self) -> &SandboxSpec {
         &self.spec
     }
+}
 
-    /// What a policy said, if there is one.
-    pub fn decision(&self) -> Option<&Decided> {
-        self.decided.as_deref()
-    }
-
-    /// The kind of work that it was admitted as: unknown work is untrusted.
-    pub fn kind(&self) -> &str {
-        self.decision().and_then(|decided| decided.kind.as_deref()).unwrap_or("untrusted")
-    }
-
-    /// Remembers why it was admitted.
-    #[must_use]
-    pub fn decided(self, decided: Decided) -> ValidSpec {
-        ValidSpec { decided: Some(Box::new(decided)), ..self }
+impl Decided {
+    /// The kind of work that was decided about: unknown work is untrusted.
+    pub fn kind_of(decided: Option<&Decided>) -> &str {
+        decided.and_then(|decided| decided.kind.as_deref()).unwrap_or("untrusted")
     }
 }
 
@@ -160,7 +150,7 @@ pub fn validate(spec: SandboxSpec) -> Result<ValidSpec, Invalid> {
             return Err(Invalid::RelativePath(path.display().to_string()));
         }
     }
-    Ok(ValidSpec { spec, decided: None })
+    Ok(ValidSpec { spec })
 }
 
 /// Whether jobs behind this wall can have a way to the network at all.

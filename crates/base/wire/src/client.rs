@@ -137,9 +137,9 @@ impl Client {
         self.within(timeout).ask(&Request::Snapshot { id, name, for_fork }).map(drop)
     }
 
-    /// Takes a sandbox that a keeper has kept ready, by this decision.
-    pub fn take(&self, decided: Vec<u8>, timeout: Duration) -> Result<(), ClientError> {
-        self.within(timeout).ask(&Request::Take { decided }).map(drop)
+    /// Takes a sandbox that a keeper has kept ready, by this sealed permit.
+    pub fn take(&self, permit: Vec<u8>, timeout: Duration) -> Result<(), ClientError> {
+        self.within(timeout).ask(&Request::Take { permit }).map(drop)
     }
 
     /// Has a keeper change where jobs may write.

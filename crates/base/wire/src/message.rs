@@ -115,9 +115,9 @@ pub enum Request {
         for_fork: bool,
     },
     /// Keepers only, of a sandbox that is kept ready and nobody's. It is somebody's from now on, by
-    /// this decision (JSON); replies `Done`.
+    /// this sealed permit; replies `Done`.
     Take {
-        decided: Vec<u8>,
+        permit: Vec<u8>,
     },
     /// Keepers only. Changes where jobs may write in the workspace (JSON); replies `Done`.
     ChangeRights {

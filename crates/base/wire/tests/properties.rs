@@ -58,7 +58,7 @@ fn requests() -> Vec<Request> {
         Request::Usage,
         Request::Checkpoint,
         Request::Snapshot { id: "a".into(), name: Some("b".into()), for_fork: true },
-        Request::Take { decided: b"{}".to_vec() },
+        Request::Take { permit: b"{}".to_vec() },
     ]
 }
 

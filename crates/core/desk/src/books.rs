@@ -138,7 +138,7 @@ impl Books {
             fix: None,
         };
         let ids = Ids::default().sandbox(&record.id).grant(Id::new(grant));
-        self.write((ids, Event::AdmissionDenied(denied)))
+        self.write((ids, Event::AdmissionDenied(denied))).map(drop)
     }
 
     /// Whether the grant has this right. Nothing is written down.
@@ -187,11 +187,12 @@ impl Books {
         Approvals::open(&self.home).map_err(|error| Refused::internal(&error))
     }
 
-    /// Into the audit log, and onto the disk.
-    pub(crate) fn write(&self, (ids, event): Record) -> Result<(), Refused> {
+    /// Into the audit log, and onto the disk. Gives the number of the record.
+    pub(crate) fn write(&self, (ids, event): Record) -> Result<u64, Refused> {
         let log = AuditLog::open(AuditPaths::in_home(&self.home));
         let log = log.map_err(|error| Refused::internal(&error))?;
-        log.append(ids, event).map(drop).map_err(|error| Refused::internal(&error))
+        let receipt = log.append(ids, event).map_err(|error| Refused::internal(&error))?;
+        Ok(receipt.seq)
     }
 }
 

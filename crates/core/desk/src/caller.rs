@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ringwall_grant::{Ask, Inspected, Request, Standing, Token};
+use ringwall_permit::SystemCaller;
 
 use crate::refused::{Kind, Refused};
 
@@ -17,7 +18,7 @@ pub enum Caller {
     Owner,
     Holder(Arc<Holder>),
     /// A part of Ringwall, by name. It has no more than the policy gives and pays nothing.
-    System(&'static str),
+    System(SystemCaller),
 }
 
 /// Who presented a token. Only [`crate::Books::authenticate`] makes one.
@@ -90,10 +91,8 @@ impl Caller {
     /// What the record of a decision says of who asked.
     pub(crate) fn notes(&self, notes: &mut BTreeMap<String, String>) {
         match self {
-            Caller::Owner => {}
-            Caller::System(name) => {
-                notes.insert("system".to_owned(), (*name).to_owned());
-            }
+            // Its permit says who it is.
+            Caller::Owner | Caller::System(_) => {}
             Caller::Holder(holder) => {
                 let standing = holder.standing();
                 notes.insert("task".to_owned(), standing.task.clone());

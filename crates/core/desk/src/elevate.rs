@@ -62,6 +62,8 @@ impl Deed {
 pub struct Elevated {
     books: Arc<Books>,
     used: UsedElevation,
+    /// The number of the audit record of its use.
+    record: Option<u64>,
     kept: bool,
 }
 
@@ -72,6 +74,10 @@ impl Elevated {
 
     pub fn approval(&self) -> &ApprovalId {
         &self.used.id
+    }
+
+    pub(crate) fn record(&self) -> Option<u64> {
+        self.record
     }
 
     /// Whoever goes ahead by it stops when it ends.
@@ -122,8 +128,9 @@ impl Desk<'_> {
         match approvals.use_or_ask(&verifier, &holder.token, wanted) {
             Ok(Permit::Used(used)) => {
                 let event = used.event(&action);
-                let elevated = Elevated { books: Arc::clone(self.books), used, kept: false };
-                self.books.write(event)?;
+                let books = Arc::clone(self.books);
+                let mut elevated = Elevated { books, used, record: None, kept: false };
+                elevated.record = Some(self.books.write(event)?);
                 Ok(elevated)
             }
             Ok(Permit::Asked(asked)) => {

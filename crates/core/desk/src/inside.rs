@@ -172,7 +172,7 @@ impl Desk<'_> {
         self.may(caller, ask.clone())?;
         let asker = match caller {
             Caller::Owner => "the owner".to_owned(),
-            Caller::System(name) => (*name).to_owned(),
+            Caller::System(caller) => caller.to_string(),
             Caller::Holder(holder) => format!("grant {}", holder.id()),
         };
         let change =

@@ -7,7 +7,8 @@
 //! 3. decide: the policy is asked;
 //! 4. elevate or ask: what a person has allowed, or a question to a person ([`Elevated`]);
 //! 5. reserve: the most that it can cost ([`Reservation`], by the one price list in [`Share`]);
-//! 6. do: the entrance does it with the engine, while a [`Lease`] watches the grant;
+//! 6. do: the entrance does it with the engine, which raises nothing without the [`Permit`] that is given
+//!    here and nowhere else, while a [`Lease`] watches the grant;
 //! 7. settle: what was used. A reservation that is dropped charges all of it;
 //! 8. record: refusals, questions and uses stand in the audit log before an answer is given.
 
@@ -18,6 +19,7 @@ mod elevate;
 mod held;
 mod inside;
 mod lease;
+mod permits;
 mod place;
 mod price;
 mod refused;
@@ -30,8 +32,10 @@ pub use caller::{Caller, Holder, OWNER};
 pub use elevate::{Elevated, WORKSPACE, terms};
 pub use held::Keeper;
 pub use lease::{Lease, Watched};
+pub use permits::{fork, restore, system_permit, tools_permit};
 pub use place::{Placed, Placing};
 pub use price::{Share, Used};
 pub use refused::{Kind, Refused};
 pub use reserve::Reservation;
+pub use ringwall_permit::{Permit, SystemCaller};
 pub use tools::{BegunCall, CallWish};

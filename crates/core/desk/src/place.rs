@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ringwall_approval::sandbox_parameters;
-use ringwall_engine::{Asked, NetworkBounds, PolicySearch, deciding, narrow_writing};
+use ringwall_engine::{Asked, Decision, NetworkBounds, PolicySearch, deciding, narrow_writing};
 use ringwall_grant::Ask;
+use ringwall_permit::Permit;
 use ringwall_policy::{PlaceRequest, Stack, Task};
-use ringwall_spec::{Command, Limits, SandboxSpec, ValidSpec, WorkspaceMode};
+use ringwall_spec::{Command, Limits, SandboxSpec, WorkspaceMode};
 
 use crate::action::{Input, bound};
 use crate::books::{Books, Desk};
 use crate::caller::{Caller, Holder};
 use crate::elevate::{APPROVAL_NOTE, Deed, Elevated};
 use crate::inside::SHOWN_NOTE;
+use crate::permits::permit_for;
 use crate::price::Share;
 use crate::refused::{Kind, Refused};
 use crate::reserve::Reservation;
@@ -42,7 +44,7 @@ pub struct Placing<'a> {
 /// it costs all that was reserved.
 #[derive(Debug)]
 pub struct Placed {
-    pub admitted: ValidSpec,
+    pub permit: Permit,
     pub reservation: Reservation,
     pub elevated: Option<Elevated>,
     pub(crate) books: Arc<Books>,
@@ -61,24 +63,25 @@ impl Desk<'_> {
         caller.notes(&mut placing.asked.notes);
         let Caller::Holder(holder) = caller else {
             let Placing { asked, search, limits, account, .. } = placing;
-            let admitted = self.engine.admit(asked, limits, search)?;
-            let share = share_of(&admitted);
+            let decision = self.engine.admit(asked, limits, search)?;
+            let share = share_of(&decision);
             let reservation = self.reserve(caller, (account, share), None)?;
-            let books = Arc::clone(self.books);
-            return Ok(Placed { admitted, reservation, elevated: None, books });
+            let (permit, books) = (permit_for(caller, decision, None), self.books);
+            return Ok(Placed { permit, reservation, elevated: None, books: Arc::clone(books) });
         };
         self.narrow(caller, holder, &mut placing)?;
         // What a grant allows is on top of a policy, never instead of one.
         let policy = deciding(|| placing.search.load())?;
         self.may_begin_in(caller, &policy, &placing.asked.task)?;
-        let (admitted, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
-        self.refuse_uncounted(holder, admitted.spec())?;
-        let share = share_of(&admitted);
+        let (decision, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
+        self.refuse_uncounted(holder, decision.spec())?;
+        let share = share_of(&decision);
         let (most, bound_by) = self.time_left(holder, share)?;
         let bound_by = bound_by.filter(|_| share.time >= most);
         let reservation = self.reserve(caller, (placing.account, share), bound_by)?;
+        let permit = permit_for(caller, decision, elevated.as_ref());
         let books = Arc::clone(self.books);
-        Ok(Placed { admitted, reservation, elevated, books })
+        Ok(Placed { permit, reservation, elevated, books })
     }
 
     /// What the job would see must be in the paths that the grant lets be read, whole; where it may write
@@ -154,7 +157,7 @@ impl Desk<'_> {
         caller: &Caller,
         holder: &Holder,
         (policy, placing): (&Stack, &mut Placing<'_>),
-    ) -> Result<(ValidSpec, Option<Elevated>), Refused> {
+    ) -> Result<(Decision, Option<Elevated>), Refused> {
         let life = holder.standing().life(SystemTime::now());
         let limits = placing.limits;
         let Placing { asked, search, command, input, name, account, .. } = placing;
@@ -232,14 +235,14 @@ impl Desk<'_> {
     }
 }
 
-fn share_of(admitted: &ValidSpec) -> Share {
-    let spec = admitted.spec();
+fn share_of(decision: &Decision) -> Share {
+    let spec = decision.spec();
     let sent_bytes = spec.egress.as_ref().and_then(|egress| egress.sent_bytes);
     Share::of_sandbox(&spec.limits, sent_bytes)
 }
 
-fn asking_for(admitted: &ValidSpec) -> Ask {
-    Ask::Place { kind: admitted.kind().to_owned(), wall: admitted.spec().wall.to_string() }
+fn asking_for(decision: &Decision) -> Ask {
+    Ask::Place { kind: decision.kind().to_owned(), wall: decision.spec().wall.to_string() }
 }
 
 /// Where a sandbox's policy is looked for.

@@ -1,13 +1,15 @@
 //! Admission by policy: what was asked for becomes what may run, or a refusal that is recorded.
 //!
-//! Invariant: with a policy there is one way to an `ValidSpec`, through the router. Without one, a
+//! Invariant: with a policy there is one way to a [`Decision`], through the router. Without one, a
 //! person's own order for a wall is taken as it is, and nothing that needs a decision is done.
+//! A decision raises nothing: the reference monitor makes a permit from it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ringwall_audit::Ids;
 use ringwall_guest::Kernels;
+use ringwall_permit::Permit;
 use ringwall_policy::{
     Anchors, DecisionRecord, HostFacts, LoadError, Missing, PathPattern, PathRights, PlaceRequest,
     Refusal, Stack, Task, Work,
@@ -39,6 +41,35 @@ pub struct Asked {
     pub network_at_most: Option<NetworkBounds>,
     /// Where the policy was found: a network is decided again when it changes there.
     pub search: Option<PolicySearch>,
+}
+
+/// What may be raised, and what the policy said of it, if there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    pub spec: ValidSpec,
+    pub decided: Option<Decided>,
+}
+
+/// Makes a permit from a decision: the reference monitor's way to give one for what the engine itself
+/// finds that it needs.
+pub type Issue<'a> = &'a (dyn Fn(Decision) -> Permit + Sync);
+
+impl Decision {
+    pub fn spec(&self) -> &SandboxSpec {
+        self.spec.spec()
+    }
+
+    /// The kind of work that was decided about: unknown work is untrusted.
+    pub fn kind(&self) -> &str {
+        Decided::kind_of(self.decided.as_ref())
+    }
+}
+
+/// No policy was asked.
+impl From<ValidSpec> for Decision {
+    fn from(spec: ValidSpec) -> Decision {
+        Decision { spec, decided: None }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +152,7 @@ impl Engine {
         asked: Asked,
         limits: &(dyn Fn(Limits) -> Limits + Sync),
         search: &PolicySearch,
-    ) -> Result<ValidSpec, AdmitError> {
+    ) -> Result<Decision, AdmitError> {
         let layers = search.read()?;
         if layers.is_empty() {
             return match asked.needs_policy() {
@@ -149,9 +180,9 @@ impl Engine {
     }
 
     /// A person's own order.
-    fn admit_order(&self, mut spec: SandboxSpec) -> Result<ValidSpec, AdmitError> {
+    fn admit_order(&self, mut spec: SandboxSpec) -> Result<Decision, AdmitError> {
         spec.egress = spec.egress.map(|egress| self.egress_ordered(egress)).transpose()?;
-        Ok(ringwall_spec::validate(spec)?)
+        Ok(ringwall_spec::validate(spec)?.into())
     }
 
     /// The same by a policy that has been read.
@@ -160,7 +191,7 @@ impl Engine {
         stack: &Stack,
         asked: Asked,
         limits: &(dyn Fn(Limits) -> Limits + Sync),
-    ) -> Result<ValidSpec, AdmitError> {
+    ) -> Result<Decision, AdmitError> {
         let most = stack.limits();
         let limits = limits(most.clone());
         let request = PlaceRequest {
@@ -235,7 +266,7 @@ impl Engine {
             let (task, at_most) = (asked.task, asked.network_at_most);
             serde_json::to_string(&Basis { search, task, asked: asked_network, at_most }).ok()
         });
-        Ok(ringwall_spec::validate(spec)?.decided(decided))
+        Ok(Decision { spec: ringwall_spec::validate(spec)?, decided: Some(decided) })
     }
 
     /// Which rings can be had here, without trying them out.

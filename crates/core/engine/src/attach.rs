@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_spec::{Command, SandboxId, SandboxName, ToolTotals, ValidSpec};
+use ringwall_permit::{Permit, Purpose, SealError, SealKey, SealKeyError, SealedFor};
+use ringwall_spec::{Command, SandboxId, SandboxName, ToolTotals};
 use ringwall_wire::{
     Answer, CallInside, CallReport, Client, ClientError, ErrorCode, InsideDir, InsideReport,
     RemoteError,
@@ -37,8 +38,10 @@ pub enum AttachError {
 pub enum TakeError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("the decision cannot be written down")]
-    Decision(#[source] serde_json::Error),
+    #[error(transparent)]
+    Key(#[from] SealKeyError),
+    #[error(transparent)]
+    Seal(#[from] SealError),
     #[error("the sandbox that was kept ready did not answer")]
     Keeper(#[from] ClientError),
 }
@@ -53,6 +56,8 @@ pub struct Attached {
     output_bytes: u64,
     id: SandboxId,
     ledger: Arc<Ledger>,
+    /// Where the key is that seals permits.
+    home: PathBuf,
 }
 
 impl Engine {
@@ -67,9 +72,14 @@ impl Engine {
         let client = connect(&record.socket_path())
             .and_then(Client::connect)
             .map_err(|source| AttachError::Connect { id, source })?;
-        let output_bytes = record.limits.output_bytes;
-        let (id, ledger) = (record.id.clone(), self.ledger.clone());
-        Ok(Attached { client, defaults: record.defaults.clone(), output_bytes, id, ledger })
+        Ok(Attached {
+            client,
+            defaults: record.defaults.clone(),
+            output_bytes: record.limits.output_bytes,
+            id: record.id.clone(),
+            ledger: self.ledger.clone(),
+            home: self.home.clone(),
+        })
     }
 }
 
@@ -94,11 +104,12 @@ impl Attached {
         Job::start(client, command, defaults, timeout, self.output_bytes, reach)
     }
 
-    /// Takes a sandbox that was kept ready, for what was admitted: it has the same spec.
-    pub fn take(&self, admitted: &ValidSpec) -> Result<(), TakeError> {
-        self.ledger.record(vec![ledger::placed(&self.id, admitted)])?;
-        let decided = serde_json::to_vec(&admitted.decision()).map_err(TakeError::Decision)?;
-        Ok(self.client.take(decided, TAKE_PATIENCE)?)
+    /// Takes a sandbox that was kept ready, by a permit for the same spec.
+    pub fn take(&self, permit: &Permit) -> Result<(), TakeError> {
+        let used = SealedFor { sandbox: &self.id, purpose: Purpose::Take };
+        let sealed = SealKey::open_or_make(&self.home)?.seal(permit, used, &())?;
+        self.ledger.record(vec![ledger::placed(&self.id, permit)])?;
+        Ok(self.client.take(sealed, TAKE_PATIENCE)?)
     }
 
     pub fn files(&self) -> &Client {

@@ -8,6 +8,7 @@ use ringwall_linux::cgroup::Hierarchy;
 use ringwall_linux::launch::{Parking, Spawner};
 use ringwall_spec::CodeFor;
 
+use crate::admit::Issue;
 use crate::home;
 use crate::host::{self, Caller};
 use crate::ledger::Ledger;
@@ -218,14 +219,18 @@ impl Engine {
     }
 
     /// Runs WASM tools, in wardens of its own.
-    pub fn tools(&self) -> Result<ToolHost, ToolHostError> {
-        self.tools_with(CodeFor::ThisProcessor)
+    pub fn tools(&self, issue: Issue<'_>) -> Result<ToolHost, ToolHostError> {
+        self.tools_with(CodeFor::ThisProcessor, issue)
     }
 
     /// The same, with code that other processors can run too: what tools in a guest need.
-    pub fn tools_with(&self, code_for: CodeFor) -> Result<ToolHost, ToolHostError> {
+    pub fn tools_with(
+        &self,
+        code_for: CodeFor,
+        issue: Issue<'_>,
+    ) -> Result<ToolHost, ToolHostError> {
         let config = EngineConfig { home: self.home.clone(), programs: self.programs.clone() };
-        ToolHost::open(Engine::open(config)?, code_for)
+        ToolHost::open(Engine::open(config)?, code_for, issue)
     }
 
     /// The image store of this engine.

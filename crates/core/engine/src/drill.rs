@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use ringwall_linux::launch::encode_steps;
 use ringwall_linux::step::{PathAccess, RawPath, Step};
+use ringwall_permit::Permit;
 use ringwall_ring::{JobFilter, RaiseRingError, RingPlan, inner_process_plan, run_slots};
 use ringwall_ring_wasm::inner_wasm_plan;
-use ringwall_spec::{Limits, RingKind, ValidSpec};
+use ringwall_spec::{Limits, RingKind};
 use ringwall_wire::{Tunnel, guest_paths};
 
 use crate::config::Engine;
@@ -43,20 +44,16 @@ enum Line {
 impl Engine {
     /// Raises the outermost ring of a wall with a program of the host in its warden's place; in that of
     /// the monitor, if the ring is a guest.
-    pub fn drill_outermost(
-        &self,
-        admitted: &ValidSpec,
-        intruder: &Path,
-    ) -> Result<Drill, RaiseError> {
+    pub fn drill_outermost(&self, permit: &Permit, intruder: &Path) -> Result<Drill, RaiseError> {
         let begun = Instant::now();
         let id = host::new_id();
-        let mut placement = match admitted.spec().wall.outermost() {
-            RingKind::Wasm => self.place_tools(&admitted.spec().limits)?,
-            _ => self.place(admitted, &id, None)?,
+        let mut placement = match permit.spec().wall.outermost() {
+            RingKind::Wasm => self.place_tools(permit)?,
+            _ => self.place(permit, &id, None)?,
         };
         replace(&mut placement.plan, intruder);
-        let record = Record::new(id, admitted.spec(), RecordKind::Run, &self.home);
-        let (sandbox, outside) = self.start_sandbox(record, admitted.spec(), placement, begun)?;
+        let record = Record::new(id, permit.spec(), RecordKind::Run, &self.home);
+        let (sandbox, outside) = self.start_sandbox(record, permit.spec(), placement, begun)?;
         outside?;
         let socket = sandbox.ring.stream.try_clone().map_err(RaiseRingError::Channel)?;
         Ok(Drill { sandbox, line: Line::Socket(socket) })

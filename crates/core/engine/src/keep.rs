@@ -4,23 +4,25 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ringwall_linux::signals::SignalWatch;
-use ringwall_spec::{
-    Command, Decided, Ending, Invalid, Outcome, SandboxId, SandboxSpec, ValidSpec,
+use ringwall_permit::{
+    OpenSealError, Permit, PermitExpired, Purpose, SealError, SealKey, SealKeyError, SealedFor,
 };
+use ringwall_spec::{Command, Ending, Outcome, SandboxId};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
 use crate::hiding::Hiding;
+use crate::host;
 use crate::job::{Output, StartError};
 use crate::ledger::LedgerError;
-use crate::raise::RaiseError;
+use crate::raise::{RaiseError, Raising};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::relay::{Order, Own, Relay};
 use crate::rights::ChangeRightsError;
@@ -34,13 +36,23 @@ use crate::vm::SnapshotError;
 /// How often a keeper looks whether the ring is still as it was raised, when nobody asks for anything.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 
-/// The longest task that a keeper reads.
+/// The longest sealed task that a keeper reads.
 const MAX_TASK_BYTES: u64 = 4 << 20;
+/// All that a keeper says to the process that started it.
+const MAX_WORDS_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Expired(#[from] PermitExpired),
+    #[error(transparent)]
+    Key(#[from] SealKeyError),
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    #[error(transparent)]
+    Permit(#[from] OpenSealError),
+    #[error("the permit is for another sandbox than the one that was kept ready; create a new one")]
+    OtherSpec,
     #[error(transparent)]
     Raise(#[from] RaiseError),
     #[error(transparent)]
@@ -62,20 +74,15 @@ pub enum KeepError {
     Refused(String),
     #[error(transparent)]
     Secret(#[from] SecretError),
-    #[error("the keeper was given a task that it cannot read")]
-    Task(#[source] serde_json::Error),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Task {
-    pub(crate) spec: SandboxSpec,
-    #[serde(default)]
-    decided: Option<Decided>,
+/// What a keeper does with its permit. It is under the same seal.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Task {
     command: Option<StoredCommand>,
     /// What the sandbox goes on from.
     restore: Option<Restore>,
     /// It is for whoever takes it, and ends with whoever keeps it ready.
-    #[serde(default)]
     ready: bool,
 }
 
@@ -103,41 +110,41 @@ const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_DATA_HOME", "RINGWALL_KERNELS
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Word {
-    Ready { id: String },
-    Refused { why: String },
+    /// The keeper has drawn the id of its sandbox, and waits for a permit for it.
+    Waits {
+        id: SandboxId,
+    },
+    Ready,
+    Refused {
+        why: String,
+    },
 }
 
 impl Engine {
     /// Starts a sandbox that outlives this process, and in it `command` if there is one. The
     /// running program must know the hidden subcommand `keep`.
-    pub fn create(
-        &self,
-        admitted: &ValidSpec,
-        command: Option<&Command>,
-    ) -> Result<Record, KeepError> {
+    pub fn create(&self, permit: &Permit, command: Option<&Command>) -> Result<Record, KeepError> {
         let command = command.map(StoredCommand::from);
-        let (spec, decided) = (admitted.spec().clone(), admitted.decision().cloned());
-        self.start_keeper(&Task { spec, decided, command, restore: None, ready: false })
+        self.start_keeper(permit, &Task { command, ..Task::default() })
     }
 
     /// The same ahead of time, for nobody yet: it ends with the first connection to it, unless
     /// somebody has [taken](Attached::take) it by then.
-    pub fn create_ready(&self, admitted: &ValidSpec) -> Result<Record, KeepError> {
-        let (spec, decided) = (admitted.spec().clone(), admitted.decision().cloned());
-        self.start_keeper(&Task { spec, decided, command: None, restore: None, ready: true })
+    pub fn create_ready(&self, permit: &Permit) -> Result<Record, KeepError> {
+        self.start_keeper(permit, &Task { ready: true, ..Task::default() })
     }
 
     /// The same from a snapshot.
     pub(crate) fn create_from(
         &self,
-        (spec, decided): (SandboxSpec, Option<Decided>),
+        permit: &Permit,
         restore: Restore,
     ) -> Result<Record, KeepError> {
-        let restore = Some(restore);
-        self.start_keeper(&Task { spec, decided, command: None, restore, ready: false })
+        self.start_keeper(permit, &Task { restore: Some(restore), ..Task::default() })
     }
 
-    fn start_keeper(&self, task: &Task) -> Result<Record, KeepError> {
+    fn start_keeper(&self, permit: &Permit, task: &Task) -> Result<Record, KeepError> {
+        permit.check(SystemTime::now())?;
         let own = std::env::current_exe().map_err(KeepError::Spawn)?;
         let programs = self.programs.launcher.parent().unwrap_or(std::path::Path::new("/"));
         let mut keeper = std::process::Command::new(own)
@@ -146,7 +153,7 @@ impl Engine {
             .env("RINGWALL_HOME", &self.home)
             .env("RINGWALL_PROGRAMS", programs)
             .envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
-            .envs(self.variables_of_secrets(&task.spec)?)
+            .envs(self.variables_of_secrets(permit.spec())?)
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::piped())
@@ -154,29 +161,43 @@ impl Engine {
             .stderr(Stdio::null())
             .spawn()
             .map_err(KeepError::Spawn)?;
-        if let Some(mut input) = keeper.stdin.take() {
-            let text = serde_json::to_vec(task).map_err(KeepError::Task)?;
-            input.write_all(&text).map_err(KeepError::Io)?;
-        }
-        let mut line = String::new();
-        if let Some(output) = keeper.stdout.take() {
-            let mut output = BufReader::new(output.take(64 * 1024));
-            output.read_line(&mut line).map_err(KeepError::Io)?;
-        }
-        match serde_json::from_str(&line) {
-            Ok(Word::Ready { id }) => {
+        match self.give_permit(&mut keeper, permit, task) {
+            Ok(id) => {
                 // A program that lives longer than the keeper must not keep it as a zombie.
                 std::thread::spawn(move || keeper.wait());
-                Ok(self.find(&id)?)
+                Ok(self.find(id.as_str())?)
             }
-            Ok(Word::Refused { why }) => {
+            Err(error) => {
                 let _ = keeper.wait();
-                Err(KeepError::Refused(why))
+                Err(error)
             }
-            Err(_) => {
-                let _ = keeper.wait();
-                Err(KeepError::Refused("the keeper of the sandbox ended too early".to_owned()))
-            }
+        }
+    }
+
+    /// Gives a keeper that was started its permit, and waits until its sandbox is there.
+    fn give_permit(
+        &self,
+        keeper: &mut Child,
+        permit: &Permit,
+        task: &Task,
+    ) -> Result<SandboxId, KeepError> {
+        let streams = (keeper.stdin.take(), keeper.stdout.take());
+        let (Some(mut input), Some(output)) = streams else {
+            return Err(KeepError::Io(io::ErrorKind::BrokenPipe.into()));
+        };
+        let key = SealKey::open_or_make(&self.home)?;
+        let mut words = BufReader::new(output.take(MAX_WORDS_BYTES));
+        let id = match hear(&mut words)? {
+            Some(Word::Waits { id }) => id,
+            word => return Err(ended_early(word)),
+        };
+        let used = SealedFor { sandbox: &id, purpose: Purpose::Raise };
+        input.write_all(&key.seal(permit, used, task)?).map_err(KeepError::Io)?;
+        // The keeper reads to the end.
+        drop(input);
+        match hear(&mut words)? {
+            Some(Word::Ready) => Ok(id),
+            word => Err(ended_early(word)),
         }
     }
 
@@ -190,12 +211,15 @@ impl Engine {
         let _ = rustix::process::setsid();
         let (orders, ordered) = mpsc::channel();
         let gate = Arc::new(Gate::default());
-        let kept = self.raise_kept(input, &gate, &orders);
+        // Drawn here, so that no permit that there is already can be for this sandbox.
+        let id = host::new_id();
+        say(&Word::Waits { id: id.clone() }).map_err(KeepError::Io)?;
+        let kept = self.raise_kept(id, input, &gate, &orders);
         let word = match &kept {
-            Ok((sandbox, _)) => Word::Ready { id: sandbox.id.to_string() },
+            Ok(_) => Word::Ready,
             Err(error) => Word::Refused { why: with_causes(error) },
         };
-        say(&word).map_err(KeepError::Io)?;
+        say(&word).and_then(|()| let_go_of_output()).map_err(KeepError::Io)?;
         let (mut sandbox, background) = kept?;
         let end_by_signal = orders.clone();
         std::thread::spawn(move || {
@@ -248,8 +272,8 @@ impl Engine {
                         return self.end_changed(sandbox, &error);
                     }
                 }
-                Ok(Order::Take { decided, done }) => {
-                    let taken = take(sandbox, &decided);
+                Ok(Order::Take { permit, done }) => {
+                    let taken = self.take(sandbox, &permit);
                     let _ = done.send(taken.map_err(|error| with_causes(&error)));
                 }
                 Ok(Order::Snapshot { id, name, for_fork, done }) => {
@@ -269,21 +293,21 @@ impl Engine {
 
     fn raise_kept(
         &self,
+        id: SandboxId,
         input: impl Read,
         gate: &Arc<Gate>,
         orders: &Sender<Order>,
     ) -> Result<(Sandbox, Option<(crate::Job, File)>), KeepError> {
-        let task: Task =
-            serde_json::from_reader(input.take(MAX_TASK_BYTES)).map_err(KeepError::Task)?;
-        let mut admitted = ringwall_spec::validate(task.spec)?;
-        if let Some(decided) = task.decided {
-            admitted = admitted.decided(decided);
-        }
+        let mut sealed = Vec::new();
+        input.take(MAX_TASK_BYTES).read_to_end(&mut sealed).map_err(KeepError::Io)?;
+        let used = SealedFor { sandbox: &id, purpose: Purpose::Raise };
+        let key = SealKey::open(&self.home)?;
+        let (permit, task): (Permit, Task) = key.open_permit(&sealed, used, SystemTime::now())?;
         let command = task.command.map(Command::from);
         let words = command.as_ref().map(Command::words).unwrap_or_default();
         let from = task.restore.map(|restore| self.take_over_snapshot(&restore)).transpose()?;
-        let kind = (RecordKind::Living, from.as_ref());
-        let mut sandbox = self.raise_as(&admitted, kind, &words)?;
+        let raising = Raising { id, kind: RecordKind::Living, from: from.as_ref() };
+        let mut sandbox = self.raise_as(&permit, raising, &words)?;
         if let Some(held) = sandbox.record.as_mut() {
             held.record.ready = task.ready;
         }
@@ -313,17 +337,38 @@ impl Engine {
         }
         Ok((sandbox, background))
     }
+
+    /// Writes down that a sandbox that was kept ready is somebody's, and by which decision.
+    fn take(&self, sandbox: &mut Sandbox, sealed: &[u8]) -> Result<(), KeepError> {
+        let used = SealedFor { sandbox: &sandbox.id, purpose: Purpose::Take };
+        let key = SealKey::open(&self.home)?;
+        let (permit, ()) = key.open_permit(sealed, used, SystemTime::now())?;
+        if permit.spec() != sandbox.placement.permit.spec() {
+            return Err(KeepError::OtherSpec);
+        }
+        if let Some(held) = sandbox.record.as_mut() {
+            held.record.decided = permit.decided().cloned();
+            held.record.ready = false;
+            held.save()?;
+        }
+        sandbox.placement.permit = permit;
+        Ok(())
+    }
 }
 
-/// Writes down that a sandbox that was kept ready is somebody's, and by which decision.
-fn take(sandbox: &mut Sandbox, decided: &[u8]) -> Result<(), KeepError> {
-    let decided: Option<Decided> = serde_json::from_slice(decided).map_err(KeepError::Task)?;
-    if let Some(held) = sandbox.record.as_mut() {
-        held.record.decided = decided;
-        held.record.ready = false;
-        held.save()?;
-    }
-    Ok(())
+/// The next word of a keeper, if it says one.
+fn hear(words: &mut impl BufRead) -> Result<Option<Word>, KeepError> {
+    let mut line = String::new();
+    words.read_line(&mut line).map_err(KeepError::Io)?;
+    Ok(serde_json::from_str(&line).ok())
+}
+
+/// Of a keeper that did not say what was its turn to say.
+fn ended_early(word: Option<Word>) -> KeepError {
+    KeepError::Refused(match word {
+        Some(Word::Refused { why }) => why,
+        _ => "the keeper of the sandbox ended too early".to_owned(),
+    })
 }
 
 /// An error and what caused it, as one line.
@@ -348,13 +393,17 @@ fn watch_warden(sandbox: &Sandbox, orders: Sender<Order>) {
     });
 }
 
-/// Says one line and lets go of standard output, so that whoever waits for its end is not kept.
+/// Says one line.
 fn say(word: &Word) -> io::Result<()> {
     let mut line = serde_json::to_vec(word)?;
     line.push(b'\n');
     let mut output = io::stdout();
     output.write_all(&line)?;
-    output.flush()?;
+    output.flush()
+}
+
+/// Lets go of standard output, so that whoever waits for its end is not kept.
+fn let_go_of_output() -> io::Result<()> {
     let null = File::options().write(true).open("/dev/null")?;
     Ok(rustix::stdio::dup2_stdout(&null)?)
 }

@@ -11,10 +11,10 @@ use ringwall_audit::{
     CallStarted, Event, EvidenceChecked, Id, Ids, Inputs, OpenError, Record, SandboxPlaced,
     SandboxRaised, Text,
 };
+use ringwall_permit::{CallerName, Permit};
 use ringwall_policy::RuleRef;
 use ringwall_spec::{
     Command, Decided, EgressSpec, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec,
-    ValidSpec,
 };
 
 use crate::config::Engine;
@@ -64,12 +64,13 @@ pub(crate) fn ids(sandbox: &SandboxId) -> Ids {
 }
 
 /// What is known before the wall is raised.
-pub(crate) fn placed(id: &SandboxId, admitted: &ValidSpec) -> Record {
-    let spec = admitted.spec();
-    let decided = admitted.decision().cloned().unwrap_or_else(|| Decided {
-        rules: vec!["a person's own order: there is no policy".to_owned()],
+pub(crate) fn placed(id: &SandboxId, permit: &Permit) -> Record {
+    let spec = permit.spec();
+    let mut decided = permit.decided().cloned().unwrap_or_else(|| Decided {
+        rules: vec![without_policy(permit.caller())],
         ..Decided::default()
     });
+    decided.inputs.insert("caller".to_owned(), permit.caller().to_string());
     let texts = |all: &[String]| all.iter().map(Text::new).collect();
     let mut mounts = Vec::new();
     if let Some(workspace) = &spec.workspace {
@@ -89,6 +90,16 @@ pub(crate) fn placed(id: &SandboxId, admitted: &ValidSpec) -> Record {
     let noted = |name: &str| decided.inputs.get(name).map(Id::new);
     (ids.task, ids.grant) = (noted("task"), noted("grant"));
     (ids, Event::SandboxPlaced(placed))
+}
+
+/// By what a sandbox is placed about which no policy was asked.
+fn without_policy(caller: &CallerName) -> String {
+    match caller {
+        CallerName::System(caller) => format!("Ringwall's own sandbox, for {caller}"),
+        CallerName::Owner | CallerName::Holder { .. } => {
+            "a person's own order: there is no policy".to_owned()
+        }
+    }
 }
 
 fn limits(limits: &Limits) -> Inputs {

@@ -2,7 +2,7 @@
 //! default; nothing has to be started first.
 //!
 //! Invariants:
-//! - nothing is raised but an `ValidSpec`, and no job starts before the evidence was checked;
+//! - nothing is raised without a permit, and no job starts before the evidence was checked;
 //! - whatever a sandbox needs on the host is named by its record before it is made, so that a
 //!   crash at any moment leaves nothing that [`Engine::gc`] cannot find.
 
@@ -52,7 +52,7 @@ mod watchdog;
 mod weaken;
 mod workspace_copy;
 
-pub use admit::{AdmitError, Asked, deciding, narrow_writing};
+pub use admit::{AdmitError, Asked, Decision, Issue, deciding, narrow_writing};
 pub use attach::{AttachError, Attached, TakeError};
 pub use config::{EarlyLauncher, Engine, EngineConfig, OpenError, Programs};
 pub use distrust::DistrustError;

@@ -2,7 +2,7 @@
 
 use ringwall_image::{Image, Progress, PullError, ResolveError, RootImageError, StoreError};
 use ringwall_policy::LoadError;
-use ringwall_spec::{RingKind, ValidSpec};
+use ringwall_spec::{RingKind, SandboxSpec};
 
 use crate::config::Engine;
 use crate::policy_files::PolicySearch;
@@ -37,15 +37,14 @@ impl Engine {
         }
     }
 
-    /// Pulls the image of an admitted sandbox if it is missing and no policy forbids that, and makes
+    /// Pulls the image of a permitted sandbox if it is missing and no policy forbids that, and makes
     /// what a guest boots of it: what takes long is done here, where it can be watched.
     pub fn get_image(
         &self,
-        admitted: &ValidSpec,
+        spec: &SandboxSpec,
         search: &PolicySearch,
         progress: &dyn Fn() -> Box<dyn Progress>,
     ) -> Result<Option<Image>, MissingImageError> {
-        let spec = admitted.spec();
         let Some(reference) = &spec.image else { return Ok(None) };
         let store = self.images()?;
         let image = match store.resolve(reference) {

@@ -1,4 +1,4 @@
-//! From an admitted spec to a plan: reads what the plan needs of the host, decides nothing else.
+//! From a permit to a plan: reads what the plan needs of the host, decides nothing else.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use ringwall_image::{Image, ImageHold};
 use ringwall_linux::host::NoIds;
 use ringwall_linux::step::FileId;
+use ringwall_permit::Permit;
 use ringwall_ring::{Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
-use ringwall_spec::{KeptLimit, RingKind, SandboxId, SandboxSpec, ValidSpec, Wall, WorkspaceMode};
+use ringwall_spec::{KeptLimit, RingKind, SandboxId, SandboxSpec, Wall, WorkspaceMode};
 use ringwall_workspace::{CheckedWorkspace, HideRules};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 use crate::config::Engine;
 use crate::network::{Network, NetworkError};
-use crate::vm::{Restored, VmError, VmPlacement};
+use crate::vm::{GuestInput, Restored, VmError, VmPlacement};
 use crate::{host, inside, limits, own, shown};
 
 #[derive(Debug, thiserror::Error)]
@@ -102,8 +103,7 @@ pub(crate) struct Placement {
     _shown: Vec<OwnedFd>,
     /// What the workspace must not show; not changes of the job's making.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Whose permission this is.
-    pub(crate) admitted: ValidSpec,
+    pub(crate) permit: Permit,
     /// Set for a vm ring.
     pub(crate) vm: Option<VmPlacement>,
     /// The gateway of a sandbox that may reach something.
@@ -114,7 +114,7 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Of a plan that needs nothing to be held for it.
-    pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, admitted: ValidSpec) -> Placement {
+    pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, permit: Permit) -> Placement {
         Placement {
             plan,
             kept,
@@ -123,7 +123,7 @@ impl Placement {
             workspace: None,
             _shown: Vec::new(),
             hidden: Vec::new(),
-            admitted,
+            permit,
             vm: None,
             network: None,
             opening: Vec::new(),
@@ -134,21 +134,21 @@ impl Placement {
     pub(crate) fn of_guest(
         plan: RingPlan,
         kept: Vec<KeptLimit>,
-        admitted: ValidSpec,
+        permit: Permit,
         vm: VmPlacement,
     ) -> Placement {
-        Placement { vm: Some(vm), ..Placement::bare(plan, kept, admitted) }
+        Placement { vm: Some(vm), ..Placement::bare(plan, kept, permit) }
     }
 }
 
 impl Engine {
     pub(crate) fn place(
         &self,
-        admitted: &ValidSpec,
+        permit: &Permit,
         id: &SandboxId,
         from: Option<&Restored>,
     ) -> Result<Placement, PlaceError> {
-        let spec = admitted.spec();
+        let spec = permit.spec();
         let identity = self.caller.identity()?;
         let kept = limits::kept(spec, &self.cgroups)?;
         let image = match &spec.image {
@@ -173,7 +173,7 @@ impl Engine {
             _ => None,
         };
         let input = RingInput {
-            admitted,
+            admitted: permit.valid_spec(),
             identity,
             warden: self.programs.warden.clone(),
             wasm_warden: self.wasm_warden(&spec.wall)?.filter(|_| !in_vm),
@@ -209,8 +209,9 @@ impl Engine {
                 let image = image.as_ref().ok_or(VmError::NoImage)?;
                 let program = self.wasm_warden(&spec.wall)?;
                 let with = (hidden.clone(), program.as_deref());
-                let (ring, placed) = self.place_vm(admitted, image, image_user, with)?;
-                let (mut plan, placed) = self.plan_vm(ring, placed, (&input, &kept), from)?;
+                let (ring, placed) = self.place_vm(spec, image, image_user, with)?;
+                let from_host = GuestInput { permit, ring: &input, kept: &kept };
+                let (mut plan, placed) = self.plan_vm(ring, placed, from_host, from)?;
                 plan.working_directory = inside.unwrap_or(plan.working_directory);
                 vm = Some(placed);
                 plan
@@ -224,7 +225,7 @@ impl Engine {
             hidden,
             vm,
             network,
-            ..Placement::bare(plan, kept, admitted.clone())
+            ..Placement::bare(plan, kept, permit.clone())
         })
     }
 }

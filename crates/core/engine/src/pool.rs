@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ringwall_spec::{RingKind, ValidSpec};
+use ringwall_permit::Permit;
+use ringwall_spec::RingKind;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::Engine;
@@ -45,7 +46,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Shared {
     engine: Arc<Engine>,
-    admitted: ValidSpec,
+    permit: Permit,
     size: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -59,8 +60,8 @@ struct State {
 
 impl Pool {
     /// Fills itself in the background.
-    pub fn start(engine: Arc<Engine>, admitted: ValidSpec, size: usize) -> Result<Pool, PoolError> {
-        let spec = admitted.spec();
+    pub fn start(engine: Arc<Engine>, permit: Permit, size: usize) -> Result<Pool, PoolError> {
+        let spec = permit.spec();
         if !(1..=MOST).contains(&size) {
             return Err(PoolError::Size(size));
         }
@@ -71,7 +72,7 @@ impl Pool {
             return Err(PoolError::Personal);
         }
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { engine, admitted, size, state, changed });
+        let shared = Arc::new(Shared { engine, permit, size, state, changed });
         let filled = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("pool".to_owned());
         let filler = thread.spawn(move || filled.fill()).map_err(PoolError::Thread)?;
@@ -91,7 +92,7 @@ impl Pool {
             }
         };
         self.shared.changed.notify_all();
-        ready.map_or_else(|| self.shared.engine.raise(&self.shared.admitted), Ok)
+        ready.map_or_else(|| self.shared.engine.raise(&self.shared.permit), Ok)
     }
 
     /// How many are ready.
@@ -126,7 +127,7 @@ impl Shared {
                 return;
             }
             drop(state);
-            let raised = self.engine.raise(&self.admitted);
+            let raised = self.engine.raise(&self.permit);
             let mut state = self.lock();
             match raised {
                 Ok(sandbox) if !state.ending => state.ready.push_back(sandbox),

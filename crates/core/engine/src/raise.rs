@@ -3,19 +3,18 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ringwall_linux::cgroup::{CgroupError, Controller, Group, GroupLimits};
 use ringwall_linux::launch::{Parking, Spawner, encode_steps};
 use ringwall_linux::step::Step;
+use ringwall_permit::{Permit, PermitExpired};
 use ringwall_ring::{
     EvidenceError, Expected, HostNamespaces, JobFilter, RaiseRingError, RaisedRing, RingPlan,
     SpawnerHandle, check, inner_process_plan,
 };
 use ringwall_ring_wasm::CacheError;
-use ringwall_spec::{
-    CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, ValidSpec, show_bytes,
-};
+use ringwall_spec::{CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, show_bytes};
 use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
 
@@ -64,6 +63,15 @@ pub(crate) struct Outside {
     group: Option<CheckedFact>,
 }
 
+/// How a sandbox is raised.
+#[derive(Debug)]
+pub(crate) struct Raising<'a> {
+    pub(crate) id: SandboxId,
+    pub(crate) kind: RecordKind,
+    /// What it goes on from.
+    pub(crate) from: Option<&'a Restored>,
+}
+
 /// Losing a race this often in a row is no accident.
 const MAX_GROUP_ATTEMPTS: usize = 16;
 
@@ -72,6 +80,8 @@ const MAX_PARKED: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RaiseError {
+    #[error(transparent)]
+    Expired(#[from] PermitExpired),
     #[error(transparent)]
     Record(#[from] RecordError),
     #[error(transparent)]
@@ -105,56 +115,53 @@ pub enum RaiseError {
 }
 
 impl Engine {
-    /// Raises the wall of an admitted spec. The sandbox ends when the value is dropped.
-    pub fn raise(&self, admitted: &ValidSpec) -> Result<Sandbox, RaiseError> {
-        self.raise_for(admitted, &[])
+    /// Raises the wall that a permit is for. The sandbox ends when the value is dropped.
+    pub fn raise(&self, permit: &Permit) -> Result<Sandbox, RaiseError> {
+        self.raise_for(permit, &[])
     }
 
     /// The same, for a command that `ps` is to show.
-    pub fn raise_for(
-        &self,
-        admitted: &ValidSpec,
-        command: &[String],
-    ) -> Result<Sandbox, RaiseError> {
-        self.raise_as(admitted, (RecordKind::Run, None), command)
+    pub fn raise_for(&self, permit: &Permit, command: &[String]) -> Result<Sandbox, RaiseError> {
+        let raising = Raising { id: host::new_id(), kind: RecordKind::Run, from: None };
+        self.raise_as(permit, raising, command)
     }
 
     pub(crate) fn raise_as(
         &self,
-        admitted: &ValidSpec,
-        (kind, from): (RecordKind, Option<&Restored>),
+        permit: &Permit,
+        raising: Raising<'_>,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();
-        self.refuse_distrusted(&admitted.spec().wall)?;
-        let id = host::new_id();
-        let placement = self.place(admitted, &id, from)?;
-        self.raise_placed(admitted, placement, (id, begun), kind, command)
+        permit.check(SystemTime::now())?;
+        self.refuse_distrusted(&permit.spec().wall)?;
+        let Raising { id, kind, from } = raising;
+        let placement = self.place(permit, &id, from)?;
+        self.raise_placed(placement, (id, begun), kind, command)
     }
 
     /// Raises what has been planned already.
     pub(crate) fn raise_placed(
         &self,
-        admitted: &ValidSpec,
         mut placement: Placement,
         (id, begun): (SandboxId, Instant),
         kind: RecordKind,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
-        placement.opening.push(ledger::placed(&id, admitted));
+        let permit = placement.permit.clone();
+        placement.opening.push(ledger::placed(&id, &permit));
         let mut entry = None;
         if !command.is_empty() {
             let (begun, started) = CallEntry::begin(&id, command);
             placement.opening.push(started);
             entry = Some(begun);
         }
-        let mut record = Record::new(id, admitted.spec(), kind, &self.home);
+        let mut record = Record::new(id, permit.spec(), kind, &self.home);
         record.command = command.to_vec();
-        record.decided = admitted.decision().cloned();
-        let is_guest = admitted.spec().wall.outermost() == RingKind::Vm;
+        record.decided = permit.decided().cloned();
+        let is_guest = permit.spec().wall.outermost() == RingKind::Vm;
         let _turn = is_guest.then(|| self.guest_starts.take());
-        let (mut sandbox, outside) =
-            self.start_sandbox(record, admitted.spec(), placement, begun)?;
+        let (mut sandbox, outside) = self.start_sandbox(record, permit.spec(), placement, begun)?;
         sandbox.entry = entry;
         let checked = outside
             .and_then(|outside| self.check_wall(&mut sandbox, outside))
@@ -183,6 +190,8 @@ impl Engine {
         placement: Placement,
         begun: Instant,
     ) -> Result<(Sandbox, Result<Outside, RaiseError>), RaiseError> {
+        // Every ring of every kind comes by here, some long after they were planned.
+        placement.permit.check(SystemTime::now())?;
         // The launcher prepares its template while we write the record and make the groups.
         let spawner = self.spawner(&placement.plan)?;
         let id = record.id.clone();
@@ -213,10 +222,10 @@ impl Engine {
         placement: &Placement,
         spawner: &SpawnerHandle,
     ) -> Result<Started, RaiseError> {
-        let admitted = &placement.admitted;
+        let spec = placement.permit.spec();
         let group = match self.cgroups.means() {
             Some(_) => {
-                let limits = limits::group_limits(admitted.spec(), &self.cgroups);
+                let limits = limits::group_limits(spec, &self.cgroups);
                 Some(self.make_group(id, &limits)?)
             }
             None => None,
@@ -249,7 +258,7 @@ impl Engine {
                     if !placement.opening.is_empty() {
                         self.ledger.record(placement.opening.clone())?;
                     }
-                    self.look_from_outside(group.as_ref(), admitted.spec())
+                    self.look_from_outside(group.as_ref(), spec)
                 };
                 Ok(spawner.raise(&placement.plan, &files, look)?)
             });

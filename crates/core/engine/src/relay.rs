@@ -44,6 +44,8 @@ pub(crate) struct Relay {
     orders: Sender<Order>,
     /// Nobody's yet: it ends with the connection of whoever keeps it ready, and runs nothing.
     ready: AtomicBool,
+    /// Somebody has tried to take it. There is no second try, whatever became of the first.
+    claimed: AtomicBool,
     connections: AtomicUsize,
 }
 
@@ -51,7 +53,7 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 pub(crate) enum Order {
     Take {
-        decided: Vec<u8>,
+        permit: Vec<u8>,
         done: Sender<Result<(), String>>,
     },
     Snapshot {
@@ -94,18 +96,24 @@ impl Relay {
             gate,
             orders,
             ready: AtomicBool::new(ready),
+            claimed: AtomicBool::new(!ready),
             connections: AtomicUsize::new(0),
         }
     }
 
-    fn take(&self, decided: &[u8]) -> Reply {
+    fn take(&self, permit: &[u8]) -> Reply {
         let (done, outcome) = mpsc::channel();
-        let order = Order::Take { decided: decided.to_vec(), done };
+        let order = Order::Take { permit: permit.to_vec(), done };
         // Once only: what was somebody's is never anybody else's.
-        if !self.ready.swap(false, Ordering::SeqCst) {
+        if self.claimed.swap(true, Ordering::SeqCst) {
             return refused(ErrorCode::NotPermitted, "the sandbox is somebody's already");
         }
-        self.ordered(order, &outcome)
+        let reply = self.ordered(order, &outcome);
+        // By a permit that the keeper refused it is nobody's still, and runs nothing.
+        if matches!(reply, Reply::Done) {
+            self.ready.store(false, Ordering::SeqCst);
+        }
+        reply
     }
 
     fn ordered(&self, order: Order, outcome: &mpsc::Receiver<Result<(), String>>) -> Reply {
@@ -327,8 +335,8 @@ impl Handler for Relay {
             stream.reply(&self.snapshot(id, name.as_deref(), *for_fork));
             return;
         }
-        if let Request::Take { decided } = &request {
-            stream.reply(&self.take(decided));
+        if let Request::Take { permit } = &request {
+            stream.reply(&self.take(permit));
             return;
         }
         if self.ready.load(Ordering::SeqCst) {

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use ringwall_policy::{LoadError, Task, Work};
 use ringwall_spec::{
-    Decided, EgressSpec, SandboxId, SandboxName, SandboxSpec, WorkspaceMode, WriteRights,
+    Decided, EgressSpec, Invalid, SandboxId, SandboxName, SandboxSpec, WorkspaceMode, WriteRights,
+    validate,
 };
 use ringwall_wire::ClientError;
 
-use crate::admit::{AdmitError, Asked, deciding};
+use crate::admit::{AdmitError, Asked, Decision, Issue, deciding};
 use crate::attach::AttachError;
 use crate::config::Engine;
 use crate::egress::EgressError;
@@ -41,6 +42,8 @@ pub enum ForkError {
     Attach(#[from] AttachError),
     #[error(transparent)]
     Keep(#[from] KeepError),
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
     /// The keeper's own words.
     #[error("{0}")]
     Refused(String),
@@ -64,6 +67,14 @@ pub enum ForkError {
     NarrowerSince(SandboxId),
 }
 
+/// What is to be made of a snapshot.
+struct Copies {
+    for_fork: bool,
+    count: u32,
+    /// Of the one copy that has a name.
+    name: Option<SandboxName>,
+}
+
 impl Engine {
     /// Keeps a living sandbox with its memory. It goes on.
     pub fn snapshot(
@@ -80,21 +91,29 @@ impl Engine {
         &self,
         snapshot: &Snapshot,
         name: Option<SandboxName>,
+        issue: Issue<'_>,
     ) -> Result<Record, ForkError> {
-        let mut made = self.copies(snapshot, false, vec![name])?;
+        let wanted = Copies { for_fork: false, count: 1, name };
+        let mut made = self.copies(snapshot, wanted, issue)?;
         made.pop().ok_or(ForkError::Count(0))
     }
 
     /// Copies of a living sandbox, which goes on. They share its memory until they write to it.
-    pub fn fork(&self, record: &Record, count: u32) -> Result<Vec<Record>, ForkError> {
+    pub fn fork(
+        &self,
+        record: &Record,
+        count: u32,
+        issue: Issue<'_>,
+    ) -> Result<Vec<Record>, ForkError> {
         if count == 0 || count > MOST_COPIES {
             return Err(ForkError::Count(count));
         }
         let id = self.order_snapshot(record, None, true)?;
         let snapshot = self.read_fork(&id);
-        let made = snapshot
-            .map_err(ForkError::from)
-            .and_then(|snapshot| self.copies(&snapshot, true, vec![None; count as usize]));
+        let made = snapshot.map_err(ForkError::from).and_then(|snapshot| {
+            let wanted = Copies { for_fork: true, count, name: None };
+            self.copies(&snapshot, wanted, issue)
+        });
         // The copies hold what they need.
         let _ = self.forget_snapshot(&id, true);
         made
@@ -115,18 +134,21 @@ impl Engine {
         }
     }
 
-    /// As many as there are names; all of them or none.
+    /// All of them or none, each by the same permit.
     fn copies(
         &self,
         snapshot: &Snapshot,
-        for_fork: bool,
-        names: Vec<Option<SandboxName>>,
+        wanted: Copies,
+        issue: Issue<'_>,
     ) -> Result<Vec<Record>, ForkError> {
+        let Copies { for_fork, count, name } = wanted;
         let decided = self.admit_copies(snapshot)?;
         let egress = self.network_of_copies(snapshot)?;
+        let spec = validate(SandboxSpec { name, egress, ..snapshot.spec.clone() })?;
+        let permit = issue(Decision { spec, decided });
         // Held until every keeper has taken them over.
         let (memory, state) = self.open_snapshot(snapshot, for_fork)?;
-        let make = |name| {
+        let make = || {
             let restore = Restore {
                 id: snapshot.id.clone(),
                 for_fork,
@@ -134,13 +156,11 @@ impl Engine {
                 memory: number_of(&memory),
                 state: number_of(&state),
             };
-            let spec = SandboxSpec { name, egress: egress.clone(), ..snapshot.spec.clone() };
-            self.create_from((spec, decided.clone()), restore)
+            self.create_from(&permit, restore)
         };
         // At once: each waits for a monitor most of its time.
         let made: Vec<Result<Record, KeepError>> = std::thread::scope(|scope| {
-            let started: Vec<_> =
-                names.into_iter().map(|name| scope.spawn(|| make(name))).collect();
+            let started: Vec<_> = (0..count).map(|_| scope.spawn(make)).collect();
             let gone = || Err(KeepError::Refused("a copy could not be made".to_owned()));
             started.into_iter().map(|copy| copy.join().unwrap_or_else(|_| gone())).collect()
         });
@@ -193,7 +213,7 @@ impl Engine {
         if !of(&admitted.spec().rights).covers(&of(&spec.rights)) {
             return Err(ForkError::NarrowerSince(snapshot.id.clone()));
         }
-        let Some(now) = admitted.decision().cloned() else { return Ok(before.cloned()) };
+        let Some(now) = admitted.decided else { return Ok(before.cloned()) };
         let Some(before) = before.cloned() else { return Ok(Some(now)) };
         // Whose it is, and what it may have at most, stays as it was.
         let mut inputs = before.inputs;

@@ -17,13 +17,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ringwall_ring::{PlanError, Ring, RingInput};
+use ringwall_permit::Permit;
+use ringwall_ring::{Ring, RingInput};
 use ringwall_ring_wasm::{Cache, CacheError, Entry, WasmRing};
 use ringwall_spec::{
-    CodeFor, Evidence, Limits, RingKind, SandboxSpec, ToolDigest, ToolTotals, ValidSpec, Wall,
+    CodeFor, Evidence, Invalid, Limits, RingKind, SandboxSpec, ToolDigest, ToolTotals, Wall,
 };
 use ringwall_wire::GuestDir;
 
+use crate::admit::Issue;
 use crate::config::{Engine, OpenError};
 use crate::place::{PlaceError, Placement};
 use crate::raise::RaiseError;
@@ -47,6 +49,8 @@ pub enum ToolHostError {
     Engine(#[from] OpenError),
     #[error(transparent)]
     Cache(#[from] CacheError),
+    #[error("the limits of the rings for tools make no sense")]
+    Limits(#[from] Invalid),
     #[error(
         "the program {0:?} is missing next to ringwall; install all five programs in one directory"
     )]
@@ -87,12 +91,34 @@ enum Place {
 #[derive(Debug)]
 struct HostPlace {
     engine: Engine,
+    permits: ToolPermits,
     warden: PathBuf,
     compiler: PathBuf,
 }
 
+/// What a host of tools raises by: it has no sandbox of its own whose permit would do.
+#[derive(Debug)]
+struct ToolPermits {
+    warden: Permit,
+    compiler: Permit,
+}
+
+impl ToolPermits {
+    fn issued(issue: Issue<'_>) -> Result<ToolPermits, ToolHostError> {
+        let of = |limits: Limits| {
+            let spec = SandboxSpec { limits, ..SandboxSpec::new(Wall::single(RingKind::Wasm)) };
+            Ok::<_, ToolHostError>(issue(ringwall_spec::validate(spec)?.into()))
+        };
+        Ok(ToolPermits { warden: of(warden::limits())?, compiler: of(compile::limits())? })
+    }
+}
+
 impl ToolHost {
-    pub(crate) fn open(engine: Engine, code_for: CodeFor) -> Result<ToolHost, ToolHostError> {
+    pub(crate) fn open(
+        engine: Engine,
+        code_for: CodeFor,
+        issue: Issue<'_>,
+    ) -> Result<ToolHost, ToolHostError> {
         let beside = |name: &str| {
             let path = engine.programs.warden.with_file_name(name);
             if path.is_file() { Ok(path) } else { Err(ToolHostError::ProgramMissing(path)) }
@@ -100,7 +126,8 @@ impl ToolHost {
         let (warden, compiler) =
             (beside("ringwall-wasm-warden")?, beside("ringwall-wasm-compiler")?);
         let cache = Cache::open(&engine.home.join(CACHE))?.with_code_for(code_for);
-        let host = HostPlace { engine, warden, compiler };
+        let permits = ToolPermits::issued(issue)?;
+        let host = HostPlace { engine, permits, warden, compiler };
         Ok(ToolHost::new(cache, Place::Host(Box::new(host))))
     }
 
@@ -175,34 +202,33 @@ impl HostPlace {
         &self,
         program: &Path,
         ring: &WasmRing,
-        limits: Limits,
+        permit: &Permit,
         what: &str,
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();
         let id = host::new_id();
-        let admitted = admit(limits)?;
-        let placement = self.engine.place_wasm(program, ring, &admitted)?;
+        let placement = self.engine.place_wasm(program, ring, permit)?;
         let command = [what.to_owned()];
-        self.engine.raise_placed(&admitted, placement, (id, begun), RecordKind::Run, &command)
+        self.engine.raise_placed(placement, (id, begun), RecordKind::Run, &command)
     }
 }
 
 impl Engine {
     /// The ring of a warden without grants.
-    pub(crate) fn place_tools(&self, limits: &Limits) -> Result<Placement, PlaceError> {
+    pub(crate) fn place_tools(&self, permit: &Permit) -> Result<Placement, PlaceError> {
         let ring = WasmRing { grants: Vec::new(), cache: None };
-        self.place_wasm(&self.wasm_warden_program()?, &ring, &admit(limits.clone())?)
+        self.place_wasm(&self.wasm_warden_program()?, &ring, permit)
     }
 
     fn place_wasm(
         &self,
         program: &Path,
         ring: &WasmRing,
-        admitted: &ValidSpec,
+        permit: &Permit,
     ) -> Result<Placement, PlaceError> {
-        let kept = limits::kept(admitted.spec(), &self.cgroups)?;
+        let kept = limits::kept(permit.spec(), &self.cgroups)?;
         let input = RingInput {
-            admitted,
+            admitted: permit.valid_spec(),
             identity: self.caller.identity()?,
             warden: program.to_owned(),
             wasm_warden: None,
@@ -223,15 +249,8 @@ impl Engine {
             prepared: false,
         };
         let plan = ring.plan(&input)?;
-        Ok(Placement::bare(plan, kept, admitted.clone()))
+        Ok(Placement::bare(plan, kept, permit.clone()))
     }
-}
-
-fn admit(limits: Limits) -> Result<ValidSpec, PlaceError> {
-    let spec = SandboxSpec { limits, ..SandboxSpec::new(Wall::single(RingKind::Wasm)) };
-    ringwall_spec::validate(spec).map_err(|denied| {
-        PlaceError::Plan(PlanError::Limit(RingKind::Wasm, "tools".into(), denied.to_string()))
-    })
 }
 
 /// Nothing panics while holding one of these locks; if something did, the maps are still whole.

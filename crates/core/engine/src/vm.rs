@@ -7,7 +7,7 @@ mod template;
 pub(crate) use door::Door;
 pub(crate) use snapshot::{Restored, number_of, sweep as sweep_snapshots};
 pub use snapshot::{Snapshot, SnapshotError};
-pub(crate) use template::{Start, sweep as sweep_templates};
+pub(crate) use template::{GuestInput, Start, sweep as sweep_templates};
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -29,7 +29,9 @@ use ringwall_ring_vm::{
     MonitorError, VmRing, check_guest, check_monitor,
 };
 use ringwall_ring_wasm::WasmRing;
-use ringwall_spec::{CheckedFact, Limits, RingKind, SandboxId, ValidSpec, WorkspaceMode};
+use ringwall_spec::{
+    CheckedFact, Limits, RingKind, SandboxId, SandboxSpec, ValidSpec, WorkspaceMode,
+};
 use ringwall_wire::{
     AdoptError, Adoption, Client, ClientError, FileKind, NONCE_BYTES, RaisePlanned, Taking, Tunnel,
     guest_paths,
@@ -115,15 +117,14 @@ impl VmPlacement {
 }
 
 impl Engine {
-    /// The machine for an admitted spec.
+    /// The machine for a spec.
     pub(crate) fn place_vm(
         &self,
-        admitted: &ValidSpec,
+        spec: &SandboxSpec,
         image: &Image,
         image_user: (u32, u32),
         (hidden, wasm_warden): (Vec<PathBuf>, Option<&Path>),
     ) -> Result<(VmRing, VmPlacement), VmError> {
-        let spec = admitted.spec();
         if spec.limits.memory_bytes < LEAST_MEMORY {
             return Err(VmError::TooLittleMemory);
         }
@@ -235,8 +236,8 @@ impl Engine {
         }
         let mut all = vec![evidence];
         let mut innermost = client.clone();
-        let (admitted, hostname) = (sandbox.placement.admitted.clone(), host::name_of(&sandbox.id));
-        let mut how = How::Planned { admitted: Box::new(admitted), hostname };
+        let admitted = Box::new(sandbox.placement.permit.valid_spec().clone());
+        let mut how = How::Planned { admitted, hostname: host::name_of(&sandbox.id) };
         if let Some(kind) = sandbox.wall().command_rings().get(1).copied() {
             let plan = self.plan_in_guest(kind, sandbox, &client, vm)?;
             innermost = raise_in_guest(&client, &plan, kind)?;
@@ -264,7 +265,8 @@ impl Engine {
         sandbox: &Sandbox,
     ) -> Result<RingPlan, RaiseError> {
         if kind == RingKind::Wasm {
-            let input = guest_input(&sandbox.placement.admitted, host::name_of(&sandbox.id));
+            let admitted = sandbox.placement.permit.valid_spec();
+            let input = guest_input(admitted, host::name_of(&sandbox.id));
             let ring = WasmRing { grants: Vec::new(), cache: None };
             return Ok(ring.plan(&input).map_err(crate::place::PlaceError::from)?);
         }
@@ -280,8 +282,8 @@ impl Engine {
         client: &Client,
         vm: &VmPlacement,
     ) -> Result<RingPlan, RaiseError> {
-        let admitted = sandbox.placement.admitted.clone();
-        let mut input = guest_input(&admitted, host::name_of(&sandbox.id));
+        let admitted = sandbox.placement.permit.valid_spec();
+        let mut input = guest_input(admitted, host::name_of(&sandbox.id));
         input.image_user = vm.image_user;
         input.network = sandbox.placement.network.as_ref().map(Network::input);
         let has_tools = sandbox.wall().has_tools_inside();

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use ringwall_linux::step::Step;
+use ringwall_permit::Permit;
 use ringwall_ring::RingPlan;
-use ringwall_spec::ValidSpec;
 
 use crate::config::Engine;
 use crate::hiding::Hiding;
@@ -53,14 +53,14 @@ impl Engine {
     /// Raises a wall of one ring without a protection, and without asking for evidence of it.
     pub fn raise_without(
         &self,
-        admitted: &ValidSpec,
+        permit: &Permit,
         missing: Protection,
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();
         let id = host::new_id();
-        let mut placement = self.place(admitted, &id, None)?;
+        let mut placement = self.place(permit, &id, None)?;
         missing.take_out_of(&mut placement.plan);
-        let spec = admitted.spec();
+        let spec = permit.spec();
         let record = Record::new(id, spec, RecordKind::Run, &self.home);
         let (mut sandbox, outside) = self.start_sandbox(record, spec, placement, begun)?;
         outside?;

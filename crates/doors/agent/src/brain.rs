@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use ringwall_agent_model::{FromBrain, MAX_LINE_BYTES, Provider, ToBrain, write_line};
+use ringwall_desk::{SystemCaller, system_permit};
 use ringwall_engine::{
     AdmitError, Asked, Engine, Output, PolicySearch, RaiseError, RunError, Sandbox, StartError,
 };
@@ -100,7 +101,7 @@ impl Brain {
         let program = programs.join(PROGRAM);
         let mut file = File::open(&program).map_err(|_| BrainError::NoProgram(program.clone()))?;
         let spec = spec(options, tokens, seconds);
-        let admitted = match policy {
+        let decision = match policy {
             None => {
                 let asked = asked(spec, Task::default(), Work::default(), agent);
                 engine.admit(asked, &|limits| limits, &PolicySearch::default())?
@@ -123,7 +124,8 @@ impl Brain {
             }
         };
         let words = [PROGRAM.to_owned(), agent.to_owned()];
-        let sandbox = engine.raise_for(&admitted, &words)?;
+        let permit = system_permit(SystemCaller::Agent, decision);
+        let sandbox = engine.raise_for(&permit, &words)?;
         let client = sandbox.files().ok_or(BrainError::Put(ClientError::Disconnected))?;
         let soon = client.until(Instant::now() + WRITE_PATIENCE);
         soon.write_file(INSIDE.as_bytes(), 0o755, WriteHow::Replace, &mut file)

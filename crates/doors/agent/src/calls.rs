@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringwall_desk::Share;
+use ringwall_desk::{Permit, Share};
 use ringwall_engine::{AdmitError, PolicySearch};
 use ringwall_grant::Ask;
 use ringwall_policy::{Action, Kind, PlaceRequest, Task, Work};
@@ -137,26 +137,21 @@ impl Supervisor<'_> {
             self.may(Ask::Read { path: workspace.display().to_string() })?;
         }
         let asker = Asker { options: &options, task, agent: &agent, holder: &self.holder };
-        let admitted = match site::admit(engine, self.gate.policy(), &asker, kind) {
+        let permit = match site::admit(engine, self.gate.policy(), &asker, kind) {
             Err(SiteError::Admit(AdmitError::Ledger(error))) => return Err(error.into()),
             Err(SiteError::Admit(error)) => {
                 let why = format!("{kind} work: {error}");
                 return Err(refused(self.with_taint(why)));
             }
-            admitted => admitted?,
+            permit => permit?,
         };
-        let wall = admitted.spec().wall.to_string();
+        let wall = permit.spec().wall.to_string();
         self.may(Ask::Place { kind: kind.to_owned(), wall })?;
-        self.move_to(&admitted, &asker.task, kind)
+        self.move_to(&permit, &asker.task, kind)
     }
 
     /// Ends the sandbox that is there, if one is, and goes on in another with all that was changed.
-    fn move_to(
-        &mut self,
-        admitted: &ringwall_spec::ValidSpec,
-        task: &Task,
-        kind: &str,
-    ) -> Result<(), Halt> {
+    fn move_to(&mut self, permit: &Permit, task: &Task, kind: &str) -> Result<(), Halt> {
         let engine = self.world.engine;
         self.site = None;
         let stuck = |error: SiteError| match error {
@@ -165,7 +160,7 @@ impl Supervisor<'_> {
         };
         let from = self.state.sandbox.clone();
         let from = from.map(|id| Site::end(engine, &id)).transpose().map_err(stuck)?;
-        let site = match Site::raise(engine, (admitted, task), from.as_ref()) {
+        let site = match Site::raise(engine, (permit, task), from.as_ref()) {
             Err(error @ SiteError::Keep(_)) => return Err(failed(&error)),
             raised => raised.map_err(stuck)?,
         };

@@ -6,14 +6,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use ringwall_desk::{Permit, SystemCaller, system_permit};
 use ringwall_engine::{
     AdmitError, Asked, AttachError, Attached, Engine, KeepError, LedgerError, NetworkBounds,
     Output, PolicySearch, Record, RecordError, RecordState, RunError, StartError, StopError,
 };
 use ringwall_policy::{PlaceRequest, Stack, Task, Work};
 use ringwall_spec::{
-    Command, EgressSpec, Ending, Limits, RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode,
-    WorkspaceSpec,
+    Command, EgressSpec, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_wire::Client;
 
@@ -145,11 +145,11 @@ impl Site {
     /// A fresh sandbox, with what was changed in another so far.
     pub(crate) fn raise(
         engine: &Engine,
-        (admitted, task): (&ValidSpec, &Task),
+        (permit, task): (&Permit, &Task),
         from: Option<&Record>,
     ) -> Result<Site, SiteError> {
-        let has_network = admitted.spec().egress.is_some();
-        let record = engine.create(admitted, None)?;
+        let has_network = permit.spec().egress.is_some();
+        let record = engine.create(permit, None)?;
         let attached = engine.attach(&record)?;
         let (tainted, elevated) = (task.tainted, task.elevated.clone());
         let site = Site { record, attached, has_network, tainted, elevated };
@@ -220,7 +220,7 @@ pub(crate) fn admit(
     policy: Option<&Stack>,
     asker: &Asker<'_>,
     kind: &str,
-) -> Result<ValidSpec, SiteError> {
+) -> Result<Permit, SiteError> {
     let options = asker.options;
     let path = options.workspace.clone();
     let workspace = path.map(|path| WorkspaceSpec { path, mode: WorkspaceMode::CopyOnWrite });
@@ -239,7 +239,8 @@ pub(crate) fn admit(
         spec.egress = egress.and_then(|egress| within(egress, network_at_most.as_ref()));
         spec.wall = with_tools(engine, &spec.wall);
         let asked = asked(spec, None, (Task::default(), Work::default()), BTreeMap::new());
-        return Ok(engine.admit(asked, &|limits| limits, &PolicySearch::default())?);
+        let decision = engine.admit(asked, &|limits| limits, &PolicySearch::default())?;
+        return Ok(system_permit(SystemCaller::Agent, decision));
     };
     let work = Work { tool: None, kind: Some(kind.to_owned()) };
     let all = asker.holder.all_ids();
@@ -253,7 +254,8 @@ pub(crate) fn admit(
         // So that its network follows the policy while it lives.
         asked.search = Some(search_for(options));
         asked.network_at_most.clone_from(&network_at_most);
-        engine.admit_by(stack, asked, &limits)
+        let decision = engine.admit_by(stack, asked, &limits)?;
+        Ok::<_, SiteError>(system_permit(SystemCaller::Agent, decision))
     };
     let plain = admit(options.wall.clone())?;
     let wanted = with_tools(engine, &plain.spec().wall);

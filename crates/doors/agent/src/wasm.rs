@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringwall_agent_model::ToolOffer;
+use ringwall_desk::tools_permit;
 use ringwall_engine::{
     Engine, PolicySearch, ToolCall, ToolDenied, ToolError, ToolGate, ToolHostError, ToolOutcome,
 };
@@ -71,7 +72,7 @@ impl WasmTools {
         wanted: &[String],
         before_compiling: fn(usize),
     ) -> Result<WasmTools, WasmError> {
-        let host = Host { tools: engine.tools()?, before_compiling };
+        let host = Host { tools: engine.tools(&tools_permit)?, before_compiling };
         let store = ToolStore::open(&home.join(STORE), BuiltIns::from_environment(programs))?;
         let mut tools = BTreeMap::new();
         if !wanted.is_empty() {
@@ -155,7 +156,7 @@ impl WasmTools {
         let wall = inside.map_or(Wall::single(RingKind::Wasm), |site| site.wall().clone());
         if wall.outermost() == RingKind::Vm {
             // Code for guests is compiled apart.
-            let guests = Host::new(engine.tools_with(CodeFor::AnyProcessor)?);
+            let guests = Host::new(engine.tools_with(CodeFor::AnyProcessor, &tools_permit)?);
             let named = self.store.list(&guests)?.into_iter().find(|it| it.digest == tool.digest);
             named.map(|entry| self.store.open_tool(&entry, &guests)).transpose()?;
         }

@@ -94,7 +94,7 @@ fn calls(engine: &Engine, api: &mut Client, programs: &Path) -> Result<Option<Du
         return Ok(None);
     };
     let input = r#"{"text":"hello"}"#;
-    let host = engine.tools()?;
+    let host = engine.tools(&ringwall_desk::tools_permit)?;
     let call = ToolCall::component(host.compile(&wasm)?.digest, input.to_owned());
     let body = format!("{{\"input\":{input}}}");
     let (mut embedded, mut served) = (Vec::new(), Vec::new());

@@ -52,12 +52,12 @@ struct State {
 struct Waiter {
     memory: u64,
     since: Instant,
-    permit: oneshot::Sender<Permit>,
+    slot: oneshot::Sender<Slot>,
 }
 
 /// Room for one job, until dropped.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub(crate) struct Slot {
     shared: Arc<Shared>,
     tenant: String,
     memory: u64,
@@ -65,10 +65,10 @@ pub(crate) struct Permit {
     job: bool,
 }
 
-impl Permit {
+impl Slot {
     /// The job is over and the sandbox lives on: its memory stays taken.
-    pub(crate) fn keep_memory(mut self) -> Permit {
-        let kept = Permit {
+    pub(crate) fn keep_memory(mut self) -> Slot {
+        let kept = Slot {
             shared: Arc::clone(&self.shared),
             tenant: self.tenant.clone(),
             memory: std::mem::take(&mut self.memory),
@@ -79,7 +79,7 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = lock(&self.shared.state);
         state.memory = state.memory.saturating_sub(self.memory);
@@ -94,9 +94,9 @@ impl Drop for Permit {
         }
         let given = self.shared.serve_lines(&mut state);
         drop(state);
-        // Outside the lock: whoever has gone drops a permit here.
-        for (waiter, permit) in given {
-            let _ = waiter.send(permit);
+        // Outside the lock: whoever has gone drops a slot here.
+        for (waiter, slot) in given {
+            let _ = waiter.send(slot);
         }
     }
 }
@@ -106,7 +106,7 @@ impl Admission {
         Admission { shared: Arc::new(Shared { room, state: Mutex::default() }) }
     }
 
-    pub(crate) async fn enter(&self, tenant: &str, memory: u64) -> Result<Permit, Problem> {
+    pub(crate) async fn enter(&self, tenant: &str, memory: u64) -> Result<Slot, Problem> {
         let _span = crate::trace::span("admission");
         let waiting = {
             let mut state = lock(&self.shared.state);
@@ -125,8 +125,8 @@ impl Admission {
             if line >= MOST_WAITING_OF_TENANT || state.waiting >= MOST_WAITING {
                 return Err(busy("too many requests are waiting"));
             }
-            let (permit, given) = oneshot::channel();
-            let waiter = Waiter { memory, since: Instant::now(), permit };
+            let (slot, given) = oneshot::channel();
+            let waiter = Waiter { memory, since: Instant::now(), slot };
             if line == 0 {
                 state.turns.push_back(tenant.to_owned());
             }
@@ -135,20 +135,20 @@ impl Admission {
             given
         };
         match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(Ok(permit)) => Ok(permit),
+            Ok(Ok(slot)) => Ok(slot),
             _ => Err(busy("there was no room for too long")),
         }
     }
 
     /// For a sandbox that is there already: its memory is taken, room or not.
-    pub(crate) fn take_memory(&self, tenant: &str, memory: u64) -> Permit {
+    pub(crate) fn take_memory(&self, tenant: &str, memory: u64) -> Slot {
         lock(&self.shared.state).memory += memory;
         let shared = Arc::clone(&self.shared);
-        Permit { shared, tenant: tenant.to_owned(), memory, job: false }
+        Slot { shared, tenant: tenant.to_owned(), memory, job: false }
     }
 
     /// For a sandbox that nobody asked for yet: only if there is room, and nobody waits for it.
-    pub(crate) fn spare_memory(&self, tenant: &str, memory: u64) -> Option<Permit> {
+    pub(crate) fn spare_memory(&self, tenant: &str, memory: u64) -> Option<Slot> {
         let mut state = lock(&self.shared.state);
         let room = state.memory.saturating_add(memory) <= self.shared.room.memory_bytes;
         if !room || state.waiting > 0 {
@@ -156,7 +156,7 @@ impl Admission {
         }
         state.memory += memory;
         let shared = Arc::clone(&self.shared);
-        Some(Permit { shared, tenant: tenant.to_owned(), memory, job: false })
+        Some(Slot { shared, tenant: tenant.to_owned(), memory, job: false })
     }
 
     /// Jobs that run, requests that wait, and memory that is taken.
@@ -179,21 +179,21 @@ impl State {
 }
 
 impl Shared {
-    fn give(self: &Arc<Self>, state: &mut State, tenant: &str, memory: u64) -> Permit {
+    fn give(self: &Arc<Self>, state: &mut State, tenant: &str, memory: u64) -> Slot {
         state.running += 1;
         state.memory += memory;
         *state.running_of.entry(tenant.to_owned()).or_default() += 1;
-        Permit { shared: Arc::clone(self), tenant: tenant.to_owned(), memory, job: true }
+        Slot { shared: Arc::clone(self), tenant: tenant.to_owned(), memory, job: true }
     }
 
     /// Gives room to those whose turn it is, as far as it goes.
-    fn serve_lines(self: &Arc<Self>, state: &mut State) -> Vec<(oneshot::Sender<Permit>, Permit)> {
+    fn serve_lines(self: &Arc<Self>, state: &mut State) -> Vec<(oneshot::Sender<Slot>, Slot)> {
         let mut given = Vec::new();
         let mut passed = 0;
         while passed < state.turns.len() && state.running < self.room.jobs {
             let Some(tenant) = state.turns.pop_front() else { break };
             let Some(line) = state.lines.get_mut(&tenant) else { continue };
-            while line.front().is_some_and(|waiter| waiter.permit.is_closed()) {
+            while line.front().is_some_and(|waiter| waiter.slot.is_closed()) {
                 line.pop_front();
                 state.waiting -= 1;
             }
@@ -221,7 +221,7 @@ impl Shared {
             } else {
                 state.turns.push_back(tenant.clone());
             }
-            given.push((waiter.permit, self.give(state, &tenant, memory)));
+            given.push((waiter.slot, self.give(state, &tenant, memory)));
             passed = 0;
         }
         given
@@ -254,9 +254,9 @@ mod tests {
     ) -> tokio::task::JoinHandle<()> {
         let (admission, order) = (Arc::clone(admission), Arc::clone(order));
         tokio::spawn(async move {
-            let permit = admission.enter(tenant, 0).await.unwrap();
+            let slot = admission.enter(tenant, 0).await.unwrap();
             lock(&order).push(tenant);
-            drop(permit);
+            drop(slot);
         })
     }
 

@@ -54,7 +54,7 @@ impl Crew {
         if let Some(host) = self.tools.get() {
             return Ok(host);
         }
-        let host = self.engine.tools()?;
+        let host = self.engine.tools(&ringwall_desk::tools_permit)?;
         host.keep_ready(1);
         Ok(self.tools.get_or_init(|| Host::new(host)))
     }

@@ -16,7 +16,7 @@ use ringwall_tool::{BuiltIns, ToolStore};
 use rustix::fs::FlockOperation;
 use serde_json::json;
 
-use crate::admission::{Admission, Permit, Room};
+use crate::admission::{Admission, Room, Slot};
 use crate::engines::Engines;
 use crate::live::{LiveCall, LiveCalls, LiveRuns};
 use crate::metrics::Metrics;
@@ -77,7 +77,7 @@ pub(crate) struct Service {
     /// Sandboxes that are being ended as their grant was revoked.
     ending: Mutex<HashSet<String>>,
     /// What living sandboxes take of the memory, by id.
-    memory: Mutex<HashMap<String, Permit>>,
+    memory: Mutex<HashMap<String, Slot>>,
     /// Held shared from the making of a sandbox until it stands in the store.
     making: RwLock<()>,
     /// One daemon for each home.
@@ -224,8 +224,8 @@ impl Service {
     }
 
     /// A sandbox that was just made keeps the memory that it was let in with.
-    pub(crate) fn hold_memory(&self, id: &str, permit: Permit) {
-        let kept = permit.keep_memory();
+    pub(crate) fn hold_memory(&self, id: &str, slot: Slot) {
+        let kept = slot.keep_memory();
         lock(&self.memory).insert(id.to_owned(), kept);
     }
 

@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ringwall_desk::{Caller, OWNER};
+use ringwall_desk::{Caller, OWNER, Permit, SystemCaller};
 use ringwall_engine::{Attached, Record};
-use ringwall_spec::{Decided, Limits, ValidSpec};
+use ringwall_spec::{Decided, Limits};
 use tokio::sync::Notify;
 
-use crate::admission::Permit;
+use crate::admission::Slot;
 use crate::fields::{LIFETIME, SandboxFields};
 use crate::options::WarmKind;
 use crate::problem::Problem;
@@ -19,7 +19,7 @@ use crate::service::Service;
 /// More that nobody uses are an accident.
 pub(crate) const MOST: usize = 64;
 /// What a decision says of who asked; in the rest, two for the same sandbox are the same.
-const OF_ASKER: [&str; 5] = ["task", "tenant", "grant", "grants", "system"];
+const OF_ASKER: [&str; 4] = ["task", "tenant", "grant", "grants"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Warm {
@@ -40,10 +40,10 @@ struct Kind {
 /// A sandbox that is nobody's. It ends with its connection.
 #[derive(Debug)]
 struct Ready {
-    admitted: ValidSpec,
+    permit: Permit,
     record: Record,
     attached: Attached,
-    _memory: Permit,
+    _memory: Slot,
 }
 
 impl Warm {
@@ -63,23 +63,23 @@ impl Warm {
         [waiting as u64, taken, missed]
     }
 
-    /// One that is what was admitted, if there is one. It is the caller's from now on.
-    pub(crate) fn take(&self, admitted: &ValidSpec) -> Option<(Record, Attached)> {
-        let fitting = |kind: &&Kind| kind.lock().iter().any(|ready| ready.is_for(admitted));
+    /// One that is what the permit is for, if there is one. It is the caller's from now on.
+    pub(crate) fn take(&self, permit: &Permit) -> Option<(Record, Attached)> {
+        let fitting = |kind: &&Kind| kind.lock().iter().any(|ready| ready.is_for(permit));
         while let Some(kind) = self.kinds.iter().find(fitting) {
             let ready = {
                 let mut all = kind.lock();
-                let place = all.iter().position(|ready| ready.is_for(admitted))?;
+                let place = all.iter().position(|ready| ready.is_for(permit))?;
                 all.swap_remove(place)
             };
             self.wanted.notify_one();
             // One that does not answer is gone; the next may be there.
-            if ready.attached.take(admitted).is_ok() {
+            if ready.attached.take(permit).is_ok() {
                 self.taken.fetch_add(1, Ordering::Relaxed);
                 return Some((ready.record, ready.attached));
             }
         }
-        if self.kinds.iter().any(|kind| kind.fields.asks_for(admitted.spec())) {
+        if self.kinds.iter().any(|kind| kind.fields.asks_for(permit.spec())) {
             self.missed.fetch_add(1, Ordering::Relaxed);
             self.wanted.notify_one();
         }
@@ -91,20 +91,20 @@ impl Warm {
     pub(crate) fn refill(&self, service: &Service) -> Result<bool, Problem> {
         for kind in &self.kinds {
             let default = Limits { timeout: LIFETIME, ..Limits::default() };
-            let asking = (service, &Caller::System("warm"));
+            let asking = (service, &Caller::System(SystemCaller::Warm));
             let placed = sandboxes::place(asking, &kind.fields, (default, "warm"))?;
-            let admitted = placed.admitted;
-            kind.lock().retain(|ready| ready.is_for(&admitted));
+            let permit = placed.permit;
+            kind.lock().retain(|ready| ready.is_for(&permit));
             if kind.lock().len() >= kind.count {
                 continue;
             }
-            let memory = admitted.spec().limits.memory_bytes;
+            let memory = permit.spec().limits.memory_bytes;
             // Whoever waits for memory comes first.
             let Some(memory) = service.admission.spare_memory(OWNER, memory) else { continue };
             let _making = service.making();
-            let record = service.engine.create_ready(&admitted)?;
+            let record = service.engine.create_ready(&permit)?;
             let attached = service.engine.attach(&record)?;
-            kind.lock().push(Ready { admitted, record, attached, _memory: memory });
+            kind.lock().push(Ready { permit, record, attached, _memory: memory });
             return Ok(true);
         }
         Ok(false)
@@ -118,7 +118,7 @@ impl Kind {
 }
 
 impl Ready {
-    fn is_for(&self, admitted: &ValidSpec) -> bool {
+    fn is_for(&self, permit: &Permit) -> bool {
         let same = |ours: Option<&Decided>, theirs: Option<&Decided>| {
             let plain = |decided: &Decided| {
                 let mut plain = decided.clone();
@@ -127,7 +127,6 @@ impl Ready {
             };
             ours.map(plain) == theirs.map(plain)
         };
-        self.admitted.spec() == admitted.spec()
-            && same(self.admitted.decision(), admitted.decision())
+        self.permit.spec() == permit.spec() && same(self.permit.decided(), permit.decided())
     }
 }

@@ -16,6 +16,7 @@ use crate::judge::{Finding, Verdict, unexplained};
 use crate::run::{Ground, HIDDEN, SESSION, VerifyError, Workshop, fills_the_kernel, limits};
 use crate::session::{Session, told};
 use crate::stage::Stage;
+use crate::verify_permit;
 
 /// The attack that only takes time.
 const ENDLESS: &str = "exhaust-time";
@@ -248,14 +249,14 @@ impl Post {
     fn raise(&self, workshop: &Workshop<'_>) -> Result<Drill, String> {
         let wall = self.wall();
         let causes = |error: &dyn std::error::Error| with_causes(error);
-        let admitted = ringwall_spec::validate(workshop.spec(wall, SESSION))
-            .map_err(|error| causes(&error))?;
+        let spec = ringwall_spec::validate(workshop.spec(wall, SESSION));
+        let permit = verify_permit(spec.map_err(|error| causes(&error))?.into());
         let engine = &workshop.engine;
         if wall.rings().len() == 1 {
-            let raised = engine.drill_outermost(&admitted, &workshop.program);
+            let raised = engine.drill_outermost(&permit, &workshop.program);
             return raised.map_err(|error| causes(&error));
         }
-        let sandbox = engine.raise(&admitted).map_err(|error| causes(&error))?;
+        let sandbox = engine.raise(&permit).map_err(|error| causes(&error))?;
         engine
             .drill_innermost(sandbox, &workshop.program_inside(wall))
             .map_err(|error| causes(&error))

@@ -18,9 +18,17 @@ mod session;
 mod stage;
 mod tools;
 
+use ringwall_desk::{Permit, SystemCaller, system_permit};
+use ringwall_engine::Decision;
+
 pub use adversary::{AdversaryBreach, AdversaryOptions, AdversaryReport, adversary};
 pub use drill::DrillReport;
 pub use judge::{Finding, Verdict};
 pub use report::Report;
 pub use ringwall_probes::Scene;
 pub use run::{AsPlanned, Options, Raising, VerifyError, verify};
+
+/// What is attacked here was decided by nobody: the audit log names `verify`.
+fn verify_permit(decision: Decision) -> Permit {
+    system_permit(SystemCaller::Verify, decision)
+}

@@ -9,11 +9,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use ringwall_audit::{AuditPaths, Verify, verifier_key};
+use ringwall_desk::Permit;
 use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox, with_causes};
 use ringwall_image::{ImportOptions, NoProgress};
 use ringwall_probes::{Class, Probe, Reach, Scene};
 use ringwall_spec::{
-    Command, Ending, Limits, RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode, WorkspaceSpec,
+    Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
 use tempfile::TempDir;
 
@@ -23,14 +24,15 @@ use crate::judge::{Finding, short, unexplained};
 use crate::report::{Report, Skipped, WallReport};
 use crate::session::{Session, told};
 use crate::stage::{Stage, random};
+use crate::verify_permit;
 
 /// How a wall comes up. Tests that show that attacks notice a missing protection have ways of their own.
 pub trait Raising {
     /// A last word on what is asked for.
     fn change(&self, _spec: &mut SandboxSpec, _scene: &Scene) {}
 
-    fn raise(&self, engine: &Engine, admitted: &ValidSpec) -> Result<Sandbox, RaiseError> {
-        engine.raise(admitted)
+    fn raise(&self, engine: &Engine, permit: &Permit) -> Result<Sandbox, RaiseError> {
+        engine.raise(permit)
     }
 
     /// Whether sandboxes that live on are in the care of a keeper: the running program knows its subcommand
@@ -407,9 +409,9 @@ impl<'a> Workshop<'a> {
             }
             self.raising.change(&mut spec, scene);
         }
-        let admitted = ringwall_spec::validate(spec)?;
+        let permit = verify_permit(ringwall_spec::validate(spec)?.into());
         let sandbox =
-            self.raising.raise(&self.engine, &admitted).map_err(|error| with_causes(&error))?;
+            self.raising.raise(&self.engine, &permit).map_err(|error| with_causes(&error))?;
         let mut argv = vec![self.program_inside(wall).into_os_string()];
         argv.extend(words);
         let mut collected = Collected::default();

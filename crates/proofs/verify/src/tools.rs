@@ -18,6 +18,7 @@ use crate::judge::{Finding, Verdict, short, unexplained};
 use crate::report::WallReport;
 use crate::run::{SESSION, VerifyError, Workshop, limits};
 use crate::stage::Stage;
+use crate::verify_permit;
 
 /// How a tool that got through is told from one that did not.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +75,8 @@ impl Workshop<'_> {
         let failed = |error: &dyn std::error::Error| VerifyError::Tools(with_causes(error));
         let guest = wall.outermost() == RingKind::Vm;
         let code_for = if guest { CodeFor::AnyProcessor } else { CodeFor::ThisProcessor };
-        let on_host = self.engine.tools_with(code_for).map_err(|error| failed(&error))?;
+        let on_host =
+            self.engine.tools_with(code_for, &verify_permit).map_err(|error| failed(&error))?;
         let judge = |calls: &ToolHost, directory: &Path| -> Vec<Finding> {
             let all = catalogue::all(&stage.scene);
             let made = all.iter().map(|attack| attack.make(&on_host, calls, directory, stage));
@@ -83,9 +85,10 @@ impl Workshop<'_> {
         if !wall.has_tools_inside() {
             return Ok(judge(&on_host, &self.granted()));
         }
-        let admitted =
+        let spec =
             ringwall_spec::validate(self.spec(wall, SESSION)).map_err(|error| failed(&error))?;
-        let sandbox = self.engine.raise(&admitted).map_err(|error| failed(&error))?;
+        let sandbox =
+            self.engine.raise(&verify_permit(spec.into())).map_err(|error| failed(&error))?;
         let inside = sandbox.tools().ok_or(VerifyError::Tools("no wasm ring".to_owned()))?;
         let findings = judge(inside, Path::new("."));
         // What became of the attacks is known; how the sandbox ends changes nothing about it.

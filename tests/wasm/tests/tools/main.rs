@@ -73,7 +73,7 @@ impl World {
 }
 
 fn open(home: PathBuf) -> ToolHost {
-    engine(home).tools().unwrap()
+    engine(home).tools(&ringwall_desk::tools_permit).unwrap()
 }
 
 fn engine(home: PathBuf) -> Engine {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use ringwall_desk::{SystemCaller, system_permit};
 use ringwall_engine::{DirGrant, Sandbox};
 use ringwall_spec::{
     DirAccess, Ending, NamespaceKind, SandboxSpec, ToolLimits, WorkspaceMode, WorkspaceSpec,
@@ -52,7 +53,9 @@ fn raise(world: &World, wall: &str) -> Sandbox {
         import(world);
         spec.image = Some(IMAGE.to_owned());
     }
-    engine(world.state()).raise(&validate(spec).unwrap()).unwrap()
+    engine(world.state())
+        .raise(&system_permit(SystemCaller::Test, validate(spec).unwrap()))
+        .unwrap()
 }
 
 fn workspace(access: DirAccess) -> Vec<DirGrant> {

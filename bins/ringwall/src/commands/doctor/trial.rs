@@ -9,6 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ringwall_desk::{SystemCaller, system_permit};
 use ringwall_engine::{Engine, EngineConfig, Programs, ToolCall};
 use ringwall_image::{Digest, ImportOptions, NoProgress};
 use ringwall_spec::{
@@ -146,7 +147,7 @@ impl Site {
                 spec.image = Some(IMAGE.to_owned());
             }
         }
-        let sandbox = engine.raise(&validate(spec)?)?;
+        let sandbox = engine.raise(&system_permit(SystemCaller::Doctor, validate(spec)?))?;
         let facts = sandbox.evidence().iter().map(|ring| ring.checks.len()).sum();
         sandbox.settle(Ending::Stopped)?;
         Ok(facts)
@@ -154,7 +155,8 @@ impl Site {
 
     /// Compiles a tool and calls it: that takes both programs of the wasm ring.
     fn call_tool(&self) -> anyhow::Result<usize> {
-        let host = Engine::open(self.config())?.tools()?;
+        let host = Engine::open(self.config())?
+            .tools(&|decision| system_permit(SystemCaller::Doctor, decision))?;
         let compiled = host.compile(TOOL)?;
         let call = ToolCall::command(compiled.digest, "doctor", Vec::new(), Vec::new());
         let outcome = host.call(&call)?;

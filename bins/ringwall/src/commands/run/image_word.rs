@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, bail};
+use ringwall_desk::Permit;
 use ringwall_engine::Engine;
-use ringwall_spec::ValidSpec;
 
 use super::super::open_engine;
 use crate::args::RunArgs;
@@ -44,8 +44,8 @@ fn is_program(directory: &OsStr, name: &str) -> bool {
 }
 
 /// What the image itself wants to run.
-pub(super) fn own_command(engine: &Engine, admitted: &ValidSpec) -> anyhow::Result<Vec<OsString>> {
-    let name = admitted.spec().image.as_ref();
+pub(super) fn own_command(engine: &Engine, permit: &Permit) -> anyhow::Result<Vec<OsString>> {
+    let name = permit.spec().image.as_ref();
     let name = name.context("no command was given; put it after --, for example -- ls /")?;
     let config = engine.images()?.resolve(name)?.config;
     let command = [config.entrypoint, config.cmd].concat();

@@ -1,9 +1,10 @@
 //! Where a tool is called: alone on this machine, in a sandbox that lives, or behind a fresh wall.
 
 use anyhow::bail;
+use ringwall_desk::{Permit, tools_permit};
 use ringwall_engine::{Record, ToolCall, ToolOutcome};
 use ringwall_spec::{
-    CodeFor, Ending, RingKind, SandboxId, SandboxSpec, ToolTotals, ValidSpec, Wall, WorkspaceMode,
+    CodeFor, Ending, RingKind, SandboxId, SandboxSpec, ToolTotals, Wall, WorkspaceMode,
     WorkspaceSpec, validate,
 };
 use ringwall_tool::Tool;
@@ -17,7 +18,8 @@ use crate::report;
 pub(super) enum Place {
     Alone(Wall),
     Living(Box<Record>),
-    Fresh(Box<ValidSpec>),
+    /// Of the call alone, about which policy and grant are asked with this wall.
+    Fresh(Box<Permit>),
 }
 
 pub(super) fn find(args: &InsideArgs) -> anyhow::Result<Place> {
@@ -42,7 +44,7 @@ pub(super) fn find(args: &InsideArgs) -> anyhow::Result<Place> {
     };
     let spec =
         SandboxSpec { image: args.image.clone(), workspace, ..SandboxSpec::new(wall.clone()) };
-    Ok(Place::Fresh(Box::new(validate(spec)?)))
+    Ok(Place::Fresh(Box::new(tools_permit(validate(spec)?.into()))))
 }
 
 fn refuse_without_tools(wall: &Wall) -> anyhow::Result<()> {
@@ -59,7 +61,7 @@ impl Place {
         let outermost = match self {
             Place::Alone(_) => return CodeFor::ThisProcessor,
             Place::Living(record) => record.wall.outermost(),
-            Place::Fresh(admitted) => admitted.spec().wall.outermost(),
+            Place::Fresh(permit) => permit.spec().wall.outermost(),
         };
         if outermost == RingKind::Vm { CodeFor::AnyProcessor } else { CodeFor::ThisProcessor }
     }
@@ -69,7 +71,7 @@ impl Place {
         match self {
             Place::Alone(wall) => (wall, None),
             Place::Living(record) => (&record.wall, Some(&record.id)),
-            Place::Fresh(admitted) => (&admitted.spec().wall, None),
+            Place::Fresh(permit) => (&permit.spec().wall, None),
         }
     }
 
@@ -86,9 +88,9 @@ impl Place {
                 let (outcome, totals) = tools.engine.attach(record)?.call_tool(call)?;
                 Ok((outcome, Some(totals)))
             }
-            Place::Fresh(admitted) => {
+            Place::Fresh(permit) => {
                 let words = ["tool".to_owned(), tool.name().to_owned()];
-                let sandbox = tools.engine.raise_for(admitted, &words)?;
+                let sandbox = tools.engine.raise_for(permit, &words)?;
                 let Some(host) = sandbox.tools() else {
                     bail!("the wall {} was raised without a wasm ring", sandbox.wall());
                 };

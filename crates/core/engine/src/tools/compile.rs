@@ -102,21 +102,25 @@ impl ToolHost {
     }
 }
 
+/// What the compiler has.
+pub(super) fn limits() -> Limits {
+    Limits {
+        timeout: PATIENCE,
+        memory_bytes: MEMORY_BYTES,
+        cpu_milli: 2000,
+        pids: 64,
+        disk_bytes: 1 << 20,
+        disk_inodes: 64,
+        open_files: 64,
+        ..Limits::default()
+    }
+}
+
 impl HostPlace {
     fn compile(&self, cache: &Cache, digest: &ToolDigest, wasm: &[u8]) -> Result<(), CompileError> {
-        let limits = Limits {
-            timeout: PATIENCE,
-            memory_bytes: MEMORY_BYTES,
-            cpu_milli: 2000,
-            pids: 64,
-            disk_bytes: 1 << 20,
-            disk_inodes: 64,
-            open_files: 64,
-            ..Limits::default()
-        };
         let deadline = Instant::now() + PATIENCE;
-        let sandbox =
-            self.raise(&self.compiler, &WasmRing::default(), limits, "compile a WASM tool")?;
+        let (ring, permit) = (WasmRing::default(), &self.permits.compiler);
+        let sandbox = self.raise(&self.compiler, &ring, permit, "compile a WASM tool")?;
         let client = sandbox.files().ok_or(CompileError::Vanished)?.until(deadline);
         let answer = client.compile(wasm, cache.code_for(), MAX_CODE_BYTES);
         let answer = answer.map_err(|error| match error {

@@ -105,7 +105,7 @@ impl Warden {
             place.engine.forget_spawners();
         }
         let ring = WasmRing { grants: held.dirs.clone(), cache };
-        let sandbox = place.raise(&place.warden, &ring, limits(), "run WASM tools")?;
+        let sandbox = place.raise(&place.warden, &ring, &place.permits.warden, "run WASM tools")?;
         let loader = sandbox.ring.scratch()?;
         let client = sandbox.connected()?;
         let evidence = sandbox.evidence().to_vec();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::config::Serves;
 use ringwall_ring::RingPlan;
 use ringwall_ring_vm::{Memory, Monitor, MonitorError, VmRing};
-use ringwall_spec::{Decided, RingKind, SandboxId, SandboxName, SandboxSpec, ValidSpec};
+use ringwall_spec::{Decided, RingKind, SandboxId, SandboxName, SandboxSpec};
 use ringwall_wire::{AdoptError, ClientError, Taking};
 use serde::{Deserialize, Serialize};
 
@@ -199,8 +199,7 @@ impl Engine {
         vm: &VmPlacement,
         loader: &Loader,
     ) -> Result<HandedOver, SnapshotError> {
-        let admitted = sandbox.placement.admitted.clone();
-        let (mut receiver, memory) = self.start_loader(&admitted, vm, loader, sandbox)?;
+        let (mut receiver, memory) = self.start_loader(vm, loader, sandbox)?;
         let control = receiver.control.take().ok_or(SnapshotError::Booted)?;
         let mut receiving = Monitor::open(control, BOOT_PATIENCE)?;
         let guest = sandbox.guest.clone().ok_or(SnapshotError::Booted)?;
@@ -232,7 +231,6 @@ impl Engine {
     /// A machine that waits to be told what it is.
     fn start_loader(
         &self,
-        admitted: &ValidSpec,
         vm: &VmPlacement,
         loader: &Loader,
         sandbox: &Sandbox,
@@ -242,8 +240,9 @@ impl Engine {
         let shared = Arc::new(memory.try_clone().map_err(wrong)?);
         let vm = VmPlacement { start: None, shared: Some(shared), loader: None, ..vm.clone() };
         let kept = sandbox.placement.kept.clone();
-        let placement = Placement::of_guest(loader.plan.clone(), kept, admitted.clone(), vm);
-        Ok((self.start_unadopted(admitted, placement)?, memory))
+        let permit = sandbox.placement.permit.clone();
+        let placement = Placement::of_guest(loader.plan.clone(), kept, permit, vm);
+        Ok((self.start_unadopted(placement)?, memory))
     }
 }
 

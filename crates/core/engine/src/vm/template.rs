@@ -17,9 +17,10 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
 use crate::config::Serves;
+use ringwall_permit::Permit;
 use ringwall_ring::{Ring, RingInput, RingPlan};
 use ringwall_ring_vm::{Control, Memory, Monitor, VmRing};
-use ringwall_spec::{KeptLimit, SandboxSpec, ValidSpec};
+use ringwall_spec::{KeptLimit, SandboxSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
 pub(crate) use room::sweep;
@@ -104,6 +105,15 @@ impl Start {
     }
 }
 
+/// What a guest is planned from, and the permit of the sandbox that wants it: a template is made by that
+/// permit, too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GuestInput<'a> {
+    pub(crate) permit: &'a Permit,
+    pub(crate) ring: &'a RingInput<'a>,
+    pub(crate) kept: &'a [KeptLimit],
+}
+
 impl Engine {
     /// The plan of a guest that starts from its template, which is made if there is none. Without
     /// one the guest boots: slower, not weaker.
@@ -111,9 +121,10 @@ impl Engine {
         &self,
         ring: VmRing,
         mut placed: VmPlacement,
-        (input, kept): (&RingInput<'_>, &[KeptLimit]),
+        with: GuestInput<'_>,
         from: Option<&Restored>,
     ) -> Result<(RingPlan, VmPlacement), PlaceError> {
+        let input = with.ring;
         if ring.monitor.driver.control() == Control::Inherited {
             let loader = Loader::of(&ring, self.serves, |ring| ring.plan(input).ok());
             placed.loader = loader.map(Arc::new);
@@ -131,7 +142,7 @@ impl Engine {
         }
         if std::env::var_os(COLD).is_none()
             && ring.monitor.driver.control() == Control::Inherited
-            && let Some(start) = self.template(&ring, &placed, (input, kept))
+            && let Some(start) = self.template(&ring, &placed, with)
         {
             let mut ring = ring;
             ring.machine.memory = Memory::Copied;
@@ -148,7 +159,7 @@ impl Engine {
         &self,
         ring: &VmRing,
         placed: &VmPlacement,
-        with: (&RingInput<'_>, &[KeptLimit]),
+        with: GuestInput<'_>,
     ) -> Option<Arc<Start>> {
         let key = key(ring)?;
         let directory = self.home.join(TEMPLATES).join(&key);
@@ -179,17 +190,17 @@ impl Engine {
         &self,
         ring: &VmRing,
         placed: &VmPlacement,
-        (input, kept): (&RingInput<'_>, &[KeptLimit]),
+        with: GuestInput<'_>,
         directory: &Path,
     ) -> Result<(), RaiseError> {
         let mut ring = ring.clone();
         ring.machine.memory = Memory::Shared;
         tell_clock(&mut ring.machine);
-        let plan = ring.plan(input).map_err(PlaceError::from)?;
+        let plan = ring.plan(with.ring).map_err(PlaceError::from)?;
         let memory = new_memory(ring.machine.memory_bytes).map_err(VmError::Template)?;
         let vm = VmPlacement { shared: Some(memory.into()), ..placed.clone() };
-        let placement = Placement::of_guest(plan, kept.to_vec(), input.admitted.clone(), vm);
-        let mut guest = self.start_unadopted(input.admitted, placement)?;
+        let placement = Placement::of_guest(plan, with.kept.to_vec(), with.permit.clone(), vm);
+        let mut guest = self.start_unadopted(placement)?;
         let until = Instant::now() + BOOT_PATIENCE;
         let mut channel = Patient { stream: &guest.ring.stream, until };
         ringwall_wire::wait_ready(&mut channel).map_err(VmError::Adopt)?;
@@ -226,12 +237,8 @@ impl Engine {
     }
 
     /// Starts a machine that no engine talks to yet.
-    pub(super) fn start_unadopted(
-        &self,
-        admitted: &ValidSpec,
-        placement: Placement,
-    ) -> Result<Sandbox, RaiseError> {
-        let spec = SandboxSpec { name: None, ..admitted.spec().clone() };
+    pub(super) fn start_unadopted(&self, placement: Placement) -> Result<Sandbox, RaiseError> {
+        let spec = SandboxSpec { name: None, ..placement.permit.spec().clone() };
         let record = Record::new(host::new_id(), &spec, RecordKind::Run, &self.home);
         let (mut guest, _) = self.start_sandbox(record, &spec, placement, Instant::now())?;
         guest.take_scratch()?;

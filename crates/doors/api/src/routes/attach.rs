@@ -14,9 +14,9 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
-use ringwall_desk::Caller;
+use ringwall_desk::{Caller, Permit};
 use ringwall_engine::{Job, Killer, Output};
-use ringwall_spec::{EgressSpec, TerminalSize, ValidSpec};
+use ringwall_spec::{EgressSpec, TerminalSize};
 use ringwall_wire::ProcessInput;
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -172,8 +172,8 @@ async fn run_for(
     fields.command = fields.command.map(|command| command.attached(stdin, terminal));
     converse(socket, move |between| {
         let _permit = permit;
-        let raised = |admitted: &ValidSpec, _: &Killer| {
-            let warning = admitted.spec().egress.as_ref().and_then(EgressSpec::warning);
+        let raised = |permit: &Permit, _: &Killer| {
+            let warning = permit.spec().egress.as_ref().and_then(EgressSpec::warning);
             between.say(&json!({ "started": { "warning": warning } }));
         };
         let started = |job: &Job, killer: &Killer| {

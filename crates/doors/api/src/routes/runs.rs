@@ -6,9 +6,9 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_desk::{Action, Caller, Elevated, Exec, Input, Placed, Share, Used, Watched};
+use ringwall_desk::{Action, Caller, Elevated, Exec, Input, Permit, Placed, Share, Used, Watched};
 use ringwall_engine::{Job, Killer, Output, RunError, StartError};
-use ringwall_spec::{Command, Ending, Limits, Outcome, ValidSpec};
+use ringwall_spec::{Command, Ending, Limits, Outcome};
 use ringwall_store::NewCall;
 use ringwall_wire::ProcessInput;
 use rustix::process::Signal;
@@ -224,7 +224,7 @@ async fn run_now(
         .work(move |service| {
             let _permit = permit;
             let mut output = Captured::default();
-            let raised = |_: &ValidSpec, killer: &Killer| {
+            let raised = |_: &Permit, killer: &Killer| {
                 let killer = killer.clone();
                 guard.arm(move || killer.kill());
             };
@@ -244,7 +244,7 @@ async fn run_now(
 
 /// What is done when the wall stands, when the command runs in it, and with what that writes.
 pub(crate) type Hooks<'a> =
-    (&'a dyn Fn(&ValidSpec, &Killer), &'a dyn Fn(&Job, &Killer), &'a mut dyn Output);
+    (&'a dyn Fn(&Permit, &Killer), &'a dyn Fn(&Job, &Killer), &'a mut dyn Output);
 
 /// A run that has ended.
 pub(crate) struct Ran {
@@ -300,7 +300,7 @@ fn run_and_write_down(
     };
     service.store.begin_call(&new)?;
     let mut stood = false;
-    let ran = raise_and_run(service, caller, (&placed.admitted, &command), hooks, &mut stood);
+    let ran = raise_and_run(service, caller, (&placed.permit, &command), hooks, &mut stood);
     let outcome = match ran {
         Ok(outcome) => outcome,
         Err(problem) => {
@@ -312,12 +312,12 @@ fn run_and_write_down(
             return Err(problem);
         }
     };
-    let Placed { admitted, reservation, .. } = placed;
+    let Placed { permit, reservation, .. } = placed;
     let used = Used::of_sandbox(&outcome.usage);
     let sent = reservation.sent_all(used).then(|| "budget:egress_bytes".to_owned());
     let stopped_by = reservation.stopped_by(outcome.ending == Ending::Timeout).or(sent);
     reservation.settle(used)?;
-    let limits = admitted.spec().limits.clone();
+    let limits = permit.spec().limits.clone();
     let ended = Ended { call: call.clone(), ending: outcome.ending, stopped_by, limits };
     service.store.end_call(&new, &ended.summary())?;
     let Ended { stopped_by, limits, .. } = ended;
@@ -327,13 +327,13 @@ fn run_and_write_down(
 fn raise_and_run(
     service: &Service,
     caller: &Caller,
-    (admitted, command): (&ValidSpec, &Command),
+    (permit, command): (&Permit, &Command),
     (raised_hook, started_hook, output): Hooks<'_>,
     stood: &mut bool,
 ) -> Result<Outcome, Problem> {
     let crew = service.engines.of(caller.tenant()).map_err(|error| Problem::internal(&error))?;
     let raised = trace::part("start", |span| {
-        let raised = crew.engine.raise_for(admitted, &command.words())?;
+        let raised = crew.engine.raise_for(permit, &command.words())?;
         span.note("ringwall.sandbox", raised.id().as_str());
         Ok::<_, Problem>(raised)
     })?;
@@ -344,8 +344,8 @@ fn raise_and_run(
     let what = format!("the run {}", raised.id());
     let watched = Watched { what, end: Box::new(move || ended.kill()) };
     let _lease = service.books.lease(caller, watched);
-    raised_hook(admitted, &killer);
-    let mut reaching = admitted.spec().egress.is_some().then(|| trace::span("egress"));
+    raised_hook(permit, &killer);
+    let mut reaching = permit.spec().egress.is_some().then(|| trace::span("egress"));
     let ending = trace::part("exec", |span| {
         let started: Result<Job, StartError> = raised.start(command);
         let job = started?;

@@ -57,7 +57,7 @@ async fn create_now(
             let default = Limits { timeout: LIFETIME, ..Limits::default() };
             let account = sandbox_reservation(&new_id());
             let placed = place((service, &caller), &fields, (default, &account))?;
-            let warning = placed.admitted.spec().egress.as_ref().and_then(EgressSpec::warning);
+            let warning = placed.permit.spec().egress.as_ref().and_then(EgressSpec::warning);
             let warning = warning.map(str::to_owned);
             let command = fields.command.as_ref().map(CommandFields::command).transpose()?;
             let _making = service.making();
@@ -70,13 +70,13 @@ async fn create_now(
                 return Err(Problem::new(Code::NameTaken, why));
             }
             let warm = match &command {
-                None => service.warm.take(&placed.admitted),
+                None => service.warm.take(&placed.permit),
                 Some(_) => None,
             };
             let made = match warm {
                 Some((record, attached)) => Ok((record, Some(attached))),
                 None => trace::part("start", |span| {
-                    let record = service.engine.create(&placed.admitted, command.as_ref())?;
+                    let record = service.engine.create(&placed.permit, command.as_ref())?;
                     span.note("ringwall.sandbox", record.id.as_str());
                     Ok::<_, Problem>((record, None))
                 }),
@@ -134,8 +134,8 @@ pub(crate) fn place(
             account,
         };
         let placed = desk.place(caller, placing).map_err(|refused| service.told(refused))?;
-        span.note("ringwall.wall", placed.admitted.spec().wall.to_string());
-        span.note("ringwall.kind", placed.admitted.kind());
+        span.note("ringwall.wall", placed.permit.spec().wall.to_string());
+        span.note("ringwall.kind", placed.permit.kind());
         Ok(placed)
     })
 }

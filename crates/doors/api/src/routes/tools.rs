@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_desk::{Action, BegunCall, CallWish, Caller, Used};
+use ringwall_desk::{Action, BegunCall, CallWish, Caller, Used, tools_permit};
 use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding};
 use ringwall_grant::Ask;
 use ringwall_spec::{CodeFor, DirAccess, EgressSpec, RingKind, ToolMeter, ToolStatus, Wall};
@@ -277,7 +277,7 @@ fn call_now(
     }
     if place.as_ref().is_some_and(|living| living.record.wall.outermost() == RingKind::Vm) {
         // Code for guests is compiled apart.
-        let host = Host::new(crew.engine.tools_with(CodeFor::AnyProcessor)?);
+        let host = Host::new(crew.engine.tools_with(CodeFor::AnyProcessor, &tools_permit)?);
         let (entry, guests) = (service.tools.find(&name.parse()?, &host)?, &host);
         service.tools.open_tool(&entry, guests)?;
     }

@@ -5,8 +5,9 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ringwall_desk::Permit;
 use ringwall_engine::{Engine, Job, PolicySearch, Record, RecordState, Sandbox, with_causes};
-use ringwall_spec::{Command, Ending, SandboxId, ValidSpec, WriteRights};
+use ringwall_spec::{Command, Ending, SandboxId, WriteRights};
 
 use crate::run::Raising;
 
@@ -31,13 +32,13 @@ impl<'a> Kept<'a> {
     pub(crate) fn raise(
         engine: &'a Engine,
         raising: &dyn Raising,
-        admitted: &ValidSpec,
+        permit: &Permit,
     ) -> Answer<Kept<'a>> {
         if raising.has_keeper() {
-            let record = said(engine.create(admitted, None))?;
+            let record = said(engine.create(permit, None))?;
             return Ok(Kept { engine, id: record.id, own: None });
         }
-        let sandbox = said(raising.raise(engine, admitted))?;
+        let sandbox = said(raising.raise(engine, permit))?;
         Ok(Kept { engine, id: sandbox.id().clone(), own: Some(sandbox) })
     }
 

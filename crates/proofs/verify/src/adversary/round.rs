@@ -7,12 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ringwall_desk::Permit;
 use ringwall_engine::{Asked, Job, with_causes};
 use ringwall_policy::{Task, Work};
 use ringwall_probes::{Dice, Play, Played, Scene};
-use ringwall_spec::{
-    RingKind, SandboxSpec, ValidSpec, Wall, WorkspaceMode, WorkspaceSpec, WriteRights,
-};
+use ringwall_spec::{RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec, WriteRights};
 use ringwall_workspace::{ApplyOptions, Changes, Wanted, apply, is_protected};
 
 use super::ground::{Ground, stamp};
@@ -21,6 +20,7 @@ use super::oracles::{self, KernelLog, Sight, sight};
 use super::owner::{choose, some_rights};
 use crate::run::{Collected, SESSION, Workshop, limits};
 use crate::stage::Stage;
+use crate::verify_permit;
 
 const COMMANDS: usize = 3;
 const STEPS: u32 = 70;
@@ -88,9 +88,9 @@ impl<'a> Round<'a> {
         }
         let routed = matches!(wall.rings(), [RingKind::Process | RingKind::Container]);
         let by_policy = dice.one_in(2) && routed && workshop.raising.has_keeper();
-        let admitted = admit(workshop, spec, by_policy.then_some(&ground))?;
+        let permit = permit(workshop, spec, by_policy.then_some(&ground))?;
         let mut journal = vec![format!("raise {wall} by policy: {by_policy}")];
-        let kept = Kept::raise(&workshop.engine, workshop.raising, &admitted)?;
+        let kept = Kept::raise(&workshop.engine, workshop.raising, &permit)?;
         journal.push(format!("sandbox {}", kept.id));
         Ok(Round {
             workshop,
@@ -421,13 +421,14 @@ fn only_laid_out(scene: &mut Scene) {
 }
 
 /// As a person's own order, or by the policy that is laid out.
-fn admit(
+fn permit(
     workshop: &Workshop<'_>,
     spec: SandboxSpec,
     by_policy: Option<&Ground>,
-) -> Result<ValidSpec, String> {
+) -> Result<Permit, String> {
     let Some(ground) = by_policy else {
-        return ringwall_spec::validate(spec).map_err(|error| with_causes(&error));
+        let spec = ringwall_spec::validate(spec).map_err(|error| with_causes(&error))?;
+        return Ok(verify_permit(spec.into()));
     };
     let (wall, limits) = (spec.wall.clone(), spec.limits.clone());
     let asked = Asked {
@@ -439,6 +440,6 @@ fn admit(
         network_at_most: None,
         search: None,
     };
-    let admitted = workshop.engine.admit(asked, &|_| limits.clone(), &ground.policy);
-    admitted.map_err(|error| with_causes(&error))
+    let decision = workshop.engine.admit(asked, &|_| limits.clone(), &ground.policy);
+    decision.map(verify_permit).map_err(|error| with_causes(&error))
 }
