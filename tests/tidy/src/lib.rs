@@ -11,6 +11,8 @@ mod dependencies;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod keeping;
+#[cfg(test)]
 mod layering;
 #[cfg(test)]
 mod lexer;

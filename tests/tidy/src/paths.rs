@@ -53,7 +53,7 @@ const ON_LIVING_RINGS: [&str; 17] = [
 ];
 
 /// Calls that look up a path.
-const LOOKUPS: [&str; 18] = [
+const LOOKUPS: [&str; 19] = [
     "File::open(",
     "File::create(",
     "File::create_new(",
@@ -71,6 +71,7 @@ const LOOKUPS: [&str; 18] = [
     "canonicalize(",
     "UnixStream::connect(",
     "UnixListener::bind(",
+    "safekeeping::",
     "CWD",
 ];
 

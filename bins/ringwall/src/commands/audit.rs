@@ -100,7 +100,7 @@ fn show(paths: &AuditPaths, args: &ShowArgs) -> anyhow::Result<()> {
     let key = ringwall_audit::verifier_key(&paths.verifier_key())?;
     let proof = inclusion(&paths.log(), &key, seq)?;
     if args.output.json() {
-        let hashes: Vec<String> = proof.hashes.iter().map(hex).collect();
+        let hashes: Vec<String> = proof.hashes.iter().map(|hash| hex(hash)).collect();
         report::json(&json!({
             "leaf": proof.leaf,
             "leaf_hash": hex(&ringwall_audit::leaf_hash(proof.leaf.as_bytes())),

@@ -1,8 +1,7 @@
 //! `ringwall policy`: write, check, explain, compare and test policies.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +12,7 @@ use ringwall_policy::{
     PlaceRequest, Profile, Severity, Stack, Task, Verdict, Widening, compare, parse_asked,
 };
 use ringwall_proof::{Proof, Solver, prove};
+use ringwall_safekeeping::{Content, create_new};
 
 use crate::args::{CheckArgs, ExplainArgs, InitArgs, PolicyDiffArgs, PolicyVerb};
 use crate::report;
@@ -61,13 +61,8 @@ fn init(args: &InitArgs) -> anyhow::Result<()> {
         Profile::Medium => DEFAULT_POLICY.to_owned(),
         _ => DEFAULT_POLICY.replacen("\nprofile = \"medium\"\n", &own, 1),
     };
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&path)
+    create_new(&path, Content::durable(text.as_bytes()).with_mode(0o644))
         .with_context(|| format!("{} cannot be written", path.display()))?;
-    file.write_all(text.as_bytes())?;
     report::text(format!("{}\n", report::printable(&path.to_string_lossy())))?;
     if !args.user {
         report::note("a policy of a directory can only narrow what your own allows");

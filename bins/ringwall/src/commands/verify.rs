@@ -87,10 +87,8 @@ fn play(args: &VerifyArgs, rounds: u32) -> anyhow::Result<ExitCode> {
 }
 
 fn new_seed() -> anyhow::Result<u64> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     // Short enough to be typed.
-    Ok(u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
+    Ok(u64::from(u32::from_le_bytes(ringwall_safekeeping::random_array()?)))
 }
 
 /// In the signed log, with the digest of the whole report; a wall that did not hold is used no more.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use ringwall_grant::{Elevation, ElevationRequest, GrantId, SecretKey, TokenError, hex};
+use ringwall_grant::{Elevation, ElevationRequest, GrantId, SecretKey, TokenError};
+use ringwall_safekeeping::hex;
 
 use crate::record::{ApprovalId, AskedFor, Decision, RecordError};
 use crate::rule::{Approver, ElevationRule};

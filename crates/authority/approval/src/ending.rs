@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use ringwall_grant::files::{self, FileError};
+use ringwall_safekeeping::{Content, FileError, Trust, read, replace};
 
 use crate::record::{ApprovalId, AskedFor, DIRECTORY, Decision, Kind, Mark, RecordError};
 use crate::store::{Approvals, State, unix};
@@ -107,7 +107,7 @@ impl Approvals {
 
     /// Whether an elevation may have ended that nobody was told of. Reads at most one small file.
     pub fn is_due(home: &Path, now: SystemTime) -> bool {
-        match files::read_secret(&home.join(DIRECTORY).join(DUE), 32) {
+        match read(&home.join(DIRECTORY).join(DUE), Trust::Secret, 32) {
             Ok(text) => {
                 let due = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
                 due.is_none_or(|due: u64| due <= unix(now))
@@ -121,7 +121,7 @@ impl Approvals {
     pub(crate) fn due_by(&self, at: u64) -> Result<(), RecordError> {
         let _lock = self.lock()?;
         let path = self.records.directory.join(DUE);
-        let known = files::read_secret(&path, 32).ok();
+        let known = read(&path, Trust::Secret, 32).ok();
         let known = known.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
         self.set_due(Some(known.map_or(at, |known: u64| known.min(at))))
     }
@@ -129,7 +129,7 @@ impl Approvals {
     fn set_due(&self, at: Option<u64>) -> Result<(), RecordError> {
         let path = self.records.directory.join(DUE);
         match at {
-            Some(at) => Ok(files::replace(&path, at.to_string().as_bytes())?),
+            Some(at) => Ok(replace(&path, Content::durable(at.to_string().as_bytes()))?),
             None => match std::fs::remove_file(&path) {
                 Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                     Err(FileError::Use { path, source }.into())

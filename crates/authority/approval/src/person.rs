@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_grant::files::{self, FileError};
 use ringwall_grant::{KeyError, PublicKey, SecretKey};
+use ringwall_safekeeping::{Directory, FileError, Trust};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PersonError {
@@ -36,7 +36,7 @@ pub fn default_place(
 pub fn make_key(path: &Path, engine_home: &Path) -> Result<PublicKey, PersonError> {
     if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {
         refuse_inside(path, engine_home)?;
-        files::private_directory(parent)?;
+        Directory::make(parent, Trust::Secret)?;
     }
     refuse_inside(path, engine_home)?;
     let key = SecretKey::generate()?;

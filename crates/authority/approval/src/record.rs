@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_grant::files::{self, FileError};
-use ringwall_grant::{GrantId, PublicKey, hex};
+use ringwall_grant::{GrantId, PublicKey};
+use ringwall_safekeeping::{Content, Directory, FileError, Trust, create_new, hex, random, read};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -130,19 +130,19 @@ impl Records {
     /// Opens the records of an engine's home; the key is made at first use.
     pub(crate) fn open(home: &Path) -> Result<Records, RecordError> {
         let (directory, keys) = (home.join(DIRECTORY), home.join("keys"));
-        files::private_directory(&directory)?;
-        files::private_directory(&keys)?;
+        Directory::make(&directory, Trust::Secret)?;
+        Directory::make(&keys, Trust::Secret)?;
         let path = keys.join("approvals.seal");
         if !path.exists() {
             let mut fresh = Zeroizing::new([0; 32]);
-            files::random(&mut fresh[..])?;
-            match files::create_new(&path, &fresh[..]) {
+            random(&mut fresh[..])?;
+            match create_new(&path, Content::durable(&fresh[..])) {
                 // Somebody else was first.
                 Ok(()) | Err(FileError::Exists(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let content = Zeroizing::new(files::read_secret(&path, 32)?);
+        let content = Zeroizing::new(read(&path, Trust::Secret, 32)?);
         let mut seal = Zeroizing::new([0; 32]);
         if content.len() != seal.len() {
             return Err(RecordError::Forged(path));
@@ -181,7 +181,7 @@ impl Records {
         let seal = self.seal_of(id, kind, lines.as_bytes());
         lines.push_str(&seal);
         lines.push('\n');
-        match files::create_new(&path, lines.as_bytes()) {
+        match create_new(&path, Content::durable(lines.as_bytes())) {
             Ok(()) => Ok(true),
             Err(FileError::Exists(_)) => Ok(false),
             Err(error) => Err(error.into()),
@@ -225,7 +225,7 @@ impl Records {
 
     fn sealed_lines(&self, id: &ApprovalId, kind: Kind) -> Result<(String, PathBuf), RecordError> {
         let path = self.path(id, kind);
-        let content = files::read_secret(&path, MAX_RECORD_BYTES)?;
+        let content = read(&path, Trust::Secret, MAX_RECORD_BYTES)?;
         let forged = || RecordError::Forged(path.clone());
         let text = String::from_utf8(content).map_err(|_| forged())?;
         let body = text.strip_suffix('\n').ok_or_else(forged)?;
@@ -277,7 +277,7 @@ impl std::fmt::Debug for Records {
 impl ApprovalId {
     pub(crate) fn fresh() -> Result<ApprovalId, FileError> {
         let mut chance = [0; 6];
-        files::random(&mut chance)?;
+        random(&mut chance)?;
         Ok(ApprovalId(format!("apr-{}", hex::encode(&chance))))
     }
 

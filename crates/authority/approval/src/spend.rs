@@ -3,8 +3,9 @@
 
 use ringwall_grant::{
     Allowed, Basis, Reason, Refused, Request, SeenElevation, SignedElevation, Token, TokenError,
-    Verifier, hex,
+    Verifier,
 };
+use ringwall_safekeeping::hex;
 
 use crate::action::Action;
 use crate::record::{ApprovalId, AskedFor, Decision, Kind, Mark, RecordError};

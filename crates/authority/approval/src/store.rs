@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ringwall_grant::files::{self, FileError};
-use ringwall_grant::{PublicKey, Refused, Request, Token, TokenError, Verifier, hex};
+use ringwall_grant::{PublicKey, Refused, Request, Token, TokenError, Verifier};
+use ringwall_safekeeping::{FileError, Hold, Lock, hex, lock};
 
 use crate::action::{Action, ActionError};
 use crate::record::{ApprovalId, AskedFor, Decision, Kind, RecordError, Records, Requester};
@@ -110,8 +110,8 @@ impl Approvals {
         Ok(Approvals { records, lock_file })
     }
 
-    pub(crate) fn lock(&self) -> Result<files::Lock, RecordError> {
-        Ok(files::lock(&self.lock_file)?)
+    pub(crate) fn lock(&self) -> Result<Lock, RecordError> {
+        Ok(lock(&self.lock_file, Hold::Alone)?)
     }
 
     /// Makes a refused request a question to people, if an elevation could help it. The same question

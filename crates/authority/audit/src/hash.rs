@@ -1,6 +1,9 @@
 //! SHA-256 values and how they are written.
 
+use ringwall_safekeeping::hex::decode_array;
 use sha2::{Digest, Sha256};
+
+pub use ringwall_safekeeping::hex::encode as hex;
 
 pub type Hash = [u8; 32];
 
@@ -13,32 +16,9 @@ pub fn sha256(parts: &[&[u8]]) -> Hash {
     hasher.finalize().into()
 }
 
-pub fn hex(hash: &Hash) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(64);
-    for byte in hash {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
-}
-
 /// Only what [`hex`] writes: 64 lower-case digits.
 pub(crate) fn from_hex(text: &[u8]) -> Option<Hash> {
-    let text: &[u8; 64] = text.try_into().ok()?;
-    let mut hash = [0; 32];
-    for (byte, pair) in hash.iter_mut().zip(text.as_chunks::<2>().0) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(hash)
-}
-
-fn digit(character: u8) -> Option<u8> {
-    match character {
-        b'0'..=b'9' => Some(character - b'0'),
-        b'a'..=b'f' => Some(character - b'a' + 10),
-        _ => None,
-    }
+    decode_array(std::str::from_utf8(text).ok()?)
 }
 
 #[cfg(test)]

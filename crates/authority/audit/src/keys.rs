@@ -1,12 +1,11 @@
 //! The log's key: made at first use, in a file of its own outside the log.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{Content, FileError, Trust, create_new, if_there, open, random_array};
 use ringwall_spec::SandboxId;
-use rustix::fs::OFlags;
 
-use crate::files::{self, FileError};
 use crate::note::{KeyError, Signer, VerifierKey};
 
 const MOST_BYTES: u64 = 1024;
@@ -55,8 +54,6 @@ pub enum KeyFileError {
     Key { path: String, source: KeyError },
     #[error("the key {0} is missing; without it no record can be written")]
     Missing(String),
-    #[error("the system has no random numbers for a key")]
-    Random(#[source] io::Error),
 }
 
 /// The key that signs, and makes one where `may_make`.
@@ -84,7 +81,7 @@ pub fn verifier_key(path: &Path) -> Result<VerifierKey, KeyFileError> {
 }
 
 fn read_signer(path: &Path) -> Result<Option<Signer>, KeyFileError> {
-    let Some(file) = files::existing(path, OFlags::RDONLY)? else {
+    let Some(file) = if_there(open(path, Trust::Secret))? else {
         return Ok(None);
     };
     let text = text(path, file)?;
@@ -101,51 +98,26 @@ fn text(path: &Path, file: std::fs::File) -> Result<String, KeyFileError> {
 }
 
 fn make(paths: &AuditPaths) -> Result<(), KeyFileError> {
-    let name = SandboxId::from_random(random()?);
+    let name = SandboxId::from_random(random_array()?);
     let malformed =
         |source| KeyFileError::Key { path: paths.secret_key().display().to_string(), source };
-    let signer = Signer::new(&format!("ringwall/{name}"), random()?).map_err(malformed)?;
-    // Only whole files get the names that are read: a crash leaves a temporary one and no key.
+    let signer = Signer::new(&format!("ringwall/{name}"), random_array()?).map_err(malformed)?;
     let secret = format!("{}\n", signer.secret_text());
-    if publish(&paths.secret_key(), &name, &secret, 0o600)? {
-        let public = format!("{}\n", signer.verifier());
-        publish(&paths.verifier_key(), &name, &public, 0o644)?;
+    match create_new(&paths.secret_key(), Content::durable(secret.as_bytes())) {
+        Ok(()) => publish_verifier(paths, signer.verifier()),
+        // Another process was quicker.
+        Err(FileError::Exists(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
-    let keys = files::directory(&paths.keys)?;
-    keys.sync_all().map_err(failed(&paths.keys))
 }
 
-/// Writes the public key where a crash kept it from being written.
+/// Writes the public key, also where a crash kept it from being written.
 pub(crate) fn publish_verifier(paths: &AuditPaths, key: &VerifierKey) -> Result<(), KeyFileError> {
-    let name = SandboxId::from_random(random()?);
-    publish(&paths.verifier_key(), &name, &format!("{key}\n"), 0o644).map(|_| ())
-}
-
-/// Makes `path` with this content unless it is there; says whether it did.
-fn publish(path: &Path, id: &SandboxId, content: &str, mode: u32) -> Result<bool, KeyFileError> {
-    let temporary = path.with_extension(format!("new-{id}"));
-    let Some(mut file) = files::fresh(&temporary, mode)? else {
-        return Ok(false);
-    };
-    let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
-    // A link never replaces what is there.
-    let linked = written.and_then(|()| std::fs::hard_link(&temporary, path));
-    std::fs::remove_file(&temporary).map_err(failed(&temporary))?;
-    match linked {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(source) => Err(failed(path)(source)),
-    }
-}
-
-fn random<const N: usize>() -> Result<[u8; N], KeyFileError> {
-    let mut bytes = [0; N];
-    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| KeyFileError::Random(errno.into()))?;
-    if count == N {
-        Ok(bytes)
-    } else {
-        Err(KeyFileError::Random(io::ErrorKind::UnexpectedEof.into()))
+    let text = format!("{key}\n");
+    let public = Content::durable(text.as_bytes()).with_mode(0o644);
+    match create_new(&paths.verifier_key(), public) {
+        Ok(()) | Err(FileError::Exists(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

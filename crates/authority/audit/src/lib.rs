@@ -10,7 +10,6 @@
 //! formats. [`LogReader`] reads, follows and joins records.
 
 mod event;
-mod files;
 mod hash;
 mod keys;
 mod line;
@@ -28,7 +27,6 @@ mod verify;
 mod writer;
 
 pub use event::*;
-pub use files::FileError;
 pub use hash::{Hash, hex, sha256};
 pub use keys::{AuditPaths, KeyFileError, verifier_key};
 pub use line::MOST_LINE_BYTES;

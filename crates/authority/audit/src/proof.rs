@@ -7,11 +7,13 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use crate::files::Locked;
+use ringwall_safekeeping::{Hold, Lock};
+
 use crate::hash::Hash;
 use crate::line::{self, Line, MOST_LINE_BYTES};
 use crate::merkle::{self, Edge, ProofBuilder, leaf_hash, verify_consistency, verify_inclusion};
 use crate::note::{NoteError, VerifierKey};
+use crate::writer::LOCK_PATIENCE;
 
 /// That a record is in the log that a checkpoint was signed for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +136,9 @@ struct Signed {
 impl Scan {
     fn open(log: &Path) -> Result<Scan, ProofError> {
         let file = File::open(log).map_err(failed(log))?;
-        let locked = Locked::to_read(&file).map_err(failed(log))?.ok_or(ProofError::Busy)?;
+        let locked = Lock::take(&file, Hold::Shared, LOCK_PATIENCE)
+            .map_err(failed(log))?
+            .ok_or(ProofError::Busy)?;
         let length = file.metadata().map_err(failed(log))?.len();
         drop(locked);
         Ok(Scan { file, length })

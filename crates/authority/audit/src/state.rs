@@ -10,14 +10,12 @@
 //! One page, written in place by whoever holds the log's lock: another name for each new one would make
 //! the file system write at once. Only a machine that goes down can leave half of it, and its sum tells.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use ringwall_safekeeping::{Access, FileError, Trust, if_there, open, open_or_make};
 
-use crate::files::{self, FileError};
 use crate::hash::{from_hex, hex, sha256};
 use crate::merkle::Edge;
 use crate::position::Position;
@@ -61,7 +59,7 @@ pub(crate) enum Found {
 
 /// Reads the state. The caller holds the lock of the log.
 pub(crate) fn read(path: &Path) -> Result<Found, StateError> {
-    let Some(file) = files::existing(path, OFlags::RDONLY)? else {
+    let Some(file) = if_there(open(path, Trust::Secret))? else {
         return Ok(Found::Missing);
     };
     let failed = |source| StateError::Read { path: path.display().to_string(), source };
@@ -82,10 +80,9 @@ pub(crate) fn read(path: &Path) -> Result<Found, StateError> {
 
 /// Replaces the state. The caller holds the lock of the log.
 pub(crate) fn write(path: &Path, kept: &Kept) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?;
+    let file = open_or_make(path, Trust::Secret, Access::Change)?;
     let page = page(kept).ok_or_else(|| io::Error::other("the audit log is too long"))?;
-    File::from(file).write_all_at(&page, 0)
+    file.write_all_at(&page, 0)
 }
 
 /// The text, newlines to the end of the page, and before its last one the sum of all that.
@@ -108,7 +105,7 @@ fn decode(read: &[u8; PAGE]) -> Option<Kept> {
 
 fn encode(kept: &Kept) -> String {
     let Kept { position, unsynced, .. } = kept;
-    let edge: Vec<String> = position.edge.nodes().iter().map(hex).collect();
+    let edge: Vec<String> = position.edge.nodes().iter().map(|node| hex(node)).collect();
     format!(
         "{MAGIC}\nsize {}\nlast {}\nend {}\ndurable {}\nsynced {}\nhash {}\nedge {}\nunsynced {}\n",
         position.edge.size(),

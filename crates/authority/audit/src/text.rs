@@ -61,7 +61,7 @@ impl Id {
                 let _ = write!(clean, "%{byte:02X}");
             }
             if clean.len() > Id::MOST_BYTES {
-                return Id(format!("sha256:{}", crate::hash::hex(&Sha256::digest(id).into())));
+                return Id(format!("sha256:{}", crate::hash::hex(&Sha256::digest(id))));
             }
         }
         Id(clean)

@@ -8,14 +8,16 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{Hold, Lock};
+
 use crate::event::Event;
-use crate::files::Locked;
 use crate::hash::{Hash, hex, sha256};
 use crate::line::{self, FIRST_HASH, Line, MOST_LINE_BYTES, RecordLine};
 use crate::merkle::{Edge, leaf_hash};
 use crate::note::{Checkpoint, NoteError, VerifierKey};
 use crate::position::Position;
 use crate::state::{self, Found};
+use crate::writer::LOCK_PATIENCE;
 
 mod findings;
 
@@ -79,7 +81,9 @@ pub fn verify(what: &Verify) -> Result<Report, VerifyError> {
     }
     let (length, kept) = {
         // Between two writes: whatever stands there then was written whole.
-        let _locked = Locked::to_read(&file).map_err(failed)?.ok_or(VerifyError::Busy)?;
+        let _locked = Lock::take(&file, Hold::Shared, LOCK_PATIENCE)
+            .map_err(failed)?
+            .ok_or(VerifyError::Busy)?;
         let kept = what.state.as_deref().map(state::read);
         (file.metadata().map_err(failed)?.len(), kept)
     };

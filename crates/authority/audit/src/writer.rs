@@ -6,10 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::OFlags;
+use ringwall_safekeeping::{
+    Access, Content, Directory, FileError, Hold, Lock, Trust, Wait, create_new, if_there, open_for,
+};
 
 use crate::event::{Event, Ids, LogRecovered};
-use crate::files::{self, FileError, Locked};
 use crate::hash::{Hash, hex, sha256};
 use crate::keys::{self, AuditPaths, KeyFileError};
 use crate::line::{self, Body, MOST_LINE_BYTES};
@@ -24,6 +25,9 @@ const MOST_TORN_BYTES: u64 = 64 << 20;
 /// So often, while records are written, the disk is made to have them. What is older cannot be lost with the
 /// machine, so a log that lacks it was cut.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// How long to wait for others: one that holds the lock may have been stopped.
+pub(crate) const LOCK_PATIENCE: Wait = Wait::For(Duration::from_secs(10));
 
 /// Where a record stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,11 +125,11 @@ pub(crate) struct Writer {
 impl Writer {
     /// Opens the log, begins it where there is none, and puts it right where a crash cut it short.
     pub(crate) fn open(paths: AuditPaths) -> Result<Writer, OpenError> {
-        files::directory(&paths.keys)?;
-        let directory = files::directory(&paths.directory)?;
-        let file = match files::existing(&paths.log(), flags())? {
+        Directory::make(&paths.keys, Trust::Secret)?;
+        Directory::make(&paths.directory, Trust::Secret)?;
+        let file = match existing(&paths)? {
             Some(file) => file,
-            None => begin(&paths, &directory)?,
+            None => begin(&paths)?,
         };
         let empty = file.metadata().map_err(AppendError::from)?.len() == 0;
         let begun = !empty || paths.state().exists();
@@ -152,7 +156,9 @@ impl Writer {
     /// Finds the end of the log under its lock, by the state where there is one.
     fn synchronise(&mut self) -> Result<(), OpenError> {
         let file = self.file.try_clone().map_err(AppendError::from)?;
-        let locked = Locked::new(&file).map_err(AppendError::from)?.ok_or(AppendError::Busy)?;
+        let locked = Lock::take(&file, Hold::Alone, LOCK_PATIENCE)
+            .map_err(AppendError::from)?
+            .ok_or(AppendError::Busy)?;
         self.check_place()?;
         let found = state::read(&self.paths.state())?;
         let mut unknown = match &found {
@@ -228,7 +234,7 @@ impl Writer {
             return Err(AppendError::Unsure);
         }
         let file = self.file.try_clone()?;
-        let locked = Locked::new(&file)?.ok_or(AppendError::Busy)?;
+        let locked = Lock::take(&file, Hold::Alone, LOCK_PATIENCE)?.ok_or(AppendError::Busy)?;
         self.check_place()?;
         self.catch_up()?;
         let mut results = Vec::with_capacity(groups.len());
@@ -253,7 +259,7 @@ impl Writer {
     /// The newest checkpoint, with what other processes have written.
     pub(crate) fn checkpoint(&mut self) -> Result<String, AppendError> {
         let file = self.file.try_clone()?;
-        let locked = Locked::new(&file)?.ok_or(AppendError::Busy)?;
+        let locked = Lock::take(&file, Hold::Alone, LOCK_PATIENCE)?.ok_or(AppendError::Busy)?;
         self.check_place()?;
         self.catch_up()?;
         drop(locked);
@@ -317,14 +323,10 @@ impl Writer {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }
-        let fresh = files::fresh(&path, 0o600).map_err(|error| match error {
-            FileError::Open { source, .. } => source,
-            error @ FileError::Unsafe { .. } => io::Error::other(error),
+        create_new(&path, Content::durable(&torn)).map_err(|error| match error {
+            FileError::Exists(_) => AppendError::Replaced,
+            error => io::Error::from(error).into(),
         })?;
-        let mut file = fresh.ok_or(AppendError::Replaced)?;
-        file.write_all(&torn)?;
-        file.sync_all()?;
-        File::open(&self.paths.directory)?.sync_all()?;
         self.file.set_len(self.position.end)?;
         let event = LogRecovered {
             reason: "a writer was ended while it wrote; what it wrote was not acknowledged".into(),
@@ -406,10 +408,10 @@ fn unix_ms() -> u64 {
 }
 
 /// A log where there is none, unless there has been one.
-fn begin(paths: &AuditPaths, directory: &File) -> Result<File, OpenError> {
+fn begin(paths: &AuditPaths) -> Result<File, OpenError> {
     let found = state::read(&paths.state())?;
     // Somebody else may have been quicker, with the state too.
-    if let Some(file) = files::existing(&paths.log(), flags())? {
+    if let Some(file) = existing(paths)? {
         return Ok(file);
     }
     match found {
@@ -421,17 +423,19 @@ fn begin(paths: &AuditPaths, directory: &File) -> Result<File, OpenError> {
             return Err(StateError::Damaged(paths.state().display().to_string()).into());
         }
     }
-    drop(files::fresh(&paths.log(), 0o600)?);
-    directory.sync_all().map_err(AppendError::from)?;
-    files::existing(&paths.log(), flags())?.ok_or(OpenError::Append(AppendError::Replaced))
+    match create_new(&paths.log(), Content::durable(b"")) {
+        Ok(()) | Err(FileError::Exists(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    existing(paths)?.ok_or(OpenError::Append(AppendError::Replaced))
 }
 
 fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-fn flags() -> OFlags {
-    OFlags::RDWR | OFlags::APPEND
+fn existing(paths: &AuditPaths) -> Result<Option<File>, FileError> {
+    if_there(open_for(&paths.log(), Trust::Secret, Access::Append))
 }
 
 /// Whether the line of a record will be short enough, wherever it will stand.

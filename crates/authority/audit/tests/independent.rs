@@ -158,13 +158,13 @@ fn a_verifier_that_is_not_ours_agrees_with_checkpoints_and_proofs() {
     let inclusion: Vec<_> = (0..size)
         .map(|seq| {
             let proof = inclusion(&paths.log(), key, seq).unwrap();
-            json!({ "index": seq, "hashes": proof.hashes.iter().map(hex).collect::<Vec<_>>() })
+            json!({ "index": seq, "hashes": proof.hashes.iter().map(|hash| hex(hash)).collect::<Vec<_>>() })
         })
         .collect();
     let consistency: Vec<_> = (1..size)
         .map(|old| {
             let proof = consistency(&paths.log(), key, old).unwrap();
-            json!({ "old": old, "hashes": proof.hashes.iter().map(hex).collect::<Vec<_>>() })
+            json!({ "old": old, "hashes": proof.hashes.iter().map(|hash| hex(hash)).collect::<Vec<_>>() })
         })
         .collect();
     let given = json!({

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::files::{self, FileError, Lock};
+use ringwall_safekeeping::{Directory, FileError, Hold, Lock, Trust};
+
 use crate::keys::{KeyError, PublicKey, SecretKey};
 use crate::records::{self, Record};
 use crate::revocations::{self, Revocations, RevocationsError};
@@ -60,8 +61,8 @@ impl Authority {
     /// Opens the authority of an engine's home. Its first key is made at first use.
     pub fn open(home: &Path) -> Result<Authority, AuthorityError> {
         let (keys_directory, grants) = (home.join(KEYS), home.join(GRANTS));
-        files::private_directory(&keys_directory)?;
-        files::private_directory(&grants)?;
+        Directory::make(&keys_directory, Trust::Secret)?;
+        Directory::make(&grants, Trust::Secret)?;
         let _lock = lock(&grants)?;
         let mut keys = load_keys(&keys_directory)?;
         if keys.is_empty() {
@@ -178,7 +179,7 @@ pub(crate) fn unix(time: SystemTime) -> u64 {
 }
 
 fn lock(grants: &Path) -> Result<Lock, FileError> {
-    files::lock(&grants.join("lock"))
+    ringwall_safekeeping::lock(&grants.join("lock"), Hold::Alone)
 }
 
 fn key_file(directory: &Path, number: u32) -> PathBuf {

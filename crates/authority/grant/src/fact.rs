@@ -6,6 +6,7 @@
 use std::fmt;
 
 use biscuit_auth::builder;
+use ringwall_safekeeping::hex;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fact {
@@ -69,7 +70,7 @@ impl Term {
         let term = match (word, word.strip_prefix("hex:")) {
             ("true", _) => Term::Flag(true),
             ("false", _) => Term::Flag(false),
-            (_, Some(digits)) => Term::Bytes(crate::hex::decode(digits)?),
+            (_, Some(digits)) => Term::Bytes(hex::decode(digits)?),
             (number, None) => Term::Number(number.parse().ok()?),
         };
         Some((term, rest))
@@ -92,7 +93,7 @@ impl fmt::Display for Term {
         match self {
             Term::Text(text) => write!(f, "\"{text}\""),
             Term::Number(number) => write!(f, "{number}"),
-            Term::Bytes(bytes) => write!(f, "hex:{}", crate::hex::encode(bytes)),
+            Term::Bytes(bytes) => write!(f, "hex:{}", hex::encode(bytes)),
             Term::Flag(flag) => write!(f, "{flag}"),
         }
     }

@@ -5,11 +5,9 @@ use std::path::Path;
 
 use biscuit_auth::builder::Algorithm;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use ringwall_safekeeping::{Content, FileError, Trust, create_new, hex, random, read};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
-
-use crate::files::{self, FileError};
-use crate::hex;
 
 const FORM: &str = "ringwall-ed25519-secret:";
 
@@ -36,13 +34,13 @@ pub enum KeyError {
 impl SecretKey {
     pub fn generate() -> Result<SecretKey, KeyError> {
         let mut seed = Zeroizing::new([0; 32]);
-        files::random(&mut seed[..])?;
+        random(&mut seed[..])?;
         Ok(SecretKey(SigningKey::from_bytes(&seed)))
     }
 
     /// Reads a key from a file, which nobody else may be able to read or to have put there.
     pub fn load(path: &Path) -> Result<SecretKey, KeyError> {
-        let content = Zeroizing::new(files::read_secret(path, 256)?);
+        let content = Zeroizing::new(read(path, Trust::Secret, 256)?);
         let wrong = || KeyError::Content(path.display().to_string());
         let text = std::str::from_utf8(&content).map_err(|_| wrong())?;
         let digits = text.trim_end().strip_prefix(FORM).ok_or_else(wrong)?;
@@ -54,7 +52,7 @@ impl SecretKey {
     pub fn store_new(&self, path: &Path) -> Result<(), KeyError> {
         let digits = Zeroizing::new(hex::encode(self.0.as_bytes()));
         let content = Zeroizing::new(format!("{FORM}{}\n", digits.as_str()));
-        Ok(files::create_new(path, content.as_bytes())?)
+        Ok(create_new(path, Content::durable(content.as_bytes()))?)
     }
 
     pub fn public(&self) -> PublicKey {

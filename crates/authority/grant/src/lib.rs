@@ -9,8 +9,6 @@ mod authority;
 mod block;
 mod cache;
 mod fact;
-pub mod files;
-pub mod hex;
 mod keys;
 mod names;
 mod network;

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+use ringwall_safekeeping::{Access, Content, FileError, Trust, open, open_or_make, replace};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{self, FileError};
 use crate::token::GrantId;
 
 const FILE: &str = "minted.jsonl";
@@ -34,7 +34,7 @@ pub(crate) fn append(directory: &Path, record: &Record, now_unix: u64) -> Result
     let line = |record: &Record| {
         serde_json::to_string(record).map(|line| line + "\n").map_err(|error| wrong(error.into()))
     };
-    let mut file = files::open_to_append(&path)?;
+    let mut file = open_or_make(&path, Trust::Secret, Access::Append)?;
     if file.metadata().map_err(wrong)?.len() < COMPACT_BYTES {
         // A line of its own, also behind half a line of a writer that was killed.
         let added =
@@ -46,13 +46,13 @@ pub(crate) fn append(directory: &Path, record: &Record, now_unix: u64) -> Result
         kept.push_str(&line(record)?);
     }
     kept.push_str(&line(record)?);
-    files::replace(&path, kept.as_bytes())
+    replace(&path, Content::durable(kept.as_bytes()))
 }
 
 /// All records. Half a line is of a writer that was killed before its grant was handed out.
 pub(crate) fn read(directory: &Path) -> Result<Vec<Record>, FileError> {
     let path = directory.join(FILE);
-    let file = match files::open_private(&path) {
+    let file = match open(&path, Trust::Secret) {
         Err(FileError::Missing(_)) => return Ok(Vec::new()),
         file => file?,
     };
@@ -66,7 +66,7 @@ pub(crate) fn read(directory: &Path) -> Result<Vec<Record>, FileError> {
 
 fn ends_a_line(path: &Path) -> Result<bool, FileError> {
     use std::io::Seek;
-    let mut file = files::open_private(path)?;
+    let mut file = open(path, Trust::Secret)?;
     let mut last = [b'\n'];
     let read = file.metadata().and_then(|metadata| match metadata.len() {
         0 => Ok(()),

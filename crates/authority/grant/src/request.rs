@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ringwall_safekeeping::hex;
+
 use crate::keys::PublicKey;
 use crate::names::{
     MAX_NAME_BYTES, MAX_PATH_BYTES, NameError, is_canonical_path, is_host, is_method, plain,
@@ -138,6 +140,6 @@ impl fmt::Debug for ActionHash {
 
 impl fmt::Display for ActionHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::hex::encode(&self.0))
+        f.write_str(&hex::encode(&self.0))
     }
 }

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use ringwall_safekeeping::{
+    Access, Content, FileError, Trust, hex, open, open_or_make, read, replace,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::files::{self, FileError};
-use crate::hex;
 use crate::keys::{PublicKey, SecretKey};
 use crate::token::GrantId;
 
@@ -173,7 +174,7 @@ impl Known {
         keys: &[(u32, PublicKey)],
         seen: u64,
     ) -> Result<(), RevocationsError> {
-        let file = files::open_private(&directory.join(HEAD))?;
+        let file = open(&directory.join(HEAD), Trust::Secret)?;
         let stamp = Stamp::of(&file, &directory.join(HEAD))?;
         let head = Head::read(&file, &directory.join(HEAD), keys)?;
         let seen = seen.max(self.count);
@@ -241,12 +242,12 @@ impl Head {
         };
         head.signature = hex::encode(&key.1.sign(SORT, head.message().as_bytes()));
         let text = serde_json::to_string(&head).map_err(|_| RevocationsError::Head)?;
-        Ok(files::replace(&directory.join(HEAD), text.as_bytes())?)
+        Ok(replace(&directory.join(HEAD), Content::durable(text.as_bytes()))?)
     }
 }
 
 fn read_seen(keys_directory: &Path) -> Result<u64, RevocationsError> {
-    let text = match files::read_secret(&keys_directory.join(SEEN), MAX_SEEN_BYTES) {
+    let text = match read(&keys_directory.join(SEEN), Trust::Secret, MAX_SEEN_BYTES) {
         Ok(text) => text,
         // Of a home whose list was never added to.
         Err(FileError::Missing(_)) => return Ok(0),
@@ -263,7 +264,7 @@ pub(crate) fn begin(
     key: (u32, &SecretKey),
     now_unix: u64,
 ) -> Result<(), RevocationsError> {
-    files::replace(&directory.join(LIST), b"")?;
+    replace(&directory.join(LIST), Content::durable(b""))?;
     let empty = Revocations::new(directory, Vec::new()).known;
     let empty = empty.into_inner().unwrap_or_else(PoisonError::into_inner);
     Head::write(&empty, directory, key, now_unix)
@@ -296,7 +297,7 @@ pub(crate) fn append(
         return Err(RevocationsError::Full);
     }
     if added > 0 {
-        let mut file = files::open_to_append(&path)?;
+        let mut file = open_or_make(&path, Trust::Secret, Access::Append)?;
         // What stands behind the signed part is of a writer that was killed: nobody was told that it
         // had been done.
         file.set_len(known.bytes).map_err(wrong)?;
@@ -309,14 +310,14 @@ pub(crate) fn append(
     // which a good list would look like an old one.
     if read_seen(keys_directory)? < known.count {
         let number = format!("{}\n", known.count);
-        files::replace(&keys_directory.join(SEEN), number.as_bytes())?;
+        replace(&keys_directory.join(SEEN), Content::durable(number.as_bytes()))?;
     }
     Ok(added)
 }
 
 fn read_part(path: &Path, from: u64, bytes: u64) -> Result<String, RevocationsError> {
     let wrong = |source| FileError::Use { path: path.to_owned(), source };
-    let mut file = files::open_private(path)?;
+    let mut file = open(path, Trust::Secret)?;
     file.seek(SeekFrom::Start(from)).map_err(wrong)?;
     let mut part = Vec::new();
     file.take(bytes).read_to_end(&mut part).map_err(wrong)?;

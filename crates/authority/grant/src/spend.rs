@@ -12,9 +12,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{
+    Content, Directory, FileError, Hold, Lock, Trust, is_leftover, lock, replace,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{self, FileError};
 use crate::rights::Budget;
 use crate::token::GrantId;
 use crate::verify::Inspected;
@@ -71,8 +73,8 @@ impl Spending {
     pub fn open(home: &Path) -> Result<Spending, SpendError> {
         let grants = home.join("grants").join("spent");
         let tenants = home.join("grants").join("tenants");
-        files::private_directory(&grants)?;
-        files::private_directory(&tenants)?;
+        Directory::make(&grants, Trust::Secret)?;
+        Directory::make(&tenants, Trust::Secret)?;
         Ok(Spending { home: home.to_owned(), grants, tenants })
     }
 
@@ -93,7 +95,7 @@ impl Spending {
         let mut names: Vec<String> = known.names().cloned().collect();
         let list = std::fs::read_dir(&self.tenants);
         for entry in list.into_iter().flatten().flatten() {
-            if files::is_leftover(&entry.file_name().to_string_lossy()) {
+            if is_leftover(&entry.file_name().to_string_lossy()) {
                 continue;
             }
             if let Some(Kept { account: Account::Tenant(name), .. }) = read(&entry.path())? {
@@ -200,7 +202,7 @@ impl Spending {
             }
             Err(_) => {
                 forget_old(&self.grants);
-                Ok(files::replace(&path, &text)?)
+                Ok(replace(&path, Content::durable(&text))?)
             }
         }
     }
@@ -213,8 +215,8 @@ impl Spending {
         }
     }
 
-    fn lock(&self) -> Result<files::Lock, SpendError> {
-        Ok(files::lock(&self.grants.join("lock"))?)
+    fn lock(&self) -> Result<Lock, SpendError> {
+        Ok(lock(&self.grants.join("lock"), Hold::Alone)?)
     }
 }
 
@@ -226,7 +228,7 @@ fn least(accounts: &[(Account, Budget)], taken: &[Spent]) -> Left {
 
 /// An account, if there is one. Before there were tenants, a file held the cost alone.
 fn read(path: &Path) -> Result<Option<Kept>, SpendError> {
-    let text = match files::read_secret(path, MOST_BYTES) {
+    let text = match ringwall_safekeeping::read(path, Trust::Secret, MOST_BYTES) {
         Ok(text) => text,
         Err(FileError::Missing(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -249,7 +251,7 @@ mod tests {
 
     fn place() -> (tempfile::TempDir, Spending) {
         let home = tempfile::tempdir().unwrap();
-        files::private_directory(&home.path().join("grants")).unwrap();
+        Directory::make(&home.path().join("grants"), Trust::Secret).unwrap();
         let spending = Spending::open(home.path()).unwrap();
         (home, spending)
     }
@@ -336,7 +338,7 @@ mod tests {
     fn what_was_written_down_before_there_were_more_parts_still_counts() {
         let (_home, spending) = place();
         let before = br#"{"calls":2,"wall_ms":1,"cpu_ms":1,"memory_mib_ms":1}"#;
-        files::replace(&spending.path(&id(1)), before).unwrap();
+        replace(&spending.path(&id(1)), Content::durable(before)).unwrap();
         let grants = [(id(1), calls(3))];
         assert_eq!(spending.left(&grants).unwrap().calls, Some(1));
         spending.reserve(&grants, ONE).unwrap();
@@ -396,7 +398,7 @@ mod tests {
         let (_home, spending) = place();
         let grants = [(id(1), calls(3))];
         spending.reserve(&grants, ONE).unwrap();
-        files::replace(&spending.path(&id(1)), b"{}").unwrap();
+        replace(&spending.path(&id(1)), Content::durable(b"{}")).unwrap();
         assert!(matches!(spending.left(&grants), Err(SpendError::Unreadable(_))));
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use biscuit_auth::{Biscuit, ThirdPartyRequest, UnverifiedBiscuit};
+use ringwall_safekeeping::hex;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -271,7 +272,7 @@ impl GrantId {
 
 impl fmt::Display for GrantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::hex::encode(&self.0))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -290,7 +291,7 @@ impl std::str::FromStr for GrantId {
 
     fn from_str(text: &str) -> Result<GrantId, GrantIdError> {
         let wrong = || GrantIdError(text.chars().take(64).collect());
-        crate::hex::decode_array(text).map(GrantId).ok_or_else(wrong)
+        hex::decode_array(text).map(GrantId).ok_or_else(wrong)
     }
 }
 

@@ -37,7 +37,7 @@ pub use reference::{Reference, ReferenceError, Version};
 pub use registry::{HttpError, RegistryError};
 pub use store::{
     BlobError, Freed, HoldError, Image, ImageHold, ImageInfo, LayerError, RemoveError, Removed,
-    ResolveError, RootImage, RootImageError, Store, StoreError, wait_for_lock,
+    ResolveError, RootImage, RootImageError, Store, StoreError,
 };
 pub use tar_stream::ArchiveError;
 pub use unpack::{Refusal, UnpackError, Unpacked, unpack_layer};

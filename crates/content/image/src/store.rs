@@ -37,7 +37,6 @@ pub use blobs::BlobError;
 pub(crate) use blobs::BlobWriter;
 pub use hold::{HoldError, ImageHold};
 pub use layers::LayerError;
-pub use lock::wait_for_lock;
 use record::{ImageRecord, TagRecord};
 pub use remove::{Freed, RemoveError, Removed};
 pub use root_image::{RootImage, RootImageError};

@@ -9,29 +9,17 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
+use ringwall_safekeeping::beneath::{self, Mounts};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result};
 
 use crate::RelPath;
 
 /// More than this and the target cannot have come from a Linux file system.
 const MAX_LINK_BYTES: usize = 4096;
-/// The kernel says EAGAIN when a rename elsewhere raced with the lookup.
-const LOOKUP_TRIES: usize = 16;
 
 fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH
-        | ResolveFlags::NO_SYMLINKS
-        | ResolveFlags::NO_MAGICLINKS
-        | ResolveFlags::NO_XDEV;
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut tries = 1;
-    loop {
-        match fs::openat2(dir.as_fd(), path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) if tries < LOOKUP_TRIES => tries += 1,
-            result => return result,
-        }
-    }
+    beneath::open(dir, path, flags | OFlags::NOFOLLOW, Mounts::Refused)
 }
 
 /// Set on a directory of an upper layer that stands in place of those below it.
@@ -39,9 +27,8 @@ pub(crate) const OPAQUE: &str = "user.overlay.opaque";
 
 /// A directory by its whole path, which has no symbolic link in it: `ELOOP` if it has.
 pub(crate) fn open_root(path: &Path) -> Result<OwnedFd> {
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    fs::openat2(fs::CWD, path, flags, Mode::empty(), resolve)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    beneath::open_without_links(path, flags)
 }
 
 /// The directory at `path`, for listing and for `*at` calls; `None` is `root` itself.
@@ -153,17 +140,6 @@ pub(crate) fn unchanged(a: &Stat, b: &Stat) -> bool {
     same_inode(a, b)
         && (a.st_mode, a.st_size) == (b.st_mode, b.st_size)
         && (a.st_mtime, a.st_mtime_nsec) == (b.st_mtime, b.st_mtime_nsec)
-}
-
-/// A random suffix for a name that nobody can guess.
-pub(crate) fn random_suffix() -> Result<String> {
-    let mut bytes = [0u8; 8];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let rest = &mut bytes[filled..];
-        filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 pub(crate) fn os_bytes(bytes: &[u8]) -> OsString {

@@ -1,11 +1,12 @@
 //! What a sandbox changed, as data: the manifest that `collect` writes and the others read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{Content, replace};
 use ringwall_spec::ChangeSummary;
 use serde::{Deserialize, Serialize};
 
@@ -325,11 +326,8 @@ impl Changes {
 
     /// Writes the manifest last and in one piece: a directory without one was not finished.
     pub(crate) fn save(&self) -> io::Result<()> {
-        let unfinished = self.dir.join("manifest.json.new");
-        let mut writer = BufWriter::new(File::create_new(&unfinished)?);
-        serde_json::to_writer(&mut writer, &self.manifest)?;
-        writer.flush()?;
-        fs::rename(unfinished, self.dir.join(Manifest::FILE))
+        let text = serde_json::to_vec(&self.manifest)?;
+        Ok(replace(&self.dir.join(Manifest::FILE), Content::quick(&text))?)
     }
 
     /// The host directory that the sandbox saw when the changes were collected.

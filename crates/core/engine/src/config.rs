@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ringwall_image::Store;
 use ringwall_linux::cgroup::Hierarchy;
 use ringwall_linux::launch::{Parking, Spawner};
+use ringwall_safekeeping::{Directory, Trust};
 use ringwall_spec::CodeFor;
 
 use crate::admit::Issue;
@@ -201,8 +202,10 @@ impl Engine {
         }
         let home = config.home;
         let sandboxes = home.join("sandboxes");
-        host::make_private_dirs(&sandboxes)
-            .map_err(|source| OpenError::Home { path: home.display().to_string(), source })?;
+        Directory::make(&sandboxes, Trust::Own).map_err(|error| OpenError::Home {
+            path: home.display().to_string(),
+            source: error.into(),
+        })?;
         Ok(Engine {
             ledger: Arc::new(Ledger::new(&home)),
             home,

@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{self as safekeeping, Content, Trust, if_there, replace};
 use ringwall_spec::Wall;
 
 use crate::config::Engine;
 
 /// Below the engine's home: a wall in each line. Missing where all hold.
 const FILE: &str = "distrusted-walls";
+/// More walls than there are fit in it.
+const MAX_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DistrustError {
@@ -43,8 +46,7 @@ impl Engine {
             };
         }
         let text: String = distrusted.iter().map(|wall| format!("{wall}\n")).collect();
-        let new = path.with_extension("new");
-        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).map_err(unknown)
+        replace(&path, Content::durable(text.as_bytes())).map_err(|error| unknown(error.into()))
     }
 
     pub(crate) fn refuse_distrusted(&self, wall: &Wall) -> Result<(), DistrustError> {
@@ -66,9 +68,12 @@ fn name(wall: &Wall) -> String {
 }
 
 fn read(path: &Path) -> Result<BTreeSet<String>, DistrustError> {
-    match std::fs::read_to_string(path) {
+    let found = if_there(safekeeping::read(path, Trust::Own, MAX_BYTES));
+    let text = found
+        .map_err(io::Error::from)
+        .and_then(|text| String::from_utf8(text.unwrap_or_default()).map_err(io::Error::other));
+    match text {
         Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
         Err(source) => Err(DistrustError::Unknown { path: path.display().to_string(), source }),
     }
 }

@@ -1,14 +1,14 @@
 //! Removes what crashed runs left behind.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use ringwall_linux::cgroup::CgroupError;
+use ringwall_safekeeping::{Directory, Hold, Lock, Trust, lock};
 use ringwall_spec::SandboxId;
 use ringwall_workspace::Recovered;
-use rustix::fs::FlockOperation;
 
 use crate::config::Engine;
 use crate::record::{self, Record, RecordState};
@@ -44,22 +44,19 @@ pub enum GcError {
 /// Held shared while a record comes into being and exclusively while leftovers are looked for, so
 /// that a record half made is never taken for a leftover.
 #[derive(Debug)]
-pub(crate) struct CreationLock(#[expect(dead_code, reason = "held for its lock")] File);
+pub(crate) struct CreationLock(#[expect(dead_code, reason = "held until it is dropped")] Lock);
 
 impl CreationLock {
     pub(crate) fn shared(sandboxes: &Path) -> io::Result<CreationLock> {
-        Self::take(sandboxes, FlockOperation::LockShared)
+        Self::take(sandboxes, Hold::Shared)
     }
 
     pub(crate) fn exclusive(sandboxes: &Path) -> io::Result<CreationLock> {
-        Self::take(sandboxes, FlockOperation::LockExclusive)
+        Self::take(sandboxes, Hold::Alone)
     }
 
-    fn take(sandboxes: &Path, how: FlockOperation) -> io::Result<CreationLock> {
-        let path = sandboxes.join(".creation");
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        rustix::fs::flock(&file, how)?;
-        Ok(CreationLock(file))
+    fn take(sandboxes: &Path, how: Hold) -> io::Result<CreationLock> {
+        Ok(CreationLock(lock(&sandboxes.join(".creation"), how)?))
     }
 }
 
@@ -77,6 +74,11 @@ impl Engine {
         report.image_leftovers = u64::try_from(leftovers).unwrap_or(u64::MAX);
         report.templates = crate::vm::sweep_templates(&self.home);
         report.snapshots = crate::vm::sweep_snapshots(&self.home);
+        for directory in [self.home.clone(), self.home.join("secrets")] {
+            // What cannot be removed now is removed the next time.
+            let _ = Directory::open(&directory, Trust::Own)
+                .and_then(|directory| directory.remove_leftovers());
+        }
         Ok(report)
     }
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use ringwall_linux::apparmor;
 use ringwall_linux::host::{HeldIds, NoIds, may_mount};
@@ -62,11 +62,9 @@ pub(crate) fn name_of(id: &SandboxId) -> String {
 }
 
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // The kernel fills such short requests whole or not at all, and fails only before the pool is
-    // ready; an id of zeros would then clash with a record and be refused.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    bytes
+    // The kernel fails only before its pool is ready. An id of zeros would then clash with a record
+    // and be refused.
+    ringwall_safekeeping::random_array().unwrap_or([0; N])
 }
 
 pub(crate) fn own_namespaces() -> io::Result<HostNamespaces> {
@@ -106,38 +104,4 @@ pub(crate) fn root_entries() -> io::Result<RootEntries> {
         }
     }
     Ok(entries)
-}
-
-/// A file of this user's that nobody else could have written; none if there is none.
-pub(crate) fn read_own_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let file = match fs::File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    let status = file.metadata()?;
-    let own = status.uid() == rustix::process::geteuid().as_raw();
-    if !status.is_file() || !own || status.mode() & 0o022 != 0 || status.len() > most {
-        let reason = "it must be a small regular file of yours that nobody else can write";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-    }
-    let mut text = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(file, most), &mut text)?;
-    Ok(Some(text))
-}
-
-/// Makes a directory that only its owner can enter. One that is there must be this user's, and
-/// nobody else may write to it.
-pub(crate) fn make_private_dirs(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(found) => {
-            let own = found.uid() == rustix::process::geteuid().as_raw();
-            if found.is_dir() && own && found.mode() & 0o022 == 0 {
-                return Ok(());
-            }
-            let reason =
-                format!("{path:?} must be a directory of yours that nobody else can write");
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
-        }
-        Err(_) => fs::DirBuilder::new().recursive(true).mode(0o700).create(path),
-    }
 }

@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use ringwall_ring::WORKSPACE_LINK;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
+use ringwall_safekeeping::beneath::{self, Mounts};
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 /// These are the ring's own.
@@ -49,10 +50,9 @@ fn entry(path: &Path, layers: &[PathBuf], user: (u32, u32)) -> Entry {
 }
 
 fn in_layer(layer: &Path, path: &Path, user: (u32, u32)) -> Option<Entry> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
     let root = openat(CWD, layer, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let file = match openat2(&root, path, flags, Mode::empty(), resolve) {
+    let file = match beneath::open(&root, path, flags, Mounts::Entered) {
         Ok(file) => std::fs::File::from(file),
         // A link or a file above the last part is covered by an upper layer: it was looked at before.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return None,

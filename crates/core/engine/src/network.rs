@@ -23,6 +23,7 @@ use ringwall_egress::{
     Settings, Shape, TaskInfo, TaskSpec, Usage, environment,
 };
 use ringwall_ring::{AUTHORITY_PATH, NetworkInput, PROXY_PORT};
+use ringwall_safekeeping::{self as safekeeping, Trust, if_there};
 use ringwall_spec::{CheckedFact, EgressSpec, ModelEndpoint, ModelShape, RuleSet, SandboxId};
 
 use ringwall_wire::{Client, ClientError, Door, WriteHow};
@@ -386,7 +387,8 @@ fn write(client: &Client, path: &str, content: &[u8]) -> Result<(), ClientError>
 fn read_settings(home: &Path) -> Result<Settings, NetworkError> {
     let path = home.join(SETTINGS_FILE);
     let wrong = |source| NetworkError::Settings { path: path.clone(), source };
-    match crate::host::read_own_file(&path, MAX_SETTINGS_BYTES).map_err(wrong)? {
+    let found = if_there(safekeeping::read(&path, Trust::Own, MAX_SETTINGS_BYTES));
+    match found.map_err(|error| wrong(error.into()))? {
         None => Ok(Settings::default()),
         Some(text) => serde_json::from_slice(&text).map_err(|error| wrong(error.into())),
     }

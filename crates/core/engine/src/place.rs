@@ -12,9 +12,10 @@ use ringwall_permit::Permit;
 use ringwall_ring::{Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
+use ringwall_safekeeping::beneath::{self, Mounts, open_without_links};
 use ringwall_spec::{KeptLimit, RingKind, SandboxId, SandboxSpec, Wall, WorkspaceMode};
 use ringwall_workspace::{CheckedWorkspace, HideRules};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::config::Engine;
@@ -270,13 +271,10 @@ impl Engine {
     /// are made without following any, and what is behind a new one was not decided about.
     fn shown_path(&self, path: &Path) -> Result<(ShownPath, OwnedFd), PlaceError> {
         let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let opened =
-            openat2(CWD, path, flags, Mode::empty(), resolve).map_err(|error| match error {
-                Errno::LOOP => PlaceError::BecameLink(path.to_owned()),
-                error => wrong(error.into()),
-            })?;
+        let opened = open_without_links(path, OFlags::PATH).map_err(|error| match error {
+            Errno::LOOP => PlaceError::BecameLink(path.to_owned()),
+            error => wrong(error.into()),
+        })?;
         self.refuse_to_show_own(path)?;
         let stat = rustix::fs::fstat(&opened).map_err(|error| wrong(error.into()))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -351,9 +349,7 @@ fn refuse_hidden_file(path: &Path) -> Result<Vec<PathBuf>, PlaceError> {
 
 /// A directory at a path without links.
 fn open_directory(path: &Path) -> Result<OwnedFd, PlaceError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(CWD, path, flags, Mode::empty(), resolve)
+    open_without_links(path, OFlags::RDONLY | OFlags::DIRECTORY)
         .map_err(|error| PlaceError::HostPath { path: path.to_owned(), source: error.into() })
 }
 
@@ -421,10 +417,9 @@ fn read_in_layer(layer: &Path, file: &str) -> Option<String> {
 
     const MOST: u64 = 1 << 20;
     let dir = openat(CWD, layer, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     // Without waiting: an image may have a pipe there, and a pipe without a writer never opens.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let fd = openat2(&dir, file, flags, Mode::empty(), resolve).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = beneath::open(&dir, file, flags, Mounts::Entered).ok()?;
     let mut text = String::new();
     File::from(fd).take(MOST).read_to_string(&mut text).ok()?;
     Some(text)

@@ -5,15 +5,15 @@
 //! the owner dies, however that happens, so "abandoned" needs no guessing by process numbers.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ringwall_safekeeping::{Access, FileError, Hold, Trust, Wait, hold, new_file, open, read};
 use ringwall_spec::{
     Decided, Limits, Outcome, SandboxId, SandboxName, SandboxSpec, Wall, WorkspaceSpec,
 };
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
@@ -150,15 +150,10 @@ impl Record {
     fn create(self, _creating: &CreationLock) -> Result<HeldRecord, RecordError> {
         let wrong = |source| wrong(&self.dir, source);
         let text = serde_json::to_vec(&self).map_err(|error| wrong(error.into()))?;
-        let file = File::options()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(Self::file_path(&self.dir))
-            .map_err(wrong)?;
+        let file = new_file(&Self::file_path(&self.dir), Access::Change)
+            .map_err(|error| wrong(error.into()))?;
         // Waits only for those who look whether somebody holds it.
-        let locked = rustix::fs::flock(&file, FlockOperation::LockExclusive);
-        locked.map_err(|error| wrong(error.into()))?;
+        hold(&file, Hold::Alone, Wait::Forever).map_err(wrong)?;
         file.write_all_at(&text, 0).map_err(wrong)?;
         Ok(HeldRecord { record: self, file })
     }
@@ -168,7 +163,8 @@ impl Record {
         let damaged = |source| RecordError::Damaged { path: path.display().to_string(), source };
         let mut tries = 0;
         let mut record: Record = loop {
-            let text = read_bounded(&path).map_err(|error| wrong(dir, error))?;
+            let text = read(&path, Trust::Own, MAX_RECORD_BYTES);
+            let text = text.map_err(|error| wrong(dir, error.into()))?;
             match serde_json::from_slice(&text) {
                 Ok(record) => break record,
                 // The owner may be writing it right now.
@@ -186,18 +182,12 @@ impl Record {
     }
 }
 
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(path)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
-    Ok(text)
-}
-
 /// Whether a living process holds the record. When in doubt it does: what counts as abandoned is
 /// killed.
 pub(crate) fn is_held(dir: &Path) -> bool {
-    match File::open(Record::file_path(dir)) {
-        Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err(),
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    match open(&Record::file_path(dir), Trust::Owned) {
+        Ok(file) => !hold(&file, Hold::Shared, Wait::Never).is_ok_and(|free| free),
+        Err(error) => !matches!(error, FileError::Missing(_)),
     }
 }
 

@@ -5,13 +5,12 @@
 //! not kept: within one tick of the clock it could change again unnoticed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::host;
+use ringwall_safekeeping::{Content, Trust, read, replace};
 
 /// Below the engine's home.
 const FILE: &str = "remembered.json";
@@ -63,30 +62,13 @@ impl Remembered {
     }
 
     fn load(&self) -> BTreeMap<String, String> {
-        let mut text = Vec::new();
-        let read =
-            File::open(&self.path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut text));
-        match read {
-            Ok(_) => serde_json::from_slice(&text).unwrap_or_default(),
-            Err(_) => BTreeMap::new(),
-        }
+        let text = read(&self.path, Trust::Own, MAX_BYTES).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
     }
 
     fn store(&self, known: &BTreeMap<String, String>) -> std::io::Result<()> {
-        let number = u64::from_le_bytes(host::random_bytes());
-        let making = self.path.with_extension(format!("{number:016x}"));
         let text = serde_json::to_vec(known)?;
-        let written = File::options()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&making)
-            .and_then(|mut file| file.write_all(&text))
-            .and_then(|()| fs::rename(&making, &self.path));
-        if written.is_err() {
-            let _ = fs::remove_file(&making);
-        }
-        written
+        Ok(replace(&self.path, Content::quick(&text))?)
     }
 }
 

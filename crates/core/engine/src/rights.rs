@@ -6,15 +6,15 @@
 //! Invariant: nothing here is found by a path that a job can change.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ringwall_linux::launch::{LaunchError, Spawner, encode_steps};
 use ringwall_linux::step::Step;
 use ringwall_ring::{EvidenceError, RightsChange};
+use ringwall_safekeeping::{self as safekeeping, Content, Trust, if_there};
 use ringwall_spec::{NamespaceKind, RightsError, RingKind, WorkspaceMode, WriteRights};
 use ringwall_wire::ClientError;
 use ringwall_workspace::{Periods, Told};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::attach::AttachError;
 use crate::config::Engine;
 use crate::keep::with_causes;
-use crate::record::{Record, RecordKind, RecordState, rewrite};
+use crate::record::{Record, RecordKind, RecordState};
 use crate::sandbox::Sandbox;
 use crate::settle::{COPY_PATIENCE, SettleError};
 
@@ -195,16 +195,11 @@ impl History {
 
     /// A sandbox whose rights were never changed has no such file.
     pub(crate) fn load(record: &Record) -> io::Result<History> {
-        let file = match File::open(record.rights_path()) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(History::of(WriteRights::everywhere(), 0));
-            }
-            Err(error) => return Err(error),
-        };
-        let mut text = Vec::new();
-        file.take(MAX_RIGHTS_BYTES).read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
+        let path = record.rights_path();
+        match if_there(safekeeping::read(&path, Trust::Own, MAX_RIGHTS_BYTES))? {
+            Some(text) => Ok(serde_json::from_slice(&text)?),
+            None => Ok(History::of(WriteRights::everywhere(), 0)),
+        }
     }
 
     fn change_to(&mut self, rights: &WriteRights, phase: Option<&str>) {
@@ -216,13 +211,8 @@ impl History {
     }
 
     fn write(&self, record: &Record) -> io::Result<()> {
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(record.rights_path())?;
-        rewrite(&file, &serde_json::to_vec(self)?)
+        let text = serde_json::to_vec(self)?;
+        Ok(safekeeping::replace(&record.rights_path(), Content::quick(&text))?)
     }
 }
 

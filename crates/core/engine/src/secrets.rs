@@ -3,18 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use ringwall_egress::{Form, Provider, ProviderError, SecretSpec};
+use ringwall_safekeeping::{
+    Content, Directory, FileError, Trust, create_new, if_there, read, replace,
+};
 use ringwall_spec::{ModelEndpoint, SandboxSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
-use crate::host;
 
 const MAX_RECORD_BYTES: u64 = 64 << 10;
 /// What the gateway takes, and a line end.
@@ -145,11 +146,10 @@ impl Engine {
     pub fn add_secret(&self, name: &str, from: Provider) -> Result<(), SecretError> {
         let path = self.secret_file(name)?;
         let text = to_text(&StoredSecret { from, binding: None });
-        match self.write_secret_file(&path, &text) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(SecretError::Known(name.to_owned()))
-            }
-            Err(source) => Err(SecretError::Io { path, source }),
+        let made = Directory::make(&self.secrets_dir(), Trust::Own);
+        match made.and_then(|_| create_new(&path, Content::durable(&text))) {
+            Err(FileError::Exists(_)) => Err(SecretError::Known(name.to_owned())),
+            Err(error) => Err(SecretError::Io { path, source: error.into() }),
             Ok(()) => Ok(()),
         }
     }
@@ -168,9 +168,10 @@ impl Engine {
         if empty || bytes.len() as u64 == MAX_VALUE_BYTES {
             return Err(SecretError::Value);
         }
-        // What a crash left of an earlier try.
-        let _ = fs::remove_file(&path);
-        self.write_secret_file(&path, &bytes).map_err(wrong)?;
+        // What a crash left of an earlier try is replaced.
+        Directory::make(&self.secrets_dir(), Trust::Own)
+            .and_then(|_| replace(&path, Content::durable(&bytes)))
+            .map_err(|error| wrong(error.into()))?;
         self.add_secret(name, Provider::File(path))
     }
 
@@ -180,12 +181,8 @@ impl Engine {
         let mut stored = self.stored_secret(name)?;
         stored.binding = Some(binding);
         let path = self.secret_file(name)?;
-        let wrong = |source| SecretError::Io { path: path.clone(), source };
-        // Under another name first: a reader finds the old one or the new one.
-        let new = self.secrets_dir().join(format!("{name}.new"));
-        let _ = fs::remove_file(&new);
-        self.write_secret_file(&new, &to_text(&stored)).map_err(wrong)?;
-        fs::rename(&new, &path).map_err(wrong)
+        replace(&path, Content::durable(&to_text(&stored)))
+            .map_err(|error| SecretError::Io { path, source: error.into() })
     }
 
     /// Forgets a secret; of a value that we keep, also the value.
@@ -277,16 +274,10 @@ impl Engine {
     fn stored_secret(&self, name: &str) -> Result<StoredSecret, SecretError> {
         let path = self.secret_file(name)?;
         let wrong = |source| SecretError::Io { path: path.clone(), source };
-        let text = host::read_own_file(&path, MAX_RECORD_BYTES).map_err(wrong)?;
+        let found = if_there(read(&path, Trust::Own, MAX_RECORD_BYTES));
+        let text = found.map_err(|error| wrong(error.into()))?;
         let text = text.ok_or_else(|| SecretError::Unknown(name.to_owned()))?;
         serde_json::from_slice(&text).map_err(|error| wrong(error.into()))
-    }
-
-    fn write_secret_file(&self, path: &std::path::Path, content: &[u8]) -> io::Result<()> {
-        host::make_private_dirs(&self.secrets_dir())?;
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(content)?;
-        file.sync_all()
     }
 }
 

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use ringwall_grant::{
 use ringwall_policy::{
     Action, Anchors, FilePath, Kind, LoadError, Stack, TakenIn, Task, known_walls,
 };
+use ringwall_safekeeping::{Content, replace};
 use ringwall_spec::{RuleSet, SandboxSpec, WriteRights};
 
 use crate::journal::AgentId;
@@ -363,10 +363,9 @@ pub(crate) fn narrowed(
 /// Where the token of an agent is kept, so that it can go on with the same grant.
 pub(crate) fn keep_token(home: &Path, id: &AgentId, token: &Token) -> Result<(), GateError> {
     let path = token_path(home, id);
-    let wrong = |source| GateError::File { path: path.clone(), source };
-    let mut options = File::options();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
-    file.map_err(wrong)?.write_all(token.to_text().as_bytes()).map_err(wrong)
+    let text = token.to_text();
+    replace(&path, Content::durable(text.as_bytes()))
+        .map_err(|error| GateError::File { path, source: error.into() })
 }
 
 pub(crate) fn kept_token(home: &Path, id: &AgentId) -> Result<Token, GateError> {

@@ -6,14 +6,13 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringwall_agent_model::{Tokens, Turn};
+use ringwall_safekeeping::{Access, Directory, Hold, Trust, Wait, hold, new_file, random_name};
 use ringwall_spec::Wall;
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -53,13 +52,7 @@ pub struct AgentIdError(String);
 
 impl AgentId {
     pub fn fresh() -> io::Result<AgentId> {
-        let mut bytes = [0; 6];
-        let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        if got < bytes.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(AgentId(format!("agt-{digits}")))
+        Ok(AgentId(format!("agt-{}", random_name::<6>()?)))
     }
 
     pub fn as_str(&self) -> &str {
@@ -242,12 +235,9 @@ impl Journal {
     pub fn create(home: &Path, id: AgentId) -> Result<Journal, JournalError> {
         let path = path_of(home, &id);
         let wrong = |source| JournalError::Io { path: path.clone(), source };
-        let directory = home.join(DIRECTORY);
-        if !directory.is_dir() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(wrong)?;
-        }
-        let mut options = File::options();
-        let file = options.append(true).create_new(true).mode(0o600).open(&path).map_err(wrong)?;
+        let made = Directory::make(&home.join(DIRECTORY), Trust::Own)
+            .and_then(|_| new_file(&path, Access::Append));
+        let file = made.map_err(|error| wrong(error.into()))?;
         lock(&file, &id, &path)?;
         Ok(Journal { id, path, file, last: String::new(), lines: 0 })
     }
@@ -288,8 +278,8 @@ impl Journal {
 
     /// Whether somebody writes it at this moment.
     pub fn is_running(home: &Path, id: &AgentId) -> bool {
-        let lock = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
-        File::open(path_of(home, id)).is_ok_and(|file| lock(file).is_err())
+        let free = |file: File| hold(&file, Hold::Shared, Wait::Never).is_ok_and(|free| free);
+        File::open(path_of(home, id)).is_ok_and(|file| !free(file))
     }
 
     /// All agents of a home, the newest last.
@@ -334,10 +324,10 @@ impl Journal {
 }
 
 fn lock(file: &File, id: &AgentId, path: &Path) -> Result<(), JournalError> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Running(id.clone())),
-        Err(error) => Err(JournalError::Io { path: path.to_owned(), source: error.into() }),
+    match hold(file, Hold::Alone, Wait::Never) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(JournalError::Running(id.clone())),
+        Err(source) => Err(JournalError::Io { path: path.to_owned(), source }),
     }
 }
 

@@ -71,10 +71,8 @@ pub(crate) fn untrusted(text: &str) -> String {
 }
 
 fn mark() -> String {
-    let mut bytes = [0; 6];
     // Without randomness the mark is a plain one: it helps the model, and no rule stands on it.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    ringwall_safekeeping::random_name::<6>().unwrap_or_default()
 }
 
 /// A result without what is another in every call: marks, and where it ran.

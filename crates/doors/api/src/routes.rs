@@ -117,8 +117,7 @@ async fn measure(State(service): State<Arc<Service>>, request: Request, next: Ne
 
 /// A name for a call or a reservation.
 pub(crate) fn new_id() -> String {
-    let mut bytes = [0; 12];
-    // Short requests are filled whole; the kernel's pool is ready long before a daemon starts.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    // The kernel's pool is ready long before a daemon starts.
+    let bytes = ringwall_safekeeping::random_array().unwrap_or_default();
     ringwall_spec::SandboxId::from_random(bytes).to_string()
 }

@@ -1,7 +1,6 @@
 //! What all requests share: engines, state, room, and what is under way.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,10 +9,10 @@ use ringwall_desk::{
     Action, Books, Caller, Desk, Elevated, Keeper, OWNER, Refused, Reservation, Share,
 };
 use ringwall_engine::{Attached, Engine, EngineConfig, OpenError, Record, RecordKind, RecordState};
+use ringwall_safekeeping::{Hold, Lock, Wait, lock_within};
 use ringwall_spec::Outcome;
 use ringwall_store::{NewSandbox, SandboxRow, Store, StoreError, now_ms};
 use ringwall_tool::{BuiltIns, ToolStore};
-use rustix::fs::FlockOperation;
 use serde_json::json;
 
 use crate::admission::{Admission, Room, Slot};
@@ -81,7 +80,7 @@ pub(crate) struct Service {
     /// Held shared from the making of a sandbox until it stands in the store.
     making: RwLock<()>,
     /// One daemon for each home.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// A sandbox that lives, and the way to it.
@@ -384,17 +383,13 @@ pub(crate) fn engine_name_for(caller: &Caller, name: Option<&str>) -> Option<Str
     name.filter(|_| caller.tenant() == OWNER).map(str::to_owned)
 }
 
-fn take_lock(home: &std::path::Path) -> Result<File, OpenServiceError> {
+fn take_lock(home: &std::path::Path) -> Result<Lock, OpenServiceError> {
     let path = home.join("daemon.lock");
-    let wrong = |source| OpenServiceError::Io { path: path.display().to_string(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(wrong)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(OpenServiceError::Taken(home.display().to_string()))
+    match lock_within(&path, Hold::Alone, Wait::Never) {
+        Ok(lock) => lock.ok_or_else(|| OpenServiceError::Taken(home.display().to_string())),
+        Err(error) => {
+            Err(OpenServiceError::Io { path: path.display().to_string(), source: error.into() })
         }
-        Err(error) => Err(wrong(error.into())),
     }
 }
 

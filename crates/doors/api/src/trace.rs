@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::HeaderMap;
+use ringwall_safekeeping::hex;
 use serde_json::{Value, json};
 
 use export::Exporter;
@@ -172,9 +173,9 @@ impl Drop for Span {
             None => json!({}),
         };
         own.tracer.exporter.send(json!({
-            "traceId": hex(&own.trace),
-            "spanId": hex(&own.span),
-            "parentSpanId": parent.map(|span| hex(&span)).unwrap_or_default(),
+            "traceId": hex::encode(&own.trace),
+            "spanId": hex::encode(&own.span),
+            "parentSpanId": parent.map(|span| hex::encode(&span)).unwrap_or_default(),
             "name": name,
             "kind": kind,
             "startTimeUnixNano": begun.to_string(),
@@ -201,22 +202,12 @@ fn parent(text: &str) -> Option<([u8; 16], [u8; 8], bool)> {
 }
 
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if text.len() != 2 * N || !text.bytes().all(lower) {
-        return None;
-    }
-    ringwall_grant::hex::decode(text)?.try_into().ok()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    ringwall_grant::hex::encode(bytes)
+    hex::decode_array(text)
 }
 
 fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // Short requests are filled whole; the kernel's pool is ready long before a daemon starts.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    bytes
+    // The kernel's pool is ready long before a daemon starts.
+    ringwall_safekeeping::random_array().unwrap_or([0; N])
 }
 
 fn now() -> u64 {
@@ -232,8 +223,11 @@ mod tests {
     fn a_sender_may_name_its_trace_in_one_form_only() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let (trace, span, sampled) = parent(good).unwrap();
-        assert_eq!((hex(&trace).as_str(), sampled), ("0af7651916cd43dd8448eb211c80319c", true));
-        assert_eq!(hex(&span), "b7ad6b7169203331");
+        assert_eq!(
+            (hex::encode(&trace).as_str(), sampled),
+            ("0af7651916cd43dd8448eb211c80319c", true)
+        );
+        assert_eq!(hex::encode(&span), "b7ad6b7169203331");
         assert!(parent("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00-more").is_some());
         for wrong in [
             "",

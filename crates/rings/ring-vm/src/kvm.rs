@@ -6,12 +6,12 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use ringwall_safekeeping::{Content, Trust, read, replace};
+use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded::Bounded;
@@ -96,25 +96,14 @@ impl KvmRecord {
 
     /// Keeps it for the engine.
     pub fn write(&self, home: &Path) -> io::Result<()> {
-        let mut made = tempfile::NamedTempFile::new_in(home)?;
-        serde_json::to_writer(made.as_file_mut(), self)?;
-        made.persist(Self::place(home)).map_err(|error| error.error)?;
-        Ok(())
+        let text = serde_json::to_vec(self)?;
+        Ok(replace(&Self::place(home), Content::quick(&text))?)
     }
 
     /// What was kept, if it can be believed: written by this user or root, and nobody else can
     /// write to it. Whatever is wrong with it, guests are then emulated.
     pub fn read(home: &Path) -> Option<KvmRecord> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(Self::place(home), flags, Mode::empty()).ok()?;
-        let file = File::from(opened);
-        let metadata = file.metadata().ok()?;
-        let ours = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
-        if !metadata.is_file() || !ours || metadata.mode() & 0o022 != 0 {
-            return None;
-        }
-        let mut text = Vec::new();
-        file.take(LONGEST_RECORD).read_to_end(&mut text).ok()?;
+        let text = read(&Self::place(home), Trust::OwnOrRoots, LONGEST_RECORD).ok()?;
         serde_json::from_slice(&text).ok()
     }
 

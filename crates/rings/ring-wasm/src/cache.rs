@@ -4,20 +4,21 @@
 //! and a file that describes it, sealed with a key that only Ringwall can read. Whatever is wrong
 //! with either, the entry counts as missing and is written anew.
 
-mod files;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ringwall_safekeeping::{Content, Directory, FileError, Trust, if_there, random_array};
 use ringwall_spec::{CodeFor, ToolDigest, ToolKind};
 use ringwall_wire::{COMPILED_CODE, CompileReport};
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+/// The file of the key that seals entries.
+const KEY: &str = "key";
 
 /// A description is a manifest and little more.
 const MAX_DESCRIPTION_BYTES: u64 = 2 << 20;
@@ -41,7 +42,7 @@ pub enum CacheError {
 #[derive(Debug)]
 pub struct Cache {
     path: PathBuf,
-    directory: OwnedFd,
+    directory: Directory,
     key: [u8; blake3::KEY_LEN],
     code_for: CodeFor,
 }
@@ -81,16 +82,39 @@ struct Stamp {
     changed: (i64, i64),
 }
 
+/// The key of a cache, made at first use.
+fn key(directory: &Directory) -> Result<[u8; 32], FileError> {
+    let kept = match if_there(kept_key(directory))? {
+        Some(kept) => kept,
+        None => {
+            let fresh = random_array::<32>()?;
+            match directory.create_new(KEY, Content::durable(&fresh).with_mode(0o400)) {
+                // Another process was quicker.
+                Ok(()) | Err(FileError::Exists(_)) => kept_key(directory)?,
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    kept.try_into().map_err(|_| {
+        let path = directory.path().join(KEY);
+        FileError::Use { path, source: io::ErrorKind::InvalidData.into() }
+    })
+}
+
+fn kept_key(directory: &Directory) -> Result<Vec<u8>, FileError> {
+    directory.open_file(KEY, Trust::Sealed)?;
+    directory.read(KEY, Trust::Secret, 32)
+}
+
 impl Cache {
     /// Opens the cache in a directory, which is made if need be.
     pub fn open(path: &Path) -> Result<Cache, CacheError> {
         let wrong = |source| CacheError::Use { path: path.to_owned(), source };
-        let directory = files::private_directory(path).map_err(wrong)?;
-        let key = match files::key(directory.as_fd()) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(CacheError::Key { path: path.join(files::KEY) });
-            }
-            key => key.map_err(wrong)?,
+        let directory =
+            Directory::make(path, Trust::Secret).map_err(|error| wrong(error.into()))?;
+        let key = match key(&directory) {
+            Err(FileError::Untrusted { path, .. }) => return Err(CacheError::Key { path }),
+            key => key.map_err(|error| wrong(error.into()))?,
         };
         Ok(Cache { path: path.to_owned(), directory, key, code_for: CodeFor::default() })
     }
@@ -117,14 +141,14 @@ impl Cache {
     /// The code of a tool, if it is there and nobody has touched it.
     pub fn find(&self, digest: &ToolDigest) -> Option<Entry> {
         let name = name_of(digest, self.code_for);
-        let described = files::open(self.directory.as_fd(), &description(&name)).ok()?;
+        let described = self.directory.open_file(description(&name), Trust::Sealed).ok()?;
         let mut sealed = Vec::new();
         described.take(MAX_DESCRIPTION_BYTES).read_to_end(&mut sealed).ok()?;
         let known = self.unseal(&sealed)?;
         if known.digest != digest.0 || known.settings != settings(self.code_for) {
             return None;
         }
-        let code = files::open(self.directory.as_fd(), &code_file(&name)).ok()?;
+        let code = self.directory.open_file(code_file(&name), Trust::Sealed).ok()?;
         let stat = rustix::fs::fstat(&code).ok()?;
         if u64::try_from(stat.st_size) != Ok(known.code_bytes) {
             return None;
@@ -165,7 +189,7 @@ impl Cache {
             code_hash: *blake3::hash(code).as_bytes(),
             seen: None,
         };
-        files::replace(self.directory.as_fd(), &code_file(&name), code)
+        self.replace(&code_file(&name), code)
             .and_then(|()| self.describe(&name, &description))
             .map_err(|source| CacheError::Use { path: self.path.clone(), source })
     }
@@ -175,38 +199,40 @@ impl Cache {
         let name = name_of(digest, self.code_for);
         for file in [description(&name), code_file(&name)] {
             // What is not there need not be removed.
-            let _ = rustix::fs::unlinkat(&self.directory, file, rustix::fs::AtFlags::empty());
+            let _ = self.directory.remove(file);
         }
     }
 
     /// Removes the code of all tools but these, code of other compilers, and what interrupted writers
     /// left. Code that is in use stays so: its file is open. Gives the number of tools whose code went.
     pub fn keep_only(&self, tools: &BTreeSet<ToolDigest>) -> Result<u64, CacheError> {
-        let wrong = |source| CacheError::Use { path: self.path.clone(), source };
+        let wrong =
+            |error: FileError| CacheError::Use { path: self.path.clone(), source: error.into() };
+        self.directory.remove_leftovers().map_err(wrong)?;
         let all = [CodeFor::ThisProcessor, CodeFor::AnyProcessor];
         let names = |tool| all.map(|code_for| name_of(tool, code_for));
         let kept: BTreeSet<String> = tools.iter().flat_map(names).collect();
         let mut removed = 0;
-        for file in files::list(self.directory.as_fd()).map_err(wrong)? {
+        for file in self.directory.names().map_err(wrong)? {
             let entry = file.strip_suffix(".code").or_else(|| file.strip_suffix(".tool"));
-            let goes = match entry {
-                Some(entry) if !file.starts_with('.') => !kept.contains(entry),
-                _ => files::is_abandoned(self.directory.as_fd(), &file),
-            };
-            if goes {
-                rustix::fs::unlinkat(&self.directory, &file, rustix::fs::AtFlags::empty())
-                    .map_err(|error| wrong(error.into()))?;
-                removed += u64::from(file.ends_with(".code") && entry.is_some());
+            if entry.is_some_and(|entry| !file.starts_with('.') && !kept.contains(entry)) {
+                self.directory.remove(&file).map_err(wrong)?;
+                removed += u64::from(file.ends_with(".code"));
             }
         }
         Ok(removed)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        // A ring reads code as another user, by a descriptor; the directory keeps all others out.
+        Ok(self.directory.replace(name, Content::durable(bytes).with_mode(0o444))?)
     }
 
     fn describe(&self, name: &str, known: &Description) -> io::Result<()> {
         let bytes = postcard::to_stdvec(known).map_err(io::Error::other)?;
         let mut sealed = blake3::keyed_hash(&self.key, &bytes).as_bytes().to_vec();
         sealed.write_all(&bytes)?;
-        files::replace(self.directory.as_fd(), &description(name), &sealed)
+        self.replace(&description(name), &sealed)
     }
 
     fn unseal(&self, sealed: &[u8]) -> Option<Description> {

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use ringwall_desk::{SystemCaller, system_permit};
 use ringwall_engine::{Engine, EngineConfig, Programs, ToolCall};
 use ringwall_image::{Digest, ImportOptions, NoProgress};
+use ringwall_safekeeping::{Hold, Lock, Wait, hold, lock, random_name};
 use ringwall_spec::{
     Ending, RingKind, SandboxSpec, ToolStatus, Wall, WorkspaceMode, WorkspaceSpec, validate,
 };
-use rustix::fs::FlockOperation;
 
 /// Begins the name of a trial's directory in the engine's home.
 const PREFIX: &str = ".doctor-";
@@ -56,7 +56,7 @@ struct Site {
     programs: Programs,
     /// Directories above that were not there before, the innermost first.
     made: Vec<PathBuf>,
-    _lock: File,
+    _lock: Lock,
 }
 
 pub(super) fn run(config: &EngineConfig) -> Trial {
@@ -103,15 +103,12 @@ impl Site {
         private(&config.home)?;
         // One at a time: a trial whose lock is not held yet looks abandoned.
         let turn = File::open(&config.home)?;
-        rustix::fs::flock(&turn, FlockOperation::LockExclusive)?;
+        hold(&turn, Hold::Alone, Wait::Forever)?;
         remove_abandoned(config);
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-        let name = format!("{PREFIX}{:016x}", u64::from_le_bytes(random));
+        let name = format!("{PREFIX}{}", random_name::<8>()?);
         let directory = config.home.canonicalize()?.join(name);
         private(&directory)?;
-        let lock = File::create(directory.join(LOCK))?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let lock = lock(&directory.join(LOCK), Hold::Alone)?;
         let programs = config.programs.clone();
         let site = Site { directory, programs, made, _lock: lock };
         private(&site.project())?;
@@ -221,7 +218,7 @@ fn remove_abandoned(config: &EngineConfig) {
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let directory = entry.path();
         let Ok(lock) = File::open(directory.join(LOCK)) else { continue };
-        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !hold(&lock, Hold::Alone, Wait::Never).is_ok_and(|free| free) {
             continue;
         }
         let programs = config.programs.clone();

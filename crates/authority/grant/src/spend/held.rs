@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use ringwall_safekeeping::{Content, Directory, FileError, Trust, read, replace};
 use serde::{Deserialize, Serialize};
 
 use super::{Account, Cost, SpendError, Spending};
 use crate::authority::MAX_LIFETIME;
-use crate::files::{self, FileError};
 use crate::rights::Budget;
 
 /// A chain of grants has a budget each.
@@ -37,19 +37,19 @@ pub struct Held {
 impl Held {
     pub fn open(home: &Path) -> Result<Held, SpendError> {
         let directory = home.join("grants").join("held");
-        files::private_directory(&directory)?;
+        Directory::make(&directory, Trust::Secret)?;
         Ok(Held { directory })
     }
 
     pub fn put(&self, sandbox: &str, words: &[u8]) -> Result<(), SpendError> {
         forget_old(&self.directory);
-        Ok(files::replace(&self.directory.join(sandbox), words)?)
+        Ok(replace(&self.directory.join(sandbox), Content::durable(words))?)
     }
 
     /// To be settled by the caller, once.
     pub fn take(&self, sandbox: &str) -> Result<Option<Vec<u8>>, SpendError> {
         let path = self.directory.join(sandbox);
-        let words = match files::read_secret(&path, MOST_HELD_BYTES) {
+        let words = match read(&path, Trust::Secret, MOST_HELD_BYTES) {
             Ok(words) => words,
             Err(FileError::Missing(_)) => return Ok(None),
             Err(error) => return Err(error.into()),

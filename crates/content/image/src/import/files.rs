@@ -8,7 +8,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use ringwall_safekeeping::beneath::{self, Mounts};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use super::ImportError;
 use crate::budget::{Bomb, Budget};
@@ -109,11 +110,9 @@ impl Files {
 }
 
 fn open_in_directory(directory: &OwnedFd, name: &str) -> Result<OpenFile, ImportError> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let not_a_file = |_| ImportError::NotAFile { name: name.to_owned() };
-    let fd =
-        rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve).map_err(not_a_file)?;
+    let fd = beneath::open(directory, name, flags, Mounts::Entered).map_err(not_a_file)?;
     let file = File::from(fd);
     let metadata =
         file.metadata().map_err(|source| ImportError::Read { name: name.to_owned(), source })?;

@@ -5,8 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use ringwall_safekeeping::{Hold, Wait, hold};
 
 use super::Image;
 
@@ -38,7 +37,7 @@ impl Image {
             }
             other => other.map_err(failed)?,
         };
-        flock(&file, FlockOperation::LockShared).map_err(|errno| failed(errno.into()))?;
+        hold(&file, Hold::Shared, Wait::Forever).map_err(failed)?;
         // A removal between opening and locking leaves a lock on a file without a name.
         let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
         if stat.st_nlink == 0 {
@@ -68,9 +67,8 @@ pub(super) fn claim(record_path: &Path) -> io::Result<Claim> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claim::Gone),
         other => other?,
     };
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Claim::Unheld(file)),
-        Err(Errno::WOULDBLOCK) => Ok(Claim::Held),
-        Err(errno) => Err(errno.into()),
+    match hold(&file, Hold::Alone, Wait::Never)? {
+        true => Ok(Claim::Unheld(file)),
+        false => Ok(Claim::Held),
     }
 }

@@ -1,12 +1,12 @@
 //! Root images: an image's layers as one file system, made once, for guests to boot from.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
+use ringwall_safekeeping::{Hold, Lock, lock};
+use rustix::fs::OFlags;
 
 use super::record::ImageRecord;
 use super::{Image, Store, StoreError};
@@ -94,15 +94,9 @@ impl Store {
     /// read, an ordinary user changes its mode for a moment, which no other conversion must see.
     ///
     /// Waits for as long as it takes: the lock is gone as soon as its holder is.
-    fn lock_for_converting(&self) -> Result<File, StoreError> {
-        let (file, path) = self.lock_file("converting")?;
-        loop {
-            match flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(StoreError::io("lock", &path)(errno.into())),
-            }
-        }
+    fn lock_for_converting(&self) -> Result<Lock, StoreError> {
+        let path = self.root.join("converting");
+        lock(&path, Hold::Alone).map_err(|error| StoreError::io("lock", &path)(error.into()))
     }
 }
 

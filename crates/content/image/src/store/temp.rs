@@ -1,13 +1,14 @@
 //! Work in progress: files and directories that vanish unless they are put in their place.
 
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{Access, new_file, random_name};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -23,13 +24,8 @@ pub(crate) struct Temp {
 impl Store {
     pub(super) fn temp_file(&self) -> Result<(File, Temp), StoreError> {
         let path = self.temp_path()?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(StoreError::io("create", &path))?;
+        let file = new_file(&path, Access::Change)
+            .map_err(|error| StoreError::io("create", &path)(error.into()))?;
         Ok((file, Temp { path, moved: false }))
     }
 
@@ -54,10 +50,9 @@ impl Store {
 
     fn temp_path(&self) -> Result<PathBuf, StoreError> {
         let directory = self.root.join("tmp");
-        let mut random = [0; 16];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|errno| StoreError::io("choose a name in", &directory)(errno.into()))?;
-        Ok(directory.join(format!("{:032x}", u128::from_ne_bytes(random))))
+        let name = random_name::<16>()
+            .map_err(|error| StoreError::io("choose a name in", &directory)(error.into()))?;
+        Ok(directory.join(name))
     }
 }
 

@@ -9,9 +9,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use ringwall_safekeeping::beneath::{self, Mounts};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid,
-    XattrFlags,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 
@@ -420,8 +420,7 @@ pub(crate) fn open_beneath(
     path: &[u8],
     flags: OFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+    beneath::open(root, path, flags, Mounts::Entered)
 }
 
 /// Private until [`Tree::finish`]: as an ordinary user we must be able to fill it first.

@@ -1,79 +1,53 @@
 //! Files of the store: private directories, one lock, whole files by rename.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 
-use ringwall_image::wait_for_lock;
+use ringwall_safekeeping::{Content, Directory, FileError, Hold, Lock, Trust, Wait, lock_within};
 use ringwall_spec::ToolDigest;
-use rustix::fs::FlockOperation;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::{StoreError, ToolStore};
 
+/// How long to wait for others: longer than any change takes, shorter than a person's patience.
+const PATIENCE: Wait = Wait::For(Duration::from_secs(10));
+
 pub(super) fn digest_of(bytes: &[u8]) -> ToolDigest {
     ToolDigest(Sha256::digest(bytes).into())
 }
 
 pub(super) fn make_private(directory: &Path) -> Result<(), StoreError> {
-    DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(directory)
-        .map_err(StoreError::io("create", directory))?;
-    let found = fs::metadata(directory).map_err(StoreError::io("inspect", directory))?;
-    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
-        return Err(StoreError::NotPrivate(directory.to_owned()));
+    match Directory::make(directory, Trust::Own) {
+        Ok(_) => Ok(()),
+        Err(FileError::Untrusted { path, .. }) => Err(StoreError::NotPrivate(path)),
+        Err(error) => Err(StoreError::io("create", directory)(error.into())),
     }
-    Ok(())
-}
-
-/// The store's lock; released when dropped, or by the kernel when the process dies.
-#[derive(Debug)]
-pub(super) struct Lock {
-    _file: File,
 }
 
 impl ToolStore {
     pub(super) fn lock(&self) -> Result<Lock, StoreError> {
         let path = self.root.join("lock");
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(StoreError::io("open", &path))?;
-        match wait_for_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(true) => Ok(Lock { _file: file }),
-            Ok(false) => Err(StoreError::Busy),
-            Err(errno) => Err(StoreError::io("lock", &path)(errno.into())),
+        match lock_within(&path, Hold::Alone, PATIENCE) {
+            Ok(lock) => lock.ok_or(StoreError::Busy),
+            Err(error) => Err(StoreError::io("lock", &path)(error.into())),
         }
     }
 
-    /// Writes a whole file or nothing. The caller holds the lock, so one name for what is not
-    /// finished is enough, and what a crash left there is overwritten.
+    /// Writes a whole file or nothing. The caller holds the lock.
     pub(super) fn write(&self, path: &Path, bytes: &[u8], _: &Lock) -> Result<(), StoreError> {
-        let failed = StoreError::io("write", path);
-        let unfinished = self.root.join("unfinished");
-        let write = || {
-            if let Some(parent) = path.parent() {
-                DirBuilder::new().mode(0o700).recursive(true).create(parent)?;
-            }
-            match fs::remove_file(&unfinished) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-            file.write_all(bytes)?;
-            file.sync_data()?;
-            fs::rename(&unfinished, path)
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(StoreError::io("write", path)(io::ErrorKind::InvalidInput.into()));
         };
-        write().map_err(failed)
+        let write = || {
+            let directory = Directory::make(above, Trust::Own)?;
+            directory.remove_leftovers()?;
+            directory.replace(name, Content::durable(bytes))
+        };
+        write().map_err(|error| StoreError::io("write", path)(error.into()))
     }
 
     pub(super) fn write_json(

@@ -1,8 +1,9 @@
 //! The index of what is installed.
 
+use ringwall_safekeeping::Lock;
 use serde::{Deserialize, Serialize};
 
-use super::files::{Lock, read_json};
+use super::files::read_json;
 use super::{Entry, StoreError, ToolStore};
 
 #[derive(Serialize, Deserialize)]

@@ -4,11 +4,12 @@
 //! forged by whoever fills the workspace.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{Content, replace};
 use serde::{Deserialize, Serialize};
 
 use crate::content;
@@ -122,11 +123,8 @@ impl Journal {
     }
 
     fn write(&self) -> io::Result<()> {
-        let unfinished = self.dir.join("journal.json.new");
-        let mut file = File::create(&unfinished)?;
-        file.write_all(&serde_json::to_vec(&self.record)?)?;
-        file.sync_data()?;
-        fs::rename(unfinished, self.dir.join(FILE))
+        let text = serde_json::to_vec(&self.record)?;
+        Ok(replace(&self.dir.join(FILE), Content::durable(&text))?)
     }
 }
 

@@ -22,10 +22,10 @@ mod verify;
 mod tests;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use ringwall_safekeeping::{Hold, Lock, Wait};
 use rustix::io::Errno;
 
 use crate::manifest::{Change, Changes};
@@ -196,27 +196,9 @@ fn refuse(
 }
 
 /// A workspace that nobody else applies to.
-///
-/// Given back by name. Closing the descriptor is not enough: a process that another thread starts at
-/// this moment has a copy of it until it executes its program.
-struct Lock<'r>(BorrowedFd<'r>);
-
-impl<'r> Lock<'r> {
-    fn take(root: &'r OwnedFd) -> rustix::io::Result<Self> {
-        rustix::fs::flock(root, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Lock(root.as_fd()))
+fn lock<'r>(root: &'r OwnedFd, workspace: &Path) -> Result<Lock<&'r OwnedFd>, ApplyError> {
+    match Lock::take(root, Hold::Alone, Wait::Never) {
+        Ok(held) => held.ok_or_else(|| ApplyError::Busy { path: quoted(workspace) }),
+        Err(source) => Err(ApplyError::Workspace { path: quoted(workspace), source }),
     }
-}
-
-impl Drop for Lock<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
-    }
-}
-
-fn lock<'r>(root: &'r OwnedFd, workspace: &Path) -> Result<Lock<'r>, ApplyError> {
-    Lock::take(root).map_err(|error| match error {
-        Errno::WOULDBLOCK => ApplyError::Busy { path: quoted(workspace) },
-        error => ApplyError::Workspace { path: quoted(workspace), source: error.into() },
-    })
 }

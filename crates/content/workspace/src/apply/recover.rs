@@ -7,10 +7,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{Hold, Lock, Wait};
 use rustix::fs::{self, AtFlags, Gid, Mode, RenameFlags, Uid};
 use rustix::io::Errno;
 
-use super::Lock;
 use super::journal::{self, Step};
 use super::stage::{Stage, parent_of};
 use crate::beneath;
@@ -55,7 +55,10 @@ pub fn recover(dir: &Path) -> Result<Recovered, RecoverError> {
         staging: record.staging.clone(),
     };
     let root = record.id.open(&workspace).map_err(|_| gone())?;
-    let _held = Lock::take(&root).map_err(|_| RecoverError::Busy { path: quoted(&workspace) })?;
+    let _held = Lock::take(&root, Hold::Alone, Wait::Never)
+        .ok()
+        .flatten()
+        .ok_or_else(|| RecoverError::Busy { path: quoted(&workspace) })?;
     // Between the look and the lock the apply may have ended on its own.
     if !matches!(journal::read(dir), Ok(Some(now)) if now == record) {
         return Ok(Recovered::Nothing);

@@ -30,16 +30,17 @@ pub(super) struct NewOwner {
 
 impl Stage {
     pub(super) fn new_name() -> Result<String, ApplyError> {
-        let suffix = beneath::random_suffix().map_err(staging_error)?;
+        let suffix = ringwall_safekeeping::random_name::<8>()
+            .map_err(|error| staging_error(error.into()))?;
         Ok(format!("{STAGING_PREFIX}{suffix}"))
     }
 
     pub(super) fn create(root: &OwnedFd, name: &str) -> Result<Self, ApplyError> {
-        fs::mkdirat(root, name, Mode::RWXU).map_err(staging_error)?;
+        fs::mkdirat(root, name, Mode::RWXU).map_err(|errno| staging_error(errno.into()))?;
         Self::open(root, name).map_err(|errno| {
             // Just made and still empty.
             let _ = fs::unlinkat(root, name, AtFlags::REMOVEDIR);
-            staging_error(errno)
+            staging_error(errno.into())
         })
     }
 
@@ -161,8 +162,8 @@ fn nearest_directory(root: &OwnedFd, path: &RelPath) -> io::Result<Stat> {
     Ok(fs::fstat(root)?)
 }
 
-fn staging_error(errno: Errno) -> ApplyError {
-    ApplyError::Stage { path: "the staging directory".to_owned(), source: errno.into() }
+fn staging_error(source: io::Error) -> ApplyError {
+    ApplyError::Stage { path: "the staging directory".to_owned(), source }
 }
 
 pub(super) fn stage_error(path: &RelPath, source: io::Error) -> ApplyError {

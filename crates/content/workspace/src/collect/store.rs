@@ -1,11 +1,12 @@
 //! The directory of ours that new contents are copied into.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use ringwall_safekeeping::{Access, new_file};
 use rustix::fs::Stat;
 
 use super::{Bounds, CollectError};
@@ -65,12 +66,7 @@ impl Store {
         }
         let number = self.next;
         let path = self.blob(number);
-        let mut blob = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|source| self.error(source))?;
+        let mut blob = new_file(&path, Access::Change).map_err(|error| self.error(error.into()))?;
         let max_bytes = self.max_file_bytes.min(self.bytes_left);
         let copied = content::copy(&mut file, &mut blob, max_bytes);
         drop(blob);
@@ -108,7 +104,6 @@ impl Store {
     pub(super) fn discard(&self) {
         // Nothing better can be done about a failure here; the caller reports the first one.
         let _ = fs::remove_dir_all(self.dir.join(BLOBS));
-        let _ = fs::remove_file(self.dir.join("manifest.json.new"));
         let _ = fs::remove_dir(&self.dir);
     }
 

@@ -107,7 +107,8 @@ fn a_directory_that_is_made_again_does_not_move_the_removal_of_what_was_in_it() 
     fs::remove_file(upper.dir.path().join("ci")).unwrap();
     upper.write("ci/build.sh", "planted");
     let made = fs::File::open(upper.dir.path().join("ci")).unwrap();
-    if rustix::fs::fsetxattr(&made, beneath::OPAQUE, b"y", rustix::fs::XattrFlags::empty()).is_err() {
+    if rustix::fs::fsetxattr(&made, beneath::OPAQUE, b"y", rustix::fs::XattrFlags::empty()).is_err()
+    {
         eprintln!("not tested here: this file system keeps no marks of overlays");
         return;
     }

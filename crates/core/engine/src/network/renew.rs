@@ -6,17 +6,15 @@
 //!
 //! Invariant: what can no longer be decided is closed, and what was closed stays so.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_audit::{Egress, Event as Recorded, Ids, Text};
 use ringwall_policy::{LayerText, Stack, Task};
+use ringwall_safekeeping::{Access, Content, Hold, Trust, Wait, hold, open_for, replace};
 use ringwall_spec::{Decided, EgressSpec, RuleSet, SandboxSpec};
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::TaskOfGateway;
@@ -229,11 +227,10 @@ fn orders_path(record: &Record) -> PathBuf {
 }
 
 fn update<T>(path: &Path, change: impl FnOnce(&mut Orders) -> T) -> io::Result<T> {
-    let mut options = File::options();
-    let mut file = options.read(true).write(true).mode(0o600).open(path)?;
-    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    let file = open_for(path, Trust::Own, Access::Change)?;
     let mut text = Vec::new();
-    io::Read::take(&mut file, MAX_ORDER_BYTES).read_to_end(&mut text)?;
+    hold(&file, Hold::Alone, Wait::Forever)?;
+    io::Read::take(&file, MAX_ORDER_BYTES).read_to_end(&mut text)?;
     let before: Orders =
         if text.is_empty() { Orders::default() } else { serde_json::from_slice(&text)? };
     let mut after = before.clone();
@@ -289,7 +286,7 @@ impl Renewal {
             ledger,
         };
         let path = orders_path(record);
-        File::options().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+        replace(&path, Content::quick(b""))?;
         let thread = std::thread::Builder::new().name("rules".to_owned());
         thread.spawn(move || renewal.run())?;
         Ok(())

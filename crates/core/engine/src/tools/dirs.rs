@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::FileId;
 use ringwall_ring_wasm::{GrantedDir, MAX_GRANTS};
+use ringwall_safekeeping::beneath::open_without_links;
 use ringwall_spec::DirAccess;
 use ringwall_wire::GuestDir;
 use ringwall_workspace::{HiddenWatch, HideRules};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
 use super::ToolError;
@@ -106,9 +107,8 @@ pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<GrantedDir, Tool
 /// Opens a directory at a path that was decided about. It has no links: what is behind a new one was
 /// not decided about.
 fn open(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(CWD, path, flags, Mode::empty(), resolve).map_err(|error| match error {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    open_without_links(path, flags).map_err(|error| match error {
         Errno::LOOP => io::Error::other(
             "a part of its path is a link now, so it may lead elsewhere than was checked; give the \
              path that you mean again",

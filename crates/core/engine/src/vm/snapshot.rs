@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::config::Serves;
 use ringwall_ring::RingPlan;
 use ringwall_ring_vm::{Memory, Monitor, MonitorError, VmRing};
+use ringwall_safekeeping::{Access, new_file};
 use ringwall_spec::{Decided, RingKind, SandboxId, SandboxName, SandboxSpec};
 use ringwall_wire::{AdoptError, ClientError, Taking};
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,7 @@ use crate::place::Placement;
 use crate::raise::RaiseError;
 use crate::record::RecordError;
 use crate::sandbox::Sandbox;
-use store::{fingerprint, new_file};
+use store::fingerprint;
 pub(crate) use store::{number_of, sweep};
 
 /// The warden has nothing to do but to answer.
@@ -257,11 +258,11 @@ struct HandedOver {
 impl HandedOver {
     /// Writes memory and devices, and gives their hashes.
     fn keep(mut self, directory: &Path) -> io::Result<(String, String)> {
-        let state = new_file(&directory.join("state"))?;
+        let state = new_file(&directory.join("state"), Access::Change)?;
         self.receiving.save(state.as_fd()).map_err(io::Error::other)?;
         // Nobody writes to its memory any more.
         self.receiver.tear_down();
-        let kept = new_file(&directory.join("memory"))?;
+        let kept = new_file(&directory.join("memory"), Access::Change)?;
         template::copy_data(self.memory.as_fd(), &kept)?;
         let memory = File::from(self.memory);
         Ok((fingerprint(&memory)?, fingerprint(&state)?))

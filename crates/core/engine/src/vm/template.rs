@@ -6,10 +6,10 @@
 
 mod room;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,7 @@ use crate::config::Serves;
 use ringwall_permit::Permit;
 use ringwall_ring::{Ring, RingInput, RingPlan};
 use ringwall_ring_vm::{Control, Memory, Monitor, VmRing};
+use ringwall_safekeeping::{Access, new_file};
 use ringwall_spec::{KeptLimit, SandboxSpec};
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
@@ -223,10 +224,8 @@ impl Engine {
         let control = guest.control.take().ok_or(VmError::NoControl)?;
         let shared = guest.placement.vm.as_ref().and_then(|vm| vm.shared.clone());
         let memory = shared.ok_or(VmError::NoControl)?;
-        let create = |name: &str| {
-            let mut options = OpenOptions::new();
-            options.create_new(true).read(true).write(true).mode(0o600).open(making.join(name))
-        };
+        let create =
+            |name: &str| new_file(&making.join(name), Access::Change).map_err(io::Error::from);
         let state = create("state").map_err(VmError::Template)?;
         Monitor::open(control, BOOT_PATIENCE)?.save(state.as_fd())?;
         // Nobody writes to it any more.

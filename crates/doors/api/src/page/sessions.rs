@@ -87,14 +87,8 @@ impl Sessions {
 
 /// 256 bits that nobody can guess.
 fn secret() -> Result<String, Problem> {
-    let mut bytes = [0; 32];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    match got {
-        Ok(length) if length == bytes.len() => {
-            Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-        }
-        _ => Err(Problem::new(Code::Internal, "no randomness is to be had")),
-    }
+    ringwall_safekeeping::random_name::<32>()
+        .map_err(|_| Problem::new(Code::Internal, "the system gave no random bytes"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

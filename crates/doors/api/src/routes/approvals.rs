@@ -14,7 +14,7 @@ use ringwall_approval::{
 use ringwall_audit::{AdmissionDenied, Event, Id, Ids, Text};
 use ringwall_desk::{Caller, WORKSPACE};
 use ringwall_engine::PolicySearch;
-use ringwall_grant::files::FileError;
+use ringwall_safekeeping::FileError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;

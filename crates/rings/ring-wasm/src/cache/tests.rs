@@ -145,7 +145,7 @@ fn the_key_stays_the_same_and_must_be_private() {
     let place = Place::new();
     let again = Cache::open(place.cache.path()).unwrap();
     assert!(again.find(&place.digest).is_some());
-    let key = place.cache.path().join(files::KEY);
+    let key = place.cache.path().join(KEY);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o444)).unwrap();
     assert!(matches!(Cache::open(place.cache.path()), Err(CacheError::Key { .. })));
 }
@@ -168,7 +168,7 @@ fn what_is_not_to_be_kept_goes_and_the_rest_stays() {
         fs::write(&path, b"half").unwrap();
         path
     };
-    let (old, new) = (half(".a.code.1.0"), half(".b.tool.1.0"));
+    let (old, new) = (half(".new.a"), half(".new.b"));
     let long_ago = SystemTime::now() - Duration::from_secs(2 * 3600);
     File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
 

@@ -5,19 +5,19 @@
 //! that guests start from.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_safekeeping::{Content, FileError, Trust, create_new, random_array, read};
 use ringwall_spec::{SandboxId, SandboxName};
 use rustix::fs::SealFlags;
 
 use super::{Restored, Snapshot, SnapshotError};
 use crate::config::Engine;
-use crate::host;
 use crate::vm::template::{self, Start};
 
 /// Where snapshots are, below the engine's home.
@@ -50,29 +50,24 @@ impl Engine {
 
     pub(super) fn describe(&self, directory: &Path, snapshot: &Snapshot) -> io::Result<()> {
         let text = serde_json::to_vec(snapshot)?;
-        write_new(&directory.join("snapshot.json"), &text)?;
+        create_new(&directory.join("snapshot.json"), Content::quick(&text))?;
         let mac = mac(&self.snapshot_key()?, &text);
-        write_new(&directory.join("mac"), mac.to_hex().as_bytes())
+        let mac = mac.to_hex();
+        Ok(create_new(&directory.join("mac"), Content::quick(mac.as_bytes()))?)
     }
 
     /// Made when it is first needed. Whoever can read it owns this home.
     fn snapshot_key(&self) -> io::Result<[u8; KEY_BYTES]> {
         let path = self.snapshots_dir().join(KEY_FILE);
-        let made =
-            path.with_extension(format!("{:016x}", u64::from_le_bytes(host::random_bytes())));
         if !path.exists() {
-            write_new(&made, &host::random_bytes::<KEY_BYTES>())?;
-            // Whoever is first makes it; a link does not replace what is there.
-            let _ = fs::hard_link(&made, &path);
-            let _ = fs::remove_file(&made);
+            match create_new(&path, Content::durable(&random_array::<KEY_BYTES>()?)) {
+                // Whoever is first makes it.
+                Ok(()) | Err(FileError::Exists(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        let mut key = [0; KEY_BYTES];
-        File::open(&path)?.read_exact(&mut key)?;
-        // Random numbers of a host that has none yet.
-        if key == [0; KEY_BYTES] {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        Ok(key)
+        let key = read(&path, Trust::Secret, KEY_BYTES as u64)?;
+        key.try_into().map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
     pub(super) fn check_snapshot_name(&self, name: &SandboxName) -> Result<(), SnapshotError> {
@@ -260,14 +255,6 @@ fn mac(key: &[u8; KEY_BYTES], description: &[u8]) -> blake3::Hash {
     let mut mac = blake3::Hasher::new_keyed(key);
     mac.update(LAYOUT.as_bytes()).update(description);
     mac.finalize()
-}
-
-pub(super) fn new_file(path: &Path) -> io::Result<File> {
-    File::options().create_new(true).read(true).write(true).mode(0o600).open(path)
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    new_file(path)?.write_all(bytes)
 }
 
 fn read_error(path: &Path, source: io::Error) -> SnapshotError {
