@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use ringwall_grant::files::{self, FileError};
+use ringwall_safekeeping::{Content, FileError, Trust, create_new, random_array, read};
 
 /// Below the engine's home.
 const FILE: &str = "permit-key";
@@ -36,9 +36,8 @@ impl SealKey {
             Err(SealKeyError::File(FileError::Missing(_))) => {}
             opened => return opened,
         }
-        let mut key = [0; KEY_BYTES];
-        files::random(&mut key)?;
-        match files::create_new(&home.join(FILE), &key) {
+        let key = random_array()?;
+        match create_new(&home.join(FILE), Content::quick(&key)) {
             Ok(()) => Ok(SealKey(key)),
             Err(FileError::Exists(_)) => SealKey::open(home),
             Err(error) => Err(error.into()),
@@ -49,7 +48,7 @@ impl SealKey {
     pub fn open(home: &Path) -> Result<SealKey, SealKeyError> {
         let path = home.join(FILE);
         let wrong_length = || SealKeyError::Length(path.clone());
-        let bytes = match files::read_secret(&path, KEY_BYTES as u64) {
+        let bytes = match read(&path, Trust::Secret, KEY_BYTES as u64) {
             Err(FileError::TooLarge { .. }) => return Err(wrong_length()),
             read => read?,
         };
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     fn is_not_private(opened: Result<SealKey, SealKeyError>) -> bool {
-        matches!(opened, Err(SealKeyError::File(FileError::NotPrivate(_))))
+        matches!(opened, Err(SealKeyError::File(FileError::Untrusted { .. })))
     }
 
     #[test]
@@ -113,7 +112,7 @@ mod tests {
     fn a_key_of_another_length_is_refused() {
         for length in [0, KEY_BYTES - 1, KEY_BYTES + 1] {
             let home = tempfile::tempdir().unwrap();
-            files::create_new(&home.path().join(FILE), &vec![7; length]).unwrap();
+            create_new(&home.path().join(FILE), Content::quick(&vec![7; length])).unwrap();
             let opened = SealKey::open_or_make(home.path());
             assert!(matches!(opened, Err(SealKeyError::Length(_))), "{length}");
         }

@@ -43,4 +43,4 @@ pub use nature::{Nature, Ranked, RankedList};
 pub use path::{PathError, RelPath};
 pub use periods::{Periods, Told, present};
 pub use show::{PathList, quoted};
-pub use whiteout::{LiveView, Owner, PlantError, hidden_parents, is_seen, plant_whiteouts};
+pub use whiteout::{Deed, LiveView, Owner, PlantError, hidden_parents, is_seen, plant_whiteouts};

@@ -89,6 +89,9 @@ pub fn plant_whiteouts(
     Ok(())
 }
 
+/// Something to be done to the upper directory.
+pub type Deed<'a> = &'a dyn Fn() -> rustix::io::Result<()>;
+
 /// A workspace that a sandbox sees through an overlay, while it does.
 pub struct LiveView<'a> {
     /// The overlay, by a mount that can be written.
@@ -96,7 +99,7 @@ pub struct LiveView<'a> {
     pub upper: BorrowedFd<'a>,
     pub workspace: BorrowedFd<'a>,
     /// Does something as a user that the file system of the upper directory knows.
-    pub as_owner: &'a dyn Fn(&dyn Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()>,
+    pub as_owner: &'a dyn Fn(Deed<'_>) -> rustix::io::Result<()>,
 }
 
 impl std::fmt::Debug for LiveView<'_> {
