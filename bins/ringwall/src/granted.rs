@@ -53,7 +53,7 @@ pub(crate) fn record_ended() -> anyhow::Result<()> {
     Ok(books()?.record_ended()?)
 }
 
-fn read_token(file: &Path) -> anyhow::Result<Token> {
+pub(crate) fn read_token(file: &Path) -> anyhow::Result<Token> {
     let wrong = || format!("{} must hold the token of a grant", file.display());
     let text = std::fs::File::open(file).and_then(token_text).with_context(wrong)?;
     text.parse().with_context(wrong)

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{Asked, Model, Place, Reply, call, entries, of_kind, say};
+use crate::taint::POLICY;
 
 /// Writes a file with another number in every turn, `most` times.
 fn busy(most: usize) -> impl Fn(&Asked) -> Reply + Send + Sync {
@@ -136,6 +137,7 @@ fn going_round_in_a_circle_is_noticed() {
 #[test]
 fn a_grant_with_a_budget_limits_too() {
     let place = Place::new();
+    place.policy(POLICY);
     let project = place.project().display().to_string();
     let token = place.ringwall([
         "grant",
@@ -176,6 +178,7 @@ fn a_grant_with_a_budget_limits_too() {
 #[test]
 fn tokens_and_money_of_a_grant_are_for_all_agents_under_it() {
     let place = Place::new();
+    place.policy(POLICY);
     let project = place.project().display().to_string();
     let grant = |budget: &str| {
         let rights = ["--tool", "*", "--read", &project, "--write", &project];
@@ -252,6 +255,7 @@ fn what_commands_take_of_processors_is_paid_for_by_the_tenant() {
 #[test]
 fn commands_write_where_the_grant_says_and_nowhere_else() {
     let place = Place::new();
+    place.policy(POLICY);
     place.write("docs/a", "old\n");
     let project = place.project().display().to_string();
     let docs = place.project().join("docs").display().to_string();

@@ -43,14 +43,6 @@ const RULES: [Rule; 3] = [
             ),
             allowed("bins/ringwall/src/commands/tool.rs", "policy and grant decide per call"),
             allowed("bins/ringwall/src/commands/tool/inside.rs", "the same, behind a fresh wall"),
-            allowed(
-                "crates/doors/agent/src/brain.rs",
-                "the supervisor's own ring, by its decision",
-            ),
-            allowed(
-                "crates/doors/agent/src/site.rs",
-                "the supervisor asks grant and policy itself",
-            ),
             allowed("crates/doors/agent/src/wasm.rs", "policy and grant decide per call"),
             allowed("crates/doors/api/src/engines.rs", "policy and grant decide per call"),
             allowed("crates/doors/api/src/routes/tools.rs", "policy and grant decide per call"),

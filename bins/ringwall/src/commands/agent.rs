@@ -7,6 +7,7 @@ mod show;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use ringwall_agent::{
@@ -14,13 +15,14 @@ use ringwall_agent::{
     Watcher, World, price_of, replay,
 };
 use ringwall_agent_model::Provider;
+use ringwall_desk::{Books, Rules};
 use ringwall_engine::{Engine, EngineConfig, PolicySearch};
 use ringwall_spec::Limits;
 use ringwall_workspace::check_workspace;
 
 use crate::args::{AgentFormat, AgentRunArgs, AgentVerb, ApplyArgs, BoundArgs, OutputArgs};
 use crate::questions::Questions;
-use crate::{report, screen, spec};
+use crate::{granted, report, screen, spec};
 use lines::Lines;
 use live::Live;
 
@@ -32,6 +34,7 @@ const STACK_BYTES: usize = 32 << 20;
 /// What every agent of this process stands on.
 struct Ground {
     engine: Engine,
+    books: Arc<Books>,
     home: PathBuf,
     programs: PathBuf,
 }
@@ -85,7 +88,8 @@ impl Ground {
         let config = EngineConfig::from_environment()?;
         let home = config.home.clone();
         let programs = config.programs.launcher.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Ground { engine: Engine::open(config)?, home, programs })
+        let books = Books::open(&home)?;
+        Ok(Ground { engine: Engine::open(config)?, books, home, programs })
     }
 
     fn tools(&self, wanted: &[String]) -> anyhow::Result<WasmTools> {
@@ -94,7 +98,8 @@ impl Ground {
     }
 
     fn world<'a>(&'a self, wasm: &'a WasmTools) -> World<'a> {
-        World { engine: &self.engine, home: &self.home, programs: &self.programs, wasm }
+        let Ground { engine, books, home, programs } = self;
+        World { engine, books, home, programs, wasm }
     }
 }
 
@@ -104,8 +109,9 @@ fn run_new(args: AgentRunArgs) -> anyhow::Result<ExitCode> {
     let wasm = ground.tools(&options.tools)?;
     let world = ground.world(&wasm);
     let mut eyes = Eyes::open(args.format, &world, &options)?;
-    let grant = args.policy.grant.as_deref();
-    let mut supervisor = Supervisor::begin(&world, options, grant, &mut eyes)?;
+    let grant = args.policy.grant.as_deref().map(granted::read_token).transpose()?;
+    let grant = grant.map(|token| token.to_text().to_string());
+    let mut supervisor = Supervisor::begin(&world, options, grant.as_deref(), &mut eyes)?;
     let ending = supervisor.run()?;
     let id = supervisor.id().clone();
     drop(supervisor);
@@ -136,11 +142,8 @@ impl Eyes {
         if !is_live(format) {
             return Ok(Eyes::Lines(Lines::new(format)));
         }
-        let search = PolicySearch {
-            named: options.policy.clone(),
-            ..PolicySearch::from_environment(options.workspace.clone())
-        };
-        Ok(Eyes::Live(Live::open(Questions::new(world.home.to_owned(), search))?))
+        let questions = Questions::new(world.home.to_owned(), options.search());
+        Ok(Eyes::Live(Live::open(questions)?))
     }
 }
 
@@ -282,9 +285,10 @@ fn replayed(id: &AgentId, policy: Option<PathBuf>, output: OutputArgs) -> anyhow
         Some(file) => PolicySearch { named: Some(file), ..PolicySearch::default() },
         None => PolicySearch::from_environment(state.options.workspace.clone()),
     };
-    let stack = search.load()?;
+    search.load()?;
+    let rules = Rules::open(search, state.options.workspace.as_deref())?;
     let engine = Engine::open(config)?;
-    let calls = replay(&lines, &stack, &engine.host_facts(state.options.image.is_some()));
+    let calls = replay(&lines, &rules, &engine.host_facts(state.options.image.is_some()));
     let refused = show::replayed(&calls, output.json())?;
     Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -12,7 +12,7 @@ use ringwall_grant::{
     Token, Verifier,
 };
 
-use crate::caller::{Caller, Holder};
+use crate::caller::{Caller, Hands, Holder};
 use crate::lease::Leases;
 use crate::refused::{Kind, Refused};
 
@@ -81,9 +81,13 @@ impl Books {
 
     /// Who has this token. A grant that is good no more is refused, and the record says so.
     pub fn authenticate(&self, token: Token) -> Result<Caller, Refused> {
+        self.authenticate_in(token, Hands::Bearer)
+    }
+
+    pub(crate) fn authenticate_in(&self, token: Token, hands: Hands) -> Result<Caller, Refused> {
         let mut inspected = self.inspected(&token)?;
         let why = inspected.refused.take();
-        let holder = Holder { token, inspected };
+        let holder = Holder { token, inspected, hands };
         match why {
             None => Ok(Caller::Holder(Arc::new(holder))),
             Some(why) => {
@@ -142,7 +146,7 @@ impl Books {
     }
 
     /// Whether the grant has this right. Nothing is written down.
-    pub fn has_right(&self, caller: &Caller, ask: Ask) -> Result<bool, Refused> {
+    pub(crate) fn has_right(&self, caller: &Caller, ask: Ask) -> Result<bool, Refused> {
         match caller {
             Caller::Owner | Caller::System(_) => Ok(true),
             Caller::Holder(holder) => Ok(self.checked(holder, &holder.request(ask)).is_ok()),
@@ -202,12 +206,21 @@ pub(crate) fn tenant_of(accounts: &[(Account, Budget)]) -> Option<&(Account, Bud
 }
 
 impl Holder {
-    /// What the log says of a refusal.
+    /// What the log says of a refusal by the grant.
     pub(crate) fn denied(&self, action: &str, resource: &str, why: &str) -> Record {
+        self.denied_by((action, resource), &format!("grant {}", self.id()), why)
+    }
+
+    pub(crate) fn denied_by(
+        &self,
+        (action, resource): (&str, &str),
+        rule: &str,
+        why: &str,
+    ) -> Record {
         let denied = AdmissionDenied {
             action: Text::new(action),
             resource: Text::new(resource),
-            rule: Text::new(format!("grant {}", self.id())),
+            rule: Text::new(rule),
             reason: Text::new(why),
             fix: None,
         };
@@ -222,7 +235,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Asks the grant, if there is one. A no is written down before it is told.
-    pub fn may(&self, caller: &Caller, ask: Ask) -> Result<(), Refused> {
+    pub(crate) fn may(&self, caller: &Caller, ask: Ask) -> Result<(), Refused> {
         let Caller::Holder(holder) = caller else { return Ok(()) };
         let request = holder.request(ask);
         self.may_as(holder, &request)

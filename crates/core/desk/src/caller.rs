@@ -21,11 +21,25 @@ pub enum Caller {
     System(SystemCaller),
 }
 
-/// Who presented a token. Only [`crate::Books::authenticate`] makes one.
+/// Who presented a token. Only [`crate::Books::authenticate`] and [`crate::Books::agent`] make one.
 #[derive(Debug)]
 pub struct Holder {
     pub(crate) token: Token,
     pub(crate) inspected: Inspected,
+    pub(crate) hands: Hands,
+}
+
+/// Who acts by a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hands {
+    /// Whoever presents it.
+    Bearer,
+    /// The supervisor of an agent, by a grant of somebody's. Each of its commands pays for its own time, and
+    /// people are asked when the model says so.
+    Agent,
+    /// The same by a grant that the owner made for this agent: where there is no policy the owner's order
+    /// counts, and so does what the owner lets its commands reach.
+    OwnersAgent,
 }
 
 impl Caller {
@@ -112,6 +126,15 @@ impl Holder {
     /// Of the grant itself.
     pub fn id(&self) -> String {
         self.standing().ids.last().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Of the token; whoever has it has the grant.
+    pub fn token_text(&self) -> String {
+        self.token.to_text().to_string()
+    }
+
+    pub(crate) fn is_agent(&self) -> bool {
+        self.hands != Hands::Bearer
     }
 
     pub fn request(&self, ask: Ask) -> Request {

@@ -114,6 +114,10 @@ impl Desk<'_> {
         let (Caller::Holder(holder), Some(elevation)) = (caller, refused.elevation.clone()) else {
             return Err(refused);
         };
+        if holder.is_agent() {
+            // The model asks people itself, and its task then has the elevation.
+            return Err(refused);
+        }
         let deed = lifted(&elevation)?;
         let policy = deciding(|| search.load())?;
         let Some((rule, approvers)) = terms(&policy, &elevation)? else { return Err(refused) };

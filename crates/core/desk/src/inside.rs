@@ -9,7 +9,7 @@ use ringwall_spec::{RuleSet, WorkspaceMode};
 
 use crate::action::{Action, Apply, Exec, bound};
 use crate::books::Desk;
-use crate::caller::{Caller, Holder};
+use crate::caller::{Caller, Hands, Holder};
 use crate::elevate::{Deed, Elevated};
 use crate::refused::{Kind, Refused};
 
@@ -48,6 +48,10 @@ impl Desk<'_> {
     /// work behind its wall, the paths that it shows, and as much of the network.
     pub fn may_enter(&self, caller: &Caller, record: &Record, what: &str) -> Result<(), Refused> {
         let Caller::Holder(holder) = caller else { return Ok(()) };
+        if holder.hands == Hands::OwnersAgent && record.decided.is_none() {
+            // Without a policy the owner's order counts.
+            return Ok(());
+        }
         let noted = |name: &str| record.decided.as_ref()?.inputs.get(name).map(String::as_str);
         let standing = holder.standing();
         let makers: Vec<&str> = noted("grants").unwrap_or_default().split(' ').collect();
@@ -98,7 +102,8 @@ impl Desk<'_> {
         let kind = exec.kind.unwrap_or(unsaid);
         let made_for_it = exec.kind.is_none() && own == Some(kind) && caller.holder().is_none();
         let work = WorkInside { kind, made_for_it };
-        if exec.kind.is_none() && search.read()?.is_empty() {
+        let agents = caller.holder().is_some_and(|it| it.hands == Hands::OwnersAgent);
+        if (exec.kind.is_none() || agents) && search.read()?.is_empty() {
             // Without a policy, a person's order counts.
             return Ok(None);
         }
@@ -199,7 +204,8 @@ fn text(path: &Path) -> Result<String, Refused> {
 /// Whether a sandbox reaches what this grant does not let its holder reach. What cannot be read is more.
 fn reaches_more(record: &Record, holder: &Holder) -> bool {
     let Some(decided) = &record.decided else { return false };
-    if decided.egress.is_empty() {
+    // What the owner lets an agent reach is in no grant.
+    if decided.egress.is_empty() || holder.hands == Hands::OwnersAgent {
         return false;
     }
     #[derive(serde::Deserialize)]

@@ -13,6 +13,7 @@
 //! 8. record: refusals, questions and uses stand in the audit log before an answer is given.
 
 mod action;
+mod agents;
 mod books;
 mod caller;
 mod elevate;
@@ -24,11 +25,14 @@ mod place;
 mod price;
 mod refused;
 mod reserve;
+mod rules;
+mod steps;
 mod tools;
 
 pub use action::{Action, Apply, Exec, Input};
+pub use agents::{Allowance, NewAgent, SubAgent};
 pub use books::{Books, Desk, SharedBudget};
-pub use caller::{Caller, Holder, OWNER};
+pub use caller::{Caller, Hands, Holder, OWNER};
 pub use elevate::{Elevated, WORKSPACE, terms};
 pub use held::Keeper;
 pub use lease::{Lease, Watched};
@@ -36,6 +40,11 @@ pub use permits::{fork, restore, system_permit, tools_permit};
 pub use place::{Placed, Placing};
 pub use price::{Share, Used};
 pub use refused::{Kind, Refused};
-pub use reserve::Reservation;
+pub use reserve::{Reservation, Turn, TurnReservation};
 pub use ringwall_permit::{Permit, SystemCaller};
+pub use rules::{Job, Rules, Step, Taken};
+pub use steps::{Answer, Question, Stepping};
 pub use tools::{BegunCall, CallWish};
+
+/// Words of the policy with which a task and its work are described.
+pub use ringwall_policy::{HostFacts, Kind as WorkKind, Profile, Task, Tier, Work};

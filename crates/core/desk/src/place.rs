@@ -1,5 +1,6 @@
 //! A sandbox that is asked for: one command behind a fresh wall, or one that lives on.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,12 +9,12 @@ use ringwall_approval::sandbox_parameters;
 use ringwall_engine::{Asked, Decision, NetworkBounds, PolicySearch, deciding, narrow_writing};
 use ringwall_grant::Ask;
 use ringwall_permit::Permit;
-use ringwall_policy::{PlaceRequest, Stack, Task};
-use ringwall_spec::{Command, Limits, SandboxSpec, WorkspaceMode};
+use ringwall_policy::{PlaceRequest, Stack, Task, Work};
+use ringwall_spec::{Command, Limits, RuleSet, SandboxSpec, WorkspaceMode, WriteRights};
 
 use crate::action::{Input, bound};
 use crate::books::{Books, Desk};
-use crate::caller::{Caller, Holder};
+use crate::caller::{Caller, Hands, Holder};
 use crate::elevate::{APPROVAL_NOTE, Deed, Elevated};
 use crate::inside::SHOWN_NOTE;
 use crate::permits::permit_for;
@@ -69,12 +70,18 @@ impl Desk<'_> {
             let (permit, books) = (permit_for(caller, decision, None), self.books);
             return Ok(Placed { permit, reservation, elevated: None, books: Arc::clone(books) });
         };
+        if holder.hands == Hands::OwnersAgent && placing.search.read()?.is_empty() {
+            return self.place_order(caller, holder, placing);
+        }
         self.narrow(caller, holder, &mut placing)?;
         // What a grant allows is on top of a policy, never instead of one.
         let policy = deciding(|| placing.search.load())?;
         self.may_begin_in(caller, &policy, &placing.asked.task)?;
         let (decision, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
         self.refuse_uncounted(holder, decision.spec())?;
+        if holder.is_agent() {
+            return Ok(self.unpaid(caller, decision));
+        }
         let share = share_of(&decision);
         let (most, bound_by) = self.time_left(holder, share)?;
         let bound_by = bound_by.filter(|_| share.time >= most);
@@ -84,15 +91,46 @@ impl Desk<'_> {
         Ok(Placed { permit, reservation, elevated, books })
     }
 
-    /// What the job would see must be in the paths that the grant lets be read, whole; where it may write
-    /// is narrowed to those that the grant lets be written.
-    fn narrow(
+    /// Without a policy the owner's order counts, also for an agent that the owner has started. Nobody has
+    /// written down what a tainted task may keep: it keeps no network.
+    fn place_order(
         &self,
         caller: &Caller,
         holder: &Holder,
-        placing: &mut Placing<'_>,
+        placing: Placing<'_>,
+    ) -> Result<Placed, Refused> {
+        let Placing { mut asked, search, limits, .. } = placing;
+        self.narrow_files(caller, holder, &mut asked)?;
+        asked.spec.rights =
+            asked.spec.rights.take().filter(|rights| *rights != WriteRights::everywhere());
+        let counts_bytes = self.books.left(&self.books.accounts(holder)?)?.egress_bytes.is_some();
+        if asked.task.tainted || counts_bytes {
+            asked.spec.egress = None;
+        }
+        let life = holder.standing().life(SystemTime::now());
+        asked.spec.limits.timeout = asked.spec.limits.timeout.min(life);
+        (asked.task, asked.work, asked.wall) = (Task::default(), Work::default(), None);
+        let decision = self.engine.admit(asked, limits, search)?;
+        self.refuse_uncounted(holder, decision.spec())?;
+        self.may(caller, asking_for(&decision))?;
+        Ok(self.unpaid(caller, decision))
+    }
+
+    /// The sandbox of an agent, each command of which pays for its own time.
+    fn unpaid(&self, caller: &Caller, decision: Decision) -> Placed {
+        let (reservation, books) = (self.nothing("", Share::of_command()), Arc::clone(self.books));
+        let permit = permit_for(caller, decision, None);
+        Placed { permit, reservation, elevated: None, books }
+    }
+
+    /// What the job would see must be in the paths that the grant lets be read, whole; where it may write
+    /// is narrowed to those that the grant lets be written.
+    fn narrow_files(
+        &self,
+        caller: &Caller,
+        holder: &Holder,
+        asked: &mut Asked,
     ) -> Result<(), Refused> {
-        let asked = &mut placing.asked;
         for path in &asked.spec.read_only_paths {
             self.may_use_path(caller, path, false)?;
         }
@@ -107,12 +145,36 @@ impl Desk<'_> {
             asked.notes.insert(SHOWN_NOTE.to_owned(), shown);
         }
         narrow_writing(&mut asked.spec, holder.inspected.writable());
-        let (layers, secrets) = holder.inspected.network();
-        let left = self.books.left(&self.books.accounts(holder)?)?;
-        let sent_bytes = left.egress_bytes;
-        asked.network_at_most = Some(NetworkBounds { layers, secrets, sent_bytes });
-        asked.search = Some(placing.search.clone());
         Ok(())
+    }
+
+    fn narrow(
+        &self,
+        caller: &Caller,
+        holder: &Holder,
+        placing: &mut Placing<'_>,
+    ) -> Result<(), Refused> {
+        self.narrow_files(caller, holder, &mut placing.asked)?;
+        placing.asked.network_at_most = self.network_at_most(holder)?;
+        placing.asked.search = Some(placing.search.clone());
+        Ok(())
+    }
+
+    /// What the holder's jobs may reach at most. What commands of an agent send is counted for no account, so
+    /// a budget of it leaves them nothing.
+    fn network_at_most(&self, holder: &Holder) -> Result<Option<NetworkBounds>, Refused> {
+        let (layers, secrets) = holder.inspected.network();
+        let sent_bytes = self.books.left(&self.books.accounts(holder)?)?.egress_bytes;
+        Ok(match holder.hands {
+            Hands::Bearer => Some(NetworkBounds { layers, secrets, sent_bytes }),
+            Hands::Agent | Hands::OwnersAgent if sent_bytes.is_some() => {
+                let (layers, secrets) = (vec![RuleSet::default()], BTreeSet::new());
+                Some(NetworkBounds { layers, secrets, sent_bytes: None })
+            }
+            Hands::Agent => Some(NetworkBounds { layers, secrets, sent_bytes: None }),
+            // The owner says what its commands reach.
+            Hands::OwnersAgent => None,
+        })
     }
 
     /// Whether the grant lets a path of the host be read, and written with `writes`. It must be the one that
@@ -163,11 +225,12 @@ impl Desk<'_> {
         let Placing { asked, search, command, input, name, account, .. } = placing;
         let accounts = self.books.accounts(holder)?;
         let left = self.books.left(&accounts)?;
+        let pays_later = holder.is_agent();
         let within = |most: Duration| {
             move |default: Limits| {
                 let asked = limits(default);
                 let share = Share::of_sandbox(&asked, None);
-                let (share, _) = share.within(left);
+                let share = if pays_later { share } else { share.within(left).0 };
                 Limits { timeout: share.time.min(most), ..asked }
             }
         };

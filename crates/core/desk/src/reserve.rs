@@ -75,11 +75,30 @@ pub(crate) fn settle(
     }
 }
 
+/// What an answer of a model costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Input and output together.
+    pub tokens: u64,
+    pub money_micros: u64,
+}
+
+/// What was taken for an answer of a model. Dropped, all of it is charged.
+#[derive(Debug)]
+pub struct TurnReservation(Reservation);
+
+impl TurnReservation {
+    pub fn settle(mut self, used: Turn) -> Result<(), Refused> {
+        let Turn { tokens, money_micros } = used;
+        self.0.pay(Cost { tokens, money_micros, ..Cost::default() })
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.open {
             // What cannot be settled now stays reserved, which is as good as spent.
-            let _ = self.pay(self.share.cost());
+            let _ = self.pay(self.reserved.as_ref().map_or(Cost::default(), |it| it.cost));
         }
     }
 }
@@ -111,15 +130,23 @@ impl Desk<'_> {
         share: Share,
         fit: impl FnOnce(Left) -> (Share, Option<&'static str>),
     ) -> Result<Reservation, Refused> {
-        let mut taken = Reservation {
-            books: Arc::clone(self.books),
-            name: name.to_owned(),
-            reserved: None,
-            share,
-            bound_by: None,
-            open: false,
-        };
+        let mut taken = self.nothing(name, share);
         let Caller::Holder(holder) = caller else { return Ok(taken) };
+        taken.reserved = Some(self.take(holder, name, |left| {
+            (taken.share, taken.bound_by) = fit(left);
+            taken.share.cost()
+        })?);
+        taken.open = true;
+        Ok(taken)
+    }
+
+    /// Takes what `cost` makes of what is left from all budgets, or from none.
+    fn take(
+        &self,
+        holder: &Holder,
+        name: &str,
+        cost: impl FnOnce(Left) -> Cost,
+    ) -> Result<Reserved, Refused> {
         let accounts = self.books.accounts(holder)?;
         let elsewhere = match (self.books.shared(), tenant_of(&accounts)) {
             (Some(shared), Some(tenant)) => Some((shared, tenant.clone())),
@@ -131,8 +158,7 @@ impl Desk<'_> {
         };
         let reserved = self.books.spending()?.reserve_of(&accounts, |left| {
             let left = least.map_or(left, |least| lesser(left, least));
-            (taken.share, taken.bound_by) = fit(left);
-            taken.share.cost()
+            cost(left)
         });
         let cost = match reserved {
             Ok(cost) => cost,
@@ -145,8 +171,38 @@ impl Desk<'_> {
             reserved.settle(self.books.spending()?, Cost::default())?;
             return self.refuse(holder, ("reserve", name), refused);
         }
-        (taken.reserved, taken.open) = (Some(reserved), true);
-        Ok(taken)
+        Ok(reserved)
+    }
+
+    /// Before anything was taken, and for what costs nothing.
+    pub(crate) fn nothing(&self, name: &str, share: Share) -> Reservation {
+        let (books, name) = (Arc::clone(self.books), name.to_owned());
+        Reservation { books, name, reserved: None, share, bound_by: None, open: false }
+    }
+
+    /// Takes what an answer of a model may cost, as far as there are budgets of that. What the question costs
+    /// is known only afterwards.
+    pub fn reserve_turn(
+        &self,
+        caller: &Caller,
+        (name, most): (&str, Turn),
+    ) -> Result<TurnReservation, Refused> {
+        let mut reservation = self.nothing(name, Share::of_command());
+        if let Caller::Holder(holder) = caller {
+            let cost = |left: Left| Cost {
+                tokens: left.tokens.map_or(0, |left| left.clamp(1, most.tokens.max(1))),
+                money_micros: left.money_micros.map_or(0, |it| it.max(1).min(most.money_micros)),
+                ..Cost::default()
+            };
+            reservation.reserved = Some(self.take(holder, name, cost)?);
+            reservation.open = true;
+        }
+        Ok(TurnReservation(reservation))
+    }
+
+    /// A command under no reservation but its own: the call and nothing else.
+    pub fn pay_call(&self, caller: &Caller, name: &str) -> Result<(), Refused> {
+        self.reserve(caller, (name, Share::of_command()), None)?.settle(Used::default())
     }
 
     /// How long the budgets let something of this share run, and which part of them ends it then.

@@ -47,6 +47,8 @@ pub struct AskedCall<'a> {
     pub strict: bool,
     /// An elevation that it is called with.
     pub elevated: Option<&'a str>,
+    /// Whose call it is, where more is known of the task than that it calls a tool.
+    pub task: Option<&'a Task>,
 }
 
 impl ToolDenied {
@@ -115,8 +117,8 @@ impl Engine {
 
     fn allow_tool(&self, asked: AskedCall<'_>, stack: &Stack) -> Result<(), ToolDenied> {
         let (tool, kind) = (asked.tool.to_owned(), Some(asked.kind.to_owned()));
-        let elevated = asked.elevated.map(str::to_owned).into_iter().collect();
-        let task = Task { elevated, ..Task::default() };
+        let mut task = asked.task.cloned().unwrap_or_default();
+        task.elevated.extend(asked.elevated.map(str::to_owned));
         let action =
             Action::Call { tool: tool.clone(), kind: kind.clone(), read_only: !asked.writes };
         let decision = stack.decide(&task, &action);

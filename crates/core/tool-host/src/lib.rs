@@ -45,7 +45,8 @@ pub fn asked<'a>(
         ToolInput::Component { json } => ringwall_tool::asks_strict(json),
         ToolInput::Command { .. } => false,
     };
-    AskedCall { tool: tool.identity(), kind, writes, wall, sandbox, strict, elevated: None }
+    let tool = tool.identity();
+    AskedCall { tool, kind, writes, wall, sandbox, strict, elevated: None, task: None }
 }
 
 impl Allowed {

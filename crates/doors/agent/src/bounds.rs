@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ringwall_desk::Allowance;
 use serde::{Deserialize, Serialize};
 
 /// Every agent has every limit but the one of money, which needs a price.
@@ -209,6 +210,23 @@ impl Bounds {
             return Some(Stop::ToolTime { most_seconds: self.tool_seconds });
         }
         (errors >= self.errors).then_some(Stop::Errors { most: self.errors })
+    }
+
+    /// A grant with a budget allows no more than that, and of what a model costs no more than is left.
+    #[must_use]
+    pub(crate) fn within(self, most: Allowance) -> Bounds {
+        let least = |own: u64, most: Option<u64>| most.map_or(own, |most| own.min(most));
+        let money = match (self.money_micros, most.money_micros) {
+            (Some(own), Some(most)) => Some(own.min(most)),
+            (own, most) => own.or(most),
+        };
+        Bounds {
+            steps: least(self.steps, most.calls),
+            tokens: least(self.tokens, most.tokens),
+            tool_seconds: least(self.tool_seconds, most.wall_seconds),
+            money_micros: money,
+            ..self
+        }
     }
 
     /// What a sub-agent may use of what is left.

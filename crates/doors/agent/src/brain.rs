@@ -8,11 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use ringwall_agent_model::{FromBrain, MAX_LINE_BYTES, Provider, ToBrain, write_line};
-use ringwall_desk::{SystemCaller, system_permit};
-use ringwall_engine::{
-    AdmitError, Asked, Engine, Output, PolicySearch, RaiseError, RunError, Sandbox, StartError,
+use ringwall_desk::{
+    Caller, Desk, Input, Placed, Placing, Refused, Rules, SystemCaller, Task, Work,
 };
-use ringwall_policy::{Action, Stack, Stage, Task, Work};
+use ringwall_engine::{Asked, Engine, Output, RaiseError, RunError, Sandbox, StartError};
 use ringwall_spec::{
     Command, EgressSpec, Ending, Limits, ModelEndpoint, ModelShape, RingKind, SandboxSpec, Wall,
 };
@@ -42,10 +41,8 @@ pub enum BrainError {
         "the program {0:?} is missing next to ringwall; install all of Ringwall's programs in one directory"
     )]
     NoProgram(PathBuf),
-    #[error("the policy forbids the model at {0}: {1}")]
-    ModelDenied(String, String),
     #[error(transparent)]
-    Admit(#[from] AdmitError),
+    Desk(#[from] Refused),
     #[error(transparent)]
     Raise(#[from] RaiseError),
     #[error("the brain's program could not be put into its ring")]
@@ -79,6 +76,19 @@ enum Piece {
     Ended(Result<Ending, RunError>, Vec<u8>),
 }
 
+/// What a brain is raised for.
+pub(crate) struct Raising<'a> {
+    pub(crate) desk: Desk<'a>,
+    pub(crate) rules: &'a Rules,
+    pub(crate) task: &'a Task,
+    pub(crate) options: &'a Options,
+    pub(crate) agent: &'a str,
+    pub(crate) programs: &'a Path,
+    /// The most that its model may use.
+    pub(crate) tokens: u64,
+    pub(crate) seconds: u64,
+}
+
 /// A brain in its ring. Dropping it ends both.
 #[derive(Debug)]
 pub(crate) struct Brain {
@@ -91,41 +101,12 @@ pub(crate) struct Brain {
 
 impl Brain {
     /// Raises a ring for it and starts it there.
-    pub(crate) fn raise(
-        engine: &Engine,
-        (policy, task): (Option<&Stack>, &Task),
-        (options, agent): (&Options, &str),
-        programs: &Path,
-        (tokens, seconds): (u64, u64),
-    ) -> Result<Brain, BrainError> {
-        let program = programs.join(PROGRAM);
+    pub(crate) fn raise(engine: &Engine, raising: &Raising<'_>) -> Result<Brain, BrainError> {
+        let program = raising.programs.join(PROGRAM);
         let mut file = File::open(&program).map_err(|_| BrainError::NoProgram(program.clone()))?;
-        let spec = spec(options, tokens, seconds);
-        let decision = match policy {
-            None => {
-                let asked = asked(spec, Task::default(), Work::default(), agent);
-                engine.admit(asked, &|limits| limits, &PolicySearch::default())?
-            }
-            Some(stack) => {
-                refuse_denied(stack, task, &options.model.base_url)?;
-                // It computes nothing and writes nothing; what it handles are the task's texts.
-                let work = Work { tool: None, kind: Some("files".to_owned()) };
-                let own = spec.limits.clone();
-                let limits = |most: Limits| Limits {
-                    timeout: most.timeout.min(own.timeout),
-                    memory_bytes: most.memory_bytes.min(own.memory_bytes),
-                    disk_bytes: most.disk_bytes.min(own.disk_bytes),
-                    pids: most.pids.min(own.pids),
-                    ..most
-                };
-                let spec = SandboxSpec { image: options.image.clone(), ..spec };
-                let task = Task { tier: task.tier, profile: task.profile, ..Task::default() };
-                engine.admit_by(stack, asked(spec, task, work, agent), &limits)?
-            }
-        };
+        let (agent, placed) = (raising.agent, raising.place()?);
         let words = [PROGRAM.to_owned(), agent.to_owned()];
-        let permit = system_permit(SystemCaller::Agent, decision);
-        let sandbox = engine.raise_for(&permit, &words)?;
+        let sandbox = engine.raise_for(&placed.permit, &words)?;
         let client = sandbox.files().ok_or(BrainError::Put(ClientError::Disconnected))?;
         let soon = client.until(Instant::now() + WRITE_PATIENCE);
         soon.write_file(INSIDE.as_bytes(), 0o755, WriteHow::Replace, &mut file)
@@ -223,26 +204,45 @@ fn spec(options: &Options, tokens: u64, seconds: u64) -> SandboxSpec {
     }
 }
 
-fn asked(spec: SandboxSpec, task: Task, work: Work, agent: &str) -> Asked {
-    let notes = BTreeMap::from([("task".to_owned(), agent.to_owned())]);
-    Asked { spec, wall: None, task, work, notes, network_at_most: None, search: None }
-}
-
-/// A model is named by whoever starts the agent; what the policy denies by name stays denied.
-fn refuse_denied(stack: &Stack, task: &Task, base_url: &str) -> Result<(), BrainError> {
-    let rest = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().unwrap_or(443)),
-        None => (authority, if base_url.starts_with("http://") { 80 } else { 443 }),
-    };
-    let Some(host) = ringwall_policy::canonical_host(host) else { return Ok(()) };
-    let decision = stack.decide(task, &Action::Connect { host, port, stage: Stage::Dial });
-    let denying =
-        |rule: &&ringwall_policy::RuleRef| !rule.permits && rule.rule.starts_with("network.deny");
-    match decision.rules.iter().find(denying) {
-        Some(rule) => Err(BrainError::ModelDenied(base_url.to_owned(), rule.to_string())),
-        None => Ok(()),
+impl Raising<'_> {
+    /// It computes nothing and writes nothing; what it handles are the task's texts.
+    fn place(&self) -> Result<Placed, BrainError> {
+        let spec = spec(self.options, self.tokens, self.seconds);
+        let own = spec.limits.clone();
+        let limits = |most: Limits| Limits {
+            timeout: most.timeout.min(own.timeout),
+            memory_bytes: most.memory_bytes.min(own.memory_bytes),
+            disk_bytes: most.disk_bytes.min(own.disk_bytes),
+            pids: most.pids.min(own.pids),
+            ..most
+        };
+        self.rules.allow_model(self.task, &self.options.model.base_url)?;
+        let notes = BTreeMap::from([("task".to_owned(), self.agent.to_owned())]);
+        let (task, work) = (Task::default(), Work::default());
+        let plain =
+            Asked { spec, wall: None, task, work, notes, network_at_most: None, search: None };
+        let asked = match self.rules.is_there() {
+            false => plain,
+            true => {
+                let Task { tier, profile, .. } = *self.task;
+                Asked {
+                    spec: SandboxSpec { image: self.options.image.clone(), ..plain.spec },
+                    task: Task { tier, profile, ..Task::default() },
+                    work: Work { tool: None, kind: Some("files".to_owned()) },
+                    ..plain
+                }
+            }
+        };
+        let placing = Placing {
+            asked,
+            search: self.rules.search(),
+            limits: &limits,
+            command: None,
+            input: Input::Nothing,
+            name: None,
+            account: self.agent,
+        };
+        Ok(self.desk.place(&Caller::System(SystemCaller::Agent), placing)?)
     }
 }
 

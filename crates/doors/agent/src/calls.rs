@@ -1,21 +1,23 @@
-//! What comes of each wish: held against grant and policy, then done in the sandbox.
+//! What comes of each wish: put to the reference monitor, then done in the sandbox.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ringwall_desk::{Permit, Share};
-use ringwall_engine::{AdmitError, PolicySearch};
-use ringwall_grant::Ask;
-use ringwall_policy::{Action, Kind, PlaceRequest, Task, Work};
-use ringwall_spec::{Command, Ending, Limits, RingKind, Wall};
+use ringwall_desk::{
+    Action, CallWish, Exec as Order, Input, Job, Placed, Refused, Reservation, Share, Taken, Task,
+    Used, Watched, WorkKind,
+};
+use ringwall_engine::AskedCall;
+use ringwall_spec::{Command, Ending, Limits, RingKind, ToolMeter, Wall};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::bounds::Stop;
 use crate::journal::Entry;
 use crate::output::{Done, Place};
 use crate::registry::{Exec, Wish};
-use crate::site::{self, Asker, Site, SiteError};
+use crate::site::{self, Asker, Ran, Site, SiteError};
 use crate::supervisor::{Halt, Supervisor};
-use crate::wasm::WasmError;
 
 /// The kind of work that files are.
 pub(crate) const FILES: &str = "files";
@@ -28,12 +30,17 @@ impl Supervisor<'_> {
         (tool, wish): (&str, Wish),
         again: bool,
     ) -> Result<Done, Halt> {
-        if !again {
-            self.gate.count_call(&self.holder)?.map_err(refused)?;
+        if let Wish::Wasm { tool, input } = wish {
+            return self.call_tool(step, &tool, &input);
         }
-        self.may(Ask::Tool { name: tool.to_owned() })?;
+        let desk = self.world.desk();
+        desk.may_use_tool(&self.caller, tool).map_err(|it| self.no(it))?;
+        // A command pays for itself.
+        if !again && !matches!(wish, Wish::Exec(_)) {
+            desk.pay_call(&self.caller, &self.account(step)).map_err(|it| self.no(it))?;
+        }
         match wish {
-            Wish::Exec(exec) => self.exec(&exec),
+            Wish::Exec(exec) => self.exec(step, &exec),
             Wish::Read { path, from_line, lines } => self.read(&path, from_line, lines),
             Wish::Write { path, content } => self.write_file(&path, &content),
             Wish::Edit { path, old, new, all } => self.edit(&path, (&old, &new), all),
@@ -47,17 +54,20 @@ impl Supervisor<'_> {
             Wish::AskApproval { elevation, reason } => self.ask(step, &elevation, &reason),
             Wish::SubAgent(task) => self.sub_agent(step, &task),
             Wish::Extract { path, schema, question } => self.extract(&path, &schema, &question),
-            Wish::Wasm { tool, input } => self.call_tool(&tool, &input),
+            Wish::Wasm { tool, input } => self.call_tool(step, &tool, &input),
         }
     }
 
-    pub(crate) fn may(&self, ask: Ask) -> Result<(), Halt> {
-        self.gate.may(&self.holder, ask)?.map_err(refused)
+    /// What the ledger calls a step.
+    fn account(&self, step: u64) -> String {
+        format!("{} {step}", self.journal.id)
     }
 
-    pub(crate) fn decide(&self, action: &Action, what: &str) -> Result<(), Halt> {
-        let decided = self.gate.decide(&self.holder, &self.task(), action, what)?;
-        decided.map_err(|why| refused(self.with_taint(why)))
+    /// Whether this may be done in the sandbox that is there.
+    fn enter(&self, action: Action<'_>) -> Result<(), Halt> {
+        let there = (&self.site()?.record, self.rules.search());
+        let entered = self.world.desk().enter(&self.caller, there, action);
+        entered.map(drop).map_err(|it| self.no(it))
     }
 
     /// A refusal of a tainted task says by which step it became so.
@@ -76,36 +86,49 @@ impl Supervisor<'_> {
         Duration::from_secs(rest.tool_seconds.min(rest.seconds).max(1))
     }
 
-    fn exec(&mut self, exec: &Exec) -> Result<Done, Halt> {
-        let floor = self.state.options.kind;
+    fn exec(&mut self, step: u64, exec: &Exec) -> Result<Done, Halt> {
+        // Whoever started the agent answers for all of its commands, the policy for some. The riskier counts.
+        let floor = self.state.options.kind.max(self.rules.kind_of_command(&exec.command));
         let kind = exec.counts_as(floor, self.state.taint.is_some()).to_string();
-        self.ensure_site(&kind)?;
         let asked = exec.timeout_seconds.map(Duration::from_secs);
         let usual = self.state.options.limits.timeout;
         let timeout = asked.unwrap_or(usual).min(usual).min(self.time_left());
         let argv = ["/bin/sh", "-c", &exec.command].map(Into::into).to_vec();
         let command = Command { argv, ..Command::default() };
+        let (kind_of_work, input) = (Some(kind.as_str()), Input::Nothing);
+        let order = Order { kind: kind_of_work, command: &command, input, timeout: Some(timeout) };
+        self.ensure_site(&kind, Action::Exec(&order))?;
+        let ran = self.pay_and_run(step, &command, timeout)?;
         let site = self.site()?;
-        let limits = Limits { timeout, ..site.record.limits.clone() };
-        let work = Share::of_sandbox(&limits, None);
-        let paid = self.gate.reserve_work(&self.holder, work)?.map_err(refused)?;
-        let begun = Instant::now();
-        let ran = site.run(&command, paid.share.time);
-        self.gate.settle(&self.holder, paid.ran_for(begun.elapsed()))?;
-        let ran = ran.map_err(|error| failed(&error))?;
         let mut done =
             Done::output(place(site), how(ran.ending), &ran.output, is_failure(ran.ending));
         done.taints = self.taint_of_command(&kind);
         Ok(done)
     }
 
+    fn pay_and_run(&self, step: u64, command: &Command, timeout: Duration) -> Result<Ran, Halt> {
+        let site = self.site()?;
+        let share = Share::of_sandbox(&Limits { timeout, ..site.record.limits.clone() }, None);
+        let paid = self.world.desk().reserve_within(&self.caller, (&self.account(step), share));
+        let paid = paid.map_err(|it| self.no(it))?;
+        let begun = Instant::now();
+        let ran = site.start(command, paid.share().time).and_then(|job| {
+            let (what, input) = (format!("exec in {}", site.record.id), job.input());
+            let end = Box::new(move || input.signal(Signal::KILL.as_raw()));
+            let _lease = self.world.books.lease(&self.caller, Watched { what, end });
+            Ran::of(job)
+        });
+        paid.settle(Used::time(begun.elapsed())).map_err(|it| self.no(it))?;
+        ran.map_err(|error| failed(&error))
+    }
+
     fn taint_of_command(&self, kind: &str) -> Option<String> {
-        let of_kind: Option<Kind> = kind.parse().ok();
-        if of_kind.is_some_and(|kind| self.gate.output_taints(kind)) {
+        let of_kind: Option<WorkKind> = kind.parse().ok();
+        if of_kind.is_some_and(|kind| self.rules.taints(Taken::OutputOf(kind))) {
             return Some(format!("output of {kind} work"));
         }
         let reaches = self.site.as_ref().is_some_and(|site| site.has_network);
-        (reaches && self.gate.network_taints())
+        (reaches && self.rules.taints(Taken::Network))
             .then(|| "output of a command that could reach the network".to_owned())
     }
 
@@ -114,8 +137,9 @@ impl Supervisor<'_> {
         self.site.as_ref().ok_or_else(|| Halt::done(Done::failed("there is no sandbox")))
     }
 
-    /// Sees to a sandbox in which this kind of work may be done, as the task is now.
-    pub(crate) fn ensure_site(&mut self, kind: &str) -> Result<(), Halt> {
+    /// Sees to a sandbox in which this kind of work may be done, as the task is now. In one that is there this
+    /// action must be allowed; one that is placed for it needs no second decision.
+    pub(crate) fn ensure_site(&mut self, kind: &str, action: Action<'_>) -> Result<(), Halt> {
         let (engine, task) = (self.world.engine, self.task());
         let options = self.state.options.clone();
         if self.site.is_none()
@@ -123,35 +147,36 @@ impl Supervisor<'_> {
         {
             self.site = Site::find(engine, id, (&options, self.state.sandbox_tainted))?;
         }
-        let with_image = options.image.is_some();
+        let desk = self.world.desk();
         if let Some(site) = &self.site
             && site.lives(engine)
-            && site.fits(engine, self.gate.policy(), (&task, kind, with_image))
+            && site.tainted == task.tainted
+            && desk.fits(self.stepping(&task), &site.record, kind)
         {
-            let wall = site.wall().to_string();
-            return self.may(Ask::Place { kind: kind.to_owned(), wall });
+            return self.enter(action);
         }
         let agent = self.journal.id.to_string();
-        if let Some(workspace) = &options.workspace {
-            // Commands see all of it.
-            self.may(Ask::Read { path: workspace.display().to_string() })?;
+        let (options, caller, rules) = (&options, &self.caller, &*self.rules);
+        let asker = Asker { engine, desk, options, task, agent: &agent, caller, rules };
+        let placed = site::place(&asker, kind);
+        let task = asker.task;
+        let placed = placed.map_err(|it| {
+            let why = format!("{kind} work: {}", it.why);
+            self.no(Refused { why, ..it })
+        })?;
+        if let Action::Exec(order) = action {
+            // Nothing is raised for what nobody could pay for.
+            let limits = placed.permit.spec().limits.clone();
+            let timeout = order.timeout.unwrap_or(limits.timeout);
+            let share = Share::of_sandbox(&Limits { timeout, ..limits }, None);
+            let could = desk.reserve_within(&self.caller, (&agent, share));
+            could.and_then(Reservation::give_back).map_err(|it| self.no(it))?;
         }
-        let asker = Asker { options: &options, task, agent: &agent, holder: &self.holder };
-        let permit = match site::admit(engine, self.gate.policy(), &asker, kind) {
-            Err(SiteError::Admit(AdmitError::Ledger(error))) => return Err(error.into()),
-            Err(SiteError::Admit(error)) => {
-                let why = format!("{kind} work: {error}");
-                return Err(refused(self.with_taint(why)));
-            }
-            permit => permit?,
-        };
-        let wall = permit.spec().wall.to_string();
-        self.may(Ask::Place { kind: kind.to_owned(), wall })?;
-        self.move_to(&permit, &asker.task, kind)
+        self.move_to(placed, &task, kind)
     }
 
     /// Ends the sandbox that is there, if one is, and goes on in another with all that was changed.
-    fn move_to(&mut self, permit: &Permit, task: &Task, kind: &str) -> Result<(), Halt> {
+    fn move_to(&mut self, placed: Placed, task: &Task, kind: &str) -> Result<(), Halt> {
         let engine = self.world.engine;
         self.site = None;
         let stuck = |error: SiteError| match error {
@@ -160,7 +185,7 @@ impl Supervisor<'_> {
         };
         let from = self.state.sandbox.clone();
         let from = from.map(|id| Site::end(engine, &id)).transpose().map_err(stuck)?;
-        let site = match Site::raise(engine, (permit, task), from.as_ref()) {
+        let site = match Site::raise(engine, (placed, task), from.as_ref()) {
             Err(error @ SiteError::Keep(_)) => return Err(failed(&error)),
             raised => raised.map_err(stuck)?,
         };
@@ -185,82 +210,67 @@ impl Supervisor<'_> {
     }
 
     fn change_phase(&mut self, step: u64, to: &str) -> Result<Done, Halt> {
-        self.may(Ask::Phase { name: to.to_owned() })?;
-        self.decide(&Action::ChangePhase(to.to_owned()), &format!("the phase {to}"))?;
-        self.ensure_site(FILES)?;
-        let options = &self.state.options;
-        let search = PolicySearch {
-            named: options.policy.clone(),
-            ..PolicySearch::from_environment(options.workspace.clone())
-        };
-        let record = &self.site()?.record;
-        let by = self.journal.id.to_string();
-        self.world
-            .engine
-            .change_phase(record, (to, &by), (&search, None))
-            .map_err(|error| refused(error.to_string()))?;
+        self.ensure_site(FILES, Action::Files)?;
+        self.enter(Action::Phase(to))?;
         self.write(Entry::Phase { step, to: to.to_owned() }, true)?;
         Ok(Done::said(format!("The task is in the phase {to} now.")))
     }
 
-    fn call_tool(&mut self, tool: &str, input: &Value) -> Result<Done, Halt> {
-        let wasm = self.world.wasm;
-        let kind = wasm.kind(tool);
+    fn call_tool(&mut self, step: u64, tool: &str, input: &Value) -> Result<Done, Halt> {
+        let (wasm, desk) = (self.world.wasm, self.world.desk());
         let needs_files = wasm.wants_files(tool) && self.state.options.workspace.is_some();
-        if needs_files || !self.may_run_alone(tool, kind) {
-            self.ensure_site(FILES)?;
+        if needs_files || !self.may_run_alone(tool, wasm.kind(tool)) {
+            self.ensure_site(FILES, Action::Files)?;
         }
-        let whole = self.state.options.workspace.as_ref().map(|path| path.display().to_string());
-        let may_write = whole.is_some_and(|path| {
-            self.gate.has_right(&self.holder, Ask::Write { path: path.clone() })
-        });
+        let whole = self.state.options.workspace.as_deref();
+        let may_write = whole.map(|path| desk.has_directory(&self.caller, path)).transpose();
+        let may_write = may_write.map_err(|it| self.no(it))?.unwrap_or(false);
         let root = if needs_files { Some(self.site()?.root()) } else { None };
         let prepared = wasm.prepare(tool, input, (root, may_write));
         let mut prepared = prepared.map_err(|why| Halt::done(Done::failed(why)))?;
-        let action = Action::Call {
-            tool: tool.to_owned(),
-            kind: Some(kind.to_owned()),
-            read_only: !prepared.writes,
-        };
-        self.decide(&action, &format!("the tool {tool}"))?;
-        let work = Share::of_tool(prepared.limits());
-        let paid = self.gate.reserve_work(&self.holder, work)?.map_err(refused)?;
-        (prepared.limits().time, prepared.limits().fuel) = (paid.share.time, paid.share.fuel);
-        let called = wasm.call(self.world.engine, &prepared, self.site.as_ref());
-        // Of a call that was lost nothing is known, so nothing is given back.
-        if let Ok((_, outcome, _)) = &called {
-            self.gate.settle(&self.holder, paid.metered(&outcome.meter))?;
+        let inside = self.site.as_ref().filter(|site| site.wall().has_tools_inside());
+        let wall = inside.map_or(Wall::single(RingKind::Wasm), |site| site.wall().clone());
+        if inside.is_some() {
+            self.enter(Action::CallTool)?;
         }
-        let (result, outcome, wall) = match called {
-            Err(WasmError::Ledger(error)) => return Err(error.into()),
-            Err(error) => return Err(failed(&error)),
-            Ok(called) => called,
+        wasm.make_ready(self.world.engine, &prepared, &wall).map_err(|error| failed(&error))?;
+        let (task, account) = (self.task(), self.account(step));
+        let sandbox = inside.map(|site| &site.record.id);
+        let asked = AskedCall { task: Some(&task), ..prepared.asked(&wall, sandbox) };
+        let (gate, search, limits) = (self.rules.gate(), self.rules.search(), prepared.limits());
+        let wish = CallWish { asked, gate, search, limits, account: &account };
+        // Nobody is asked about a call of an agent: the model does that itself.
+        let begun = desk.begin_call(&self.caller, wish, BTreeMap::new);
+        let begun = begun.map_err(|it| self.no(it))?;
+        prepared.limit(begun.limits);
+        let called = wasm.call(&prepared, inside);
+        let (status, meter) = match &called {
+            Ok(outcome) => (Some(&outcome.status), outcome.meter),
+            Err(_) => (None, ToolMeter::default()),
         };
-        let inside = self.site.as_ref().filter(|_| wall.has_tools_inside());
+        self.world.engine.end_tool(begun.entry, status, meter)?;
+        // Of a call that was lost nothing is known, so nothing is given back.
+        let outcome = called.map_err(|error| failed(&error))?;
+        begun.reservation.settle(Used::of_tool(&meter)).map_err(|it| self.no(it))?;
         let facts = serde_json::to_vec(&*outcome.evidence).unwrap_or_default();
         let evidence = blake3::hash(&facts).to_hex().chars().take(16).collect();
-        let sandbox = inside.map(|site| site.record.id.to_string());
-        let place = Place { wall, sandbox, evidence: Some(evidence) };
-        let (text, failed) = match result {
+        let sandbox = sandbox.map(ToString::to_string);
+        let (text, failed) = match prepared.result(&outcome) {
             Ok(value) => (value.to_string(), false),
             Err(why) => (why, true),
         };
+        let place = Place { wall, sandbox, evidence: Some(evidence) };
         let mut done = Done::output(place, json!({ "tool": tool }), &text, failed);
-        done.taints = self.gate.tool_taints(tool).then(|| format!("output of the tool {tool}"));
+        let taints = self.rules.taints(Taken::Tool(tool));
+        done.taints = taints.then(|| format!("output of the tool {tool}"));
         Ok(done)
     }
 
     /// Whether policy lets the tool run outside the sandbox, in a ring of its own.
     fn may_run_alone(&self, tool: &str, kind: &str) -> bool {
-        let Some(stack) = self.gate.policy() else { return true };
-        let request = PlaceRequest {
-            task: self.task(),
-            work: Work { tool: Some(tool.to_owned()), kind: Some(kind.to_owned()) },
-            wall: Some(Wall::single(RingKind::Wasm)),
-            limits: None,
-            reuse: false,
-        };
-        stack.place(&request, &self.world.engine.host_facts(true)).plan().is_ok()
+        let wall = Wall::single(RingKind::Wasm);
+        let job = Job { tool: Some(tool), kind, wall: Some(&wall), reuse: false };
+        self.rules.no_wall(&self.task(), job, &self.world.engine.host_facts(true)).is_none()
     }
 }
 

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use ringwall_agent_model::{
     Call, FromBrain, Start, Stop as ModelStop, ToBrain, Tokens, ToolOffer, Turn,
 };
-use ringwall_grant::{Ask, Cost};
-use ringwall_policy::Stack;
+use ringwall_desk::{Kind, Turn as Spending, TurnReservation};
 
 use crate::bounds::{Bounds, Stop};
-use crate::brain::{Brain, Heard, PROXY};
+use crate::brain::{Brain, Heard as Word, PROXY, Raising};
 use crate::journal::Entry;
 use crate::offers;
-use crate::supervisor::{AgentError, Ending, Happening, Supervisor};
+use crate::supervisor::{AgentError, Ending, Happening, Supervisor, token_of};
 
 /// A brain that says nothing at all for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(900);
@@ -32,27 +31,49 @@ pub(crate) enum Talk {
     Lost(String),
 }
 
+/// An answer of the model.
+pub(crate) struct Answered {
+    pub(crate) turn: Turn,
+    pub(crate) tokens: Tokens,
+    pub(crate) stop: ModelStop,
+    /// To be settled by the tokens.
+    pub(crate) paid: TurnReservation,
+}
+
+/// What came of asking the model.
+pub(crate) enum Heeded {
+    Answered(Box<Answered>),
+    /// Why the agent stops.
+    Stop(Stop),
+    /// Why the brain is gone.
+    Lost(String),
+}
+
+/// The same before it is paid for.
+enum Heard {
+    Turn(Turn, Tokens, ModelStop),
+    Stop(Stop),
+    Lost(String),
+}
+
 impl Supervisor<'_> {
     /// Raises a brain, tells it all that was said so far, and does what it asks for.
     pub(crate) fn talk(&mut self) -> Result<Talk, AgentError> {
         let rest = self.state.bounds.rest(&self.state.spent_in_all());
         let mut brain = self.raise_brain(rest)?;
-        let start = self.start(self.offers(), SYSTEM.to_owned());
+        let start = self.start(self.offers()?, SYSTEM.to_owned());
         if let Err(error) = brain.tell(&ToBrain::Start(Box::new(start))) {
             return Ok(Talk::Lost(error.to_string()));
         }
         loop {
-            let heard = self.next_turn(&mut brain)?;
-            if heard.is_err() {
-                // What was asked of the model without an answer of it here was paid for all the same.
-                self.count_unanswered(&mut brain)?;
-            }
-            let (turn, tokens, stop) = match heard {
-                Ok(turn) => turn,
-                Err(Ok(stop)) => return self.stop(stop).map(Talk::Ended),
-                Err(Err(lost)) => return Ok(Talk::Lost(lost)),
+            let Answered { turn, tokens, stop, paid } = match self.next_turn(&mut brain)? {
+                Heeded::Answered(answered) => *answered,
+                Heeded::Stop(stop) => return self.stop(stop).map(Talk::Ended),
+                Heeded::Lost(lost) => return Ok(Talk::Lost(lost)),
             };
-            self.write_turn(turn, tokens)?;
+            let money_micros = self.pay(paid, tokens)?;
+            let active_ms = self.passed();
+            self.write(Entry::Turn { turn, tokens, money_micros, active_ms }, true)?;
             match stop {
                 ModelStop::Length => {
                     let reason = "it was cut because it was too long".to_owned();
@@ -84,13 +105,17 @@ impl Supervisor<'_> {
         let world = self.world;
         let task = self.task();
         let agent = self.journal.id.to_string();
-        let brain = Brain::raise(
-            world.engine,
-            (self.gate.policy(), &task),
-            (&self.state.options, &agent),
-            world.programs,
-            (rest.tokens, rest.seconds),
-        )?;
+        let raising = Raising {
+            desk: world.desk(),
+            rules: &self.rules,
+            task: &task,
+            options: &self.state.options,
+            agent: &agent,
+            programs: world.programs,
+            tokens: rest.tokens,
+            seconds: rest.seconds,
+        };
+        let brain = Brain::raise(world.engine, &raising)?;
         let (sandbox, wall) = (brain.sandbox_id().to_owned(), brain.wall().clone());
         self.write(Entry::Brain { sandbox, wall }, false)?;
         Ok(brain)
@@ -99,7 +124,7 @@ impl Supervisor<'_> {
     pub(crate) fn start(&self, tools: Vec<ToolOffer>, system: String) -> Start {
         let model = &self.state.options.model;
         Start {
-            grant: self.holder.token.to_text().to_string(),
+            grant: token_of(&self.caller),
             provider: model.provider,
             model: model.name.clone(),
             proxy: PROXY.to_owned(),
@@ -110,119 +135,115 @@ impl Supervisor<'_> {
         }
     }
 
-    fn offers(&self) -> Vec<ToolOffer> {
-        let policy = self.gate.policy();
-        let phases = policy.map(Stack::phase_names).unwrap_or_default();
-        let elevations = policy.map(Stack::elevation_names).unwrap_or_default();
+    fn offers(&self) -> Result<Vec<ToolOffer>, AgentError> {
+        let (phases, elevations) = (self.rules.phases(), self.rules.elevations());
         let mut offers = offers::offers(&phases, &elevations, self.state.bounds.depth > 0);
         let taken: Vec<String> = offers.iter().map(|offer| offer.name.clone()).collect();
         offers.extend(self.world.wasm.offers().filter(|offer| !taken.contains(&offer.name)));
-        let allowed = |offer: &ToolOffer| {
-            let request = Ask::Tool { name: offer.name.clone() };
-            self.gate.has_right(&self.holder, request)
-        };
-        offers.retain(allowed);
-        offers
+        let mut allowed = Vec::new();
+        for offer in offers {
+            if self.world.desk().has_tool(&self.caller, &offer.name)? {
+                allowed.push(offer);
+            }
+        }
+        Ok(allowed)
     }
 
-    /// The next answer of the model; else why the agent stops, or why the brain is gone.
-    #[expect(clippy::type_complexity, reason = "three ways on, used in one place")]
-    pub(crate) fn next_turn(
-        &mut self,
-        brain: &mut Brain,
-    ) -> Result<Result<(Turn, Tokens, ModelStop), Result<Stop, String>>, AgentError> {
+    /// The next answer of the model, which is paid for once it is written down.
+    pub(crate) fn next_turn(&mut self, brain: &mut Brain) -> Result<Heeded, AgentError> {
         let model = &self.state.options.model;
-        let most = (u64::from(model.max_output_tokens), model.price);
-        let reserved = match self.gate.reserve_turn(&self.holder, most)? {
-            Ok(reserved) => reserved,
-            Err(reason) => return Ok(Err(Ok(Stop::Grant { reason }))),
+        let tokens = u64::from(model.max_output_tokens);
+        let most = Spending { tokens, money_micros: model.price.of(0, tokens) };
+        let name = format!("{} turn", self.journal.id);
+        let paid = match self.world.desk().reserve_turn(&self.caller, (&name, most)) {
+            Ok(paid) => paid,
+            Err(refused) if refused.kind == Kind::BudgetExhausted => {
+                return Ok(Heeded::Stop(Stop::Grant { reason: refused.why }));
+            }
+            Err(refused) => return Err(refused.into()),
         };
-        let heard = self.hear_turn(brain);
-        // What was used is paid for where it is written down.
-        self.gate.settle(&self.holder, (reserved, Cost::default()))?;
-        heard
+        let unanswered = match self.hear_turn(brain)? {
+            Heard::Turn(turn, tokens, stop) => {
+                let answered = Answered { turn, tokens, stop, paid };
+                return Ok(Heeded::Answered(Box::new(answered)));
+            }
+            Heard::Stop(stop) => Heeded::Stop(stop),
+            Heard::Lost(lost) => Heeded::Lost(lost),
+        };
+        // What was asked of the model without an answer of it here was paid for all the same.
+        let (input, output) = brain.count_tokens().unwrap_or_default();
+        let tokens = Tokens { input, output };
+        let money_micros = self.pay(paid, tokens)?;
+        if tokens != Tokens::default() {
+            self.write(Entry::Read { tokens, money_micros }, true)?;
+        }
+        Ok(unanswered)
     }
 
-    #[expect(clippy::type_complexity, reason = "three ways on, used in one place")]
-    fn hear_turn(
-        &mut self,
-        brain: &mut Brain,
-    ) -> Result<Result<(Turn, Tokens, ModelStop), Result<Stop, String>>, AgentError> {
+    fn hear_turn(&mut self, brain: &mut Brain) -> Result<Heard, AgentError> {
         let most = self.state.bounds;
         let left = most.rest(&self.state.spent).seconds;
         let until = Instant::now() + Duration::from_secs(left).min(LONGEST_SILENCE);
         let until = until.checked_sub(self.mark.elapsed()).unwrap_or(until);
         loop {
             match brain.hear(until) {
-                Heard::Said(said) => match *said {
+                Word::Said(said) => match *said {
                     FromBrain::Text(text) => self.watcher.saw(&Happening::Text(&text)),
                     FromBrain::Turn { grant, turn, tokens, stop } => {
                         if let Err(reason) = self.check_turn(&grant, &turn)? {
-                            return Ok(Err(Ok(Stop::Brain { reason })));
+                            return Ok(Heard::Stop(Stop::Brain { reason }));
                         }
                         // What the gateway counted, not what the brain says.
                         let counted = brain.count_tokens();
                         let tokens =
                             counted.map_or(tokens, |(input, output)| Tokens { input, output });
-                        return Ok(Ok((turn, tokens, stop)));
+                        return Ok(Heard::Turn(turn, tokens, stop));
                     }
                     FromBrain::Failed { reason, refused } => {
                         let spent = refused && reason.contains("all the tokens");
-                        return Ok(Err(Ok(match spent {
+                        return Ok(Heard::Stop(match spent {
                             true => Stop::Tokens { most: most.tokens },
                             false => Stop::Model { reason },
-                        })));
+                        }));
                     }
                 },
-                Heard::Nonsense(reason) => return Ok(Err(Ok(Stop::Brain { reason }))),
-                Heard::Ended { how, errors } => {
+                Word::Nonsense(reason) => return Ok(Heard::Stop(Stop::Brain { reason })),
+                Word::Ended { how, errors } => {
                     let how = how.map_or_else(|lost| lost, |ending| format!("{ending:?}"));
-                    return Ok(Err(Err(format!("{how}: {errors}"))));
+                    return Ok(Heard::Lost(format!("{how}: {errors}")));
                 }
-                Heard::Silence if Duration::from_secs(left) <= LONGEST_SILENCE => {
+                Word::Silence if Duration::from_secs(left) <= LONGEST_SILENCE => {
                     self.pass_time()?;
-                    return Ok(Err(Ok(Stop::Time { most_seconds: most.seconds })));
+                    return Ok(Heard::Stop(Stop::Time { most_seconds: most.seconds }));
                 }
-                Heard::Silence => {
+                Word::Silence => {
                     let reason = "nothing came from it for too long".to_owned();
-                    return Ok(Err(Ok(Stop::Brain { reason })));
+                    return Ok(Heard::Stop(Stop::Brain { reason }));
                 }
             }
         }
     }
 
-    fn count_unanswered(&mut self, brain: &mut Brain) -> Result<(), AgentError> {
-        match brain.count_tokens() {
-            None | Some((0, 0)) => Ok(()),
-            Some((input, output)) => self.count_reading(Tokens { input, output }),
-        }
-    }
-
-    /// Tokens that belong to no turn.
-    pub(crate) fn count_reading(&mut self, tokens: Tokens) -> Result<(), AgentError> {
-        let money_micros = self.pay(tokens)?;
-        self.write(Entry::Read { tokens, money_micros }, true)
-    }
-
-    /// Takes tokens that were used from the budget of the grant, and says what they cost.
-    fn pay(&self, tokens: Tokens) -> Result<u64, AgentError> {
+    /// Settles what was taken for an answer by what it used, and says what that cost.
+    pub(crate) fn pay(&self, paid: TurnReservation, tokens: Tokens) -> Result<u64, AgentError> {
         let money_micros = self.state.options.model.price.of(tokens.input, tokens.output);
         let tokens = tokens.input.saturating_add(tokens.output);
-        let used = Cost { tokens, money_micros, ..Cost::default() };
-        self.gate.settle(&self.holder, (Cost::default(), used))?;
+        paid.settle(Spending { tokens, money_micros })?;
         Ok(money_micros)
     }
 
     /// A turn must carry the grant that its brain was given, and have the form that turns have.
     fn check_turn(&self, grant: &str, turn: &Turn) -> Result<Result<(), String>, AgentError> {
-        let own = self.holder.token.to_text();
-        if grant != own.as_str() {
+        let desk = self.world.desk();
+        if grant != token_of(&self.caller) {
             let why = "a request that does not carry the grant of this agent";
-            self.gate.deny(&self.holder, "a turn", ("grant", why))?;
+            desk.deny_turn(&self.caller, why)?;
             return Ok(Err(format!("it made {why}")));
         }
-        if let Err(why) = self.gate.may(&self.holder, Ask::Identity)? {
-            return Ok(Err(why));
+        match desk.may_go_on(&self.caller) {
+            Ok(()) => {}
+            Err(refused) if refused.kind == Kind::Internal => return Err(refused.into()),
+            Err(refused) => return Ok(Err(refused.why)),
         }
         let plain = |text: &str| text.len() <= MAX_NAME_BYTES && !text.contains(char::is_control);
         let fine = |call: &Call| plain(&call.id) && plain(&call.tool);
@@ -233,11 +254,5 @@ impl Supervisor<'_> {
             && turn.calls.iter().all(fine)
             && ids.len() == turn.calls.len();
         Ok(good.then_some(()).ok_or_else(|| "calls that no model makes".to_owned()))
-    }
-
-    fn write_turn(&mut self, turn: Turn, tokens: Tokens) -> Result<(), AgentError> {
-        let money_micros = self.pay(tokens)?;
-        let active_ms = self.passed();
-        self.write(Entry::Turn { turn, tokens, money_micros, active_ms }, true)
     }
 }

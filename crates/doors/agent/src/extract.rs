@@ -6,6 +6,8 @@ use ringwall_tool::Schema;
 use serde_json::Value;
 
 use crate::calls::failed;
+use crate::conversation::{Answered, Heeded};
+use crate::journal::Entry;
 use crate::output::{Done, untrusted};
 use crate::supervisor::{Halt, Supervisor};
 
@@ -30,12 +32,13 @@ impl Supervisor<'_> {
         brain.tell(&ToBrain::Start(Box::new(start)))?;
         let answer = self.next_turn(&mut brain)?;
         drop(brain);
-        let (turn, tokens) = match answer {
-            Ok((turn, tokens, _)) => (turn, tokens),
-            Err(Ok(stop)) => return Err(Halt::Stop(stop)),
-            Err(Err(lost)) => return Ok(Done::failed(format!("the reader ended: {lost}"))),
+        let Answered { turn, tokens, paid, .. } = match answer {
+            Heeded::Answered(answered) => *answered,
+            Heeded::Stop(stop) => return Err(Halt::Stop(stop)),
+            Heeded::Lost(lost) => return Ok(Done::failed(format!("the reader ended: {lost}"))),
         };
-        self.count_reading(tokens)?;
+        let money_micros = self.pay(paid, tokens)?;
+        self.write(Entry::Read { tokens, money_micros }, true)?;
         let Some(value) = json_in(&turn.text) else {
             return Ok(Done::failed("the reader did not answer with JSON"));
         };

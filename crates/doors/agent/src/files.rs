@@ -5,13 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ringwall_grant::Ask;
-use ringwall_policy::Action;
+use ringwall_desk::{Action, Step, Taken};
 use ringwall_wire::{Client, ClientError, FileKind, Parents, WriteHow};
-use ringwall_workspace::is_protected;
 use serde_json::json;
 
-use crate::calls::{FILES, failed, place, refused};
+use crate::calls::{FILES, failed, place};
 use crate::output::Done;
 use crate::supervisor::{Halt, Supervisor};
 
@@ -30,44 +28,12 @@ const NOT_SEARCHED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
 impl Supervisor<'_> {
     /// A right to a path, by policy and grant; gives what it taints with, if it does.
     fn check_path(&self, path: &str, write: bool) -> Result<Option<String>, Halt> {
-        let Some(workspace) = &self.state.options.workspace else { return Ok(None) };
-        let whole = match path {
-            "" => workspace.display().to_string(),
-            path => workspace.join(path).display().to_string(),
-        };
-        let as_rules_see_it = self.gate.file_path(path).map_err(refused)?;
-        let tainting = self.gate.file_taints(&as_rules_see_it);
-        let what = format!("{} ./{path}", if write { "writing" } else { "reading" });
-        if write {
-            self.may(Ask::Write { path: whole })?;
-            self.decide(&Action::Write(as_rules_see_it), &what)?;
-            self.refuse_protected(path)?;
-        } else {
-            self.may(Ask::Read { path: whole })?;
-            self.decide(&Action::Read(as_rules_see_it), &what)?;
+        if self.state.options.workspace.is_none() {
+            return Ok(None);
         }
-        Ok(tainting.then(|| format!("the file ./{path}")))
-    }
-
-    /// Programs on the host obey some files; a task that has read what strangers wrote leaves them
-    /// alone, until a person has lifted that.
-    fn refuse_protected(&self, path: &str) -> Result<(), Halt> {
-        let workspace = self.state.options.workspace.as_deref().unwrap_or(Path::new("/"));
-        let protected = || is_protected(workspace, Path::new(path));
-        if self.state.taint.is_none() || !protected() || self.taint_is_lifted() {
-            return Ok(());
-        }
-        let why =
-            self.with_taint(format!("./{path} is protected, as programs on the host trust it"));
-        self.gate.deny(&self.holder, &format!("writing ./{path}"), ("taint", &why))?;
-        Err(refused(why))
-    }
-
-    fn taint_is_lifted(&self) -> bool {
-        let Some(stack) = self.gate.policy() else { return false };
-        let terms = |name: &String| stack.elevation(name);
-        let lifts = |grants: Vec<String>| grants.iter().any(|grant| grant == "taint");
-        self.task().elevated.iter().filter_map(terms).any(|terms| lifts(terms.grants))
+        self.step(if write { Step::Write(path) } else { Step::Read(path) })?;
+        let taints = self.rules.taints(Taken::File(path));
+        Ok(taints.then(|| format!("the file ./{path}")))
     }
 
     fn inside(&self, path: &str) -> Result<PathBuf, Halt> {
@@ -81,7 +47,7 @@ impl Supervisor<'_> {
     /// The text of a file, whole.
     pub(crate) fn text_of(&mut self, path: &str) -> Result<(String, Option<String>), Halt> {
         let taints = self.check_path(path, false)?;
-        self.ensure_site(FILES)?;
+        self.ensure_site(FILES, Action::Files)?;
         let mut bytes = Vec::new();
         let inside = self.inside(path)?;
         self.client()?
@@ -105,7 +71,7 @@ impl Supervisor<'_> {
 
     pub(crate) fn write_file(&mut self, path: &str, content: &str) -> Result<Done, Halt> {
         self.check_path(path, true)?;
-        self.ensure_site(FILES)?;
+        self.ensure_site(FILES, Action::Files)?;
         self.put(path, content)?;
         Ok(self.said_there(format!("Wrote {} bytes to {path}.", content.len())))
     }
@@ -154,7 +120,7 @@ impl Supervisor<'_> {
 
     pub(crate) fn list(&mut self, path: &str) -> Result<Done, Halt> {
         let taints = self.check_path(path, false)?;
-        self.ensure_site(FILES)?;
+        self.ensure_site(FILES, Action::Files)?;
         let inside = self.inside(path)?;
         let mut entries =
             self.client()?.list(inside.as_os_str().as_bytes()).map_err(|error| failed(&error))?;
@@ -178,7 +144,7 @@ impl Supervisor<'_> {
 
     pub(crate) fn search(&mut self, text: &str, path: &str) -> Result<Done, Halt> {
         self.check_path(path, false)?;
-        self.ensure_site(FILES)?;
+        self.ensure_site(FILES, Action::Files)?;
         let root = self.site()?.root().to_owned();
         let mut search = Search { client: self.client()?, text, found: Vec::new(), files: 0 };
         let mut taints = None;

@@ -2,8 +2,8 @@
 //!
 //! An agent has two halves. The *brain* asks the model; it is a program in a ring of its own that
 //! reaches nothing but the model, through the gateway. The *supervisor*, this crate, runs outside:
-//! it keeps the journal, the limits and the taint, holds every call against policy and grant, and
-//! has it done in a sandbox.
+//! it keeps the journal, the limits and the taint, puts every call to the reference monitor, and has
+//! it done in a sandbox.
 //!
 //! Invariants:
 //! - all that a brain says is hostile: bounded, then parsed, then held against its grant;
@@ -19,12 +19,10 @@ mod consent;
 mod conversation;
 mod extract;
 mod files;
-mod gate;
 mod journal;
 mod offers;
 mod options;
 mod output;
-mod paid;
 mod prices;
 mod registry;
 mod repetition;
@@ -33,12 +31,12 @@ mod site;
 mod state;
 mod sub;
 mod supervisor;
+mod token;
 mod wasm;
 
 pub use bounds::{Bounds, Spent, Stop};
 pub use brain::BrainError;
 pub use carry::CarryError;
-pub use gate::GateError;
 pub use journal::{AgentId, AgentIdError, Entry, Journal, JournalError, Line};
 pub use options::{ModelOptions, Options};
 pub use output::Place;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use ringwall_agent_model::Provider;
-use ringwall_policy::{Kind, Profile, Tier};
+use ringwall_desk::{Profile, Tier, WorkKind};
+use ringwall_engine::PolicySearch;
 use ringwall_spec::{EgressSpec, Limits, Wall};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,7 @@ pub struct Options {
     pub phase: Option<String>,
     /// The least that the agent's commands count as, by who started it; untrusted if nothing is said.
     #[serde(default)]
-    pub kind: Option<Kind>,
+    pub kind: Option<WorkKind>,
     /// A policy beside those that are found.
     pub policy: Option<PathBuf>,
     /// What commands may reach, where there is no policy; with one it can only be narrower.
@@ -37,6 +38,14 @@ pub struct Options {
     /// The WASM tools that are offered, by name or `prefix*`.
     pub tools: Vec<String>,
     pub bounds: Bounds,
+}
+
+impl Options {
+    /// Where the policy that counts for the agent is looked for.
+    pub fn search(&self) -> PolicySearch {
+        let named = self.policy.clone();
+        PolicySearch { named, ..PolicySearch::from_environment(self.workspace.clone()) }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use ringwall_policy::Kind;
+use ringwall_desk::WorkKind;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -92,15 +92,15 @@ pub(crate) struct SubTask {
 }
 
 fn untrusted() -> String {
-    Kind::Untrusted.to_string()
+    WorkKind::Untrusted.to_string()
 }
 
 impl Exec {
     /// The kind of work that it counts as: no less than whoever started the agent answers for, nor than
     /// the model says itself, and untrusted once the task is tainted.
-    pub(crate) fn counts_as(&self, floor: Option<Kind>, tainted: bool) -> Kind {
-        let said = Kind::declared(Some(&self.kind));
-        let known = floor.filter(|_| !tainted).unwrap_or(Kind::Untrusted);
+    pub(crate) fn counts_as(&self, floor: Option<WorkKind>, tainted: bool) -> WorkKind {
+        let said = WorkKind::declared(Some(&self.kind));
+        let known = floor.filter(|_| !tainted).unwrap_or(WorkKind::Untrusted);
         said.max(known)
     }
 }
@@ -355,21 +355,30 @@ mod tests {
 
     #[test]
     fn what_the_model_says_of_a_command_can_only_raise_the_risk() {
-        let kind =
-            |said: Value, floor: Option<Kind>, tainted: bool| match wish("exec", said).unwrap() {
-                Wish::Exec(exec) => exec.counts_as(floor, tainted),
-                other => panic!("{other:?}"),
-            };
+        let kind = |said: Value, floor: Option<WorkKind>, tainted: bool| match wish("exec", said)
+            .unwrap()
+        {
+            Wish::Exec(exec) => exec.counts_as(floor, tainted),
+            other => panic!("{other:?}"),
+        };
         let silent = || json!({"command": "make"});
         let said = |kind: &str| json!({"command": "make", "kind": kind});
-        let build = Some(Kind::Build);
-        assert_eq!(kind(said("build"), build, false), Kind::Build);
-        assert_eq!(kind(said("files"), build, false), Kind::Build, "no less than is answered for");
-        assert_eq!(kind(silent(), build, false), Kind::Untrusted);
-        assert_eq!(kind(said("untrusted"), build, false), Kind::Untrusted);
+        let build = Some(WorkKind::Build);
+        assert_eq!(kind(said("build"), build, false), WorkKind::Build);
+        assert_eq!(
+            kind(said("files"), build, false),
+            WorkKind::Build,
+            "no less than is answered for"
+        );
+        assert_eq!(kind(silent(), build, false), WorkKind::Untrusted);
+        assert_eq!(kind(said("untrusted"), build, false), WorkKind::Untrusted);
         for said in [said("build"), said("files"), silent()] {
-            assert_eq!(kind(said.clone(), None, false), Kind::Untrusted, "nobody answers for it");
-            assert_eq!(kind(said, build, true), Kind::Untrusted, "the task is tainted");
+            assert_eq!(
+                kind(said.clone(), None, false),
+                WorkKind::Untrusted,
+                "nobody answers for it"
+            );
+            assert_eq!(kind(said, build, true), WorkKind::Untrusted, "the task is tainted");
         }
     }
 

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_policy::{
-    Action, Egress, FilePath, HostFacts, PlaceRequest, Stack, TakenIn, Task, Work,
-};
+use ringwall_desk::{HostFacts, Job, Rules, Step, Taken, Task};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::gate::anchors;
 use crate::journal::{Entry, Line};
 use crate::options::Options;
 use crate::registry::Wish;
@@ -36,8 +33,8 @@ pub enum Verdict {
 }
 
 /// Puts every call of a journal to a policy. What taints is judged by that policy, too, as far as the
-/// journal tells what was taken in; see [`Taken`].
-pub fn replay(lines: &[Line], policy: &Stack, host: &HostFacts) -> Vec<Replayed> {
+/// journal tells what was taken in; see [`TakenIn`].
+pub fn replay(lines: &[Line], policy: &Rules, host: &HostFacts) -> Vec<Replayed> {
     let Some(mut state) = lines.first().and_then(|first| State::of(std::slice::from_ref(first)))
     else {
         return Vec::new();
@@ -71,7 +68,7 @@ pub fn replay(lines: &[Line], policy: &Stack, host: &HostFacts) -> Vec<Replayed>
             let done = refused.is_none() && !matches!(call.now, Verdict::Refused(_));
             if let (true, None, Some(wish)) = (done, &taint, wishes.get(step)) {
                 let task = state.task(line.at_unix_ms / 1000);
-                let taken = Taken { policy, options: &state.options, task, failed: *failed };
+                let taken = TakenIn { policy, options: &state.options, task, failed: *failed };
                 let source = taken.by(wish, (*step, recorded));
                 taint = source.map(|source| Taint { step: *step, source });
             }
@@ -91,14 +88,14 @@ pub fn replay(lines: &[Line], policy: &Stack, host: &HostFacts) -> Vec<Replayed>
 /// What a call has taken in. Which files a search read, whether a reader's answer was free text and
 /// what a sub-agent saw is not in the journal: that taints if it did then, and also if nobody could
 /// tell because the task had been tainted before.
-struct Taken<'a> {
-    policy: &'a Stack,
+struct TakenIn<'a> {
+    policy: &'a Rules,
     options: &'a Options,
     task: Task,
     failed: bool,
 }
 
-impl Taken<'_> {
+impl TakenIn<'_> {
     /// `recorded` is the step by which the task was tainted then.
     fn by(&self, wish: &Wish, (step, recorded): (u64, Option<u64>)) -> Option<String> {
         let not_told = || {
@@ -108,19 +105,18 @@ impl Taken<'_> {
         match wish {
             Wish::Exec(exec) => {
                 let kind = exec.counts_as(self.options.kind, self.task.tainted);
-                let of_kind = self.taints(&TakenIn::OutputOf(kind));
-                let reaches = !matches!(self.policy.egress(&self.task), Egress::None);
-                let by_network = reaches && self.taints(&TakenIn::Network);
+                let of_kind = self.policy.taints(Taken::OutputOf(kind));
+                let reaches = self.policy.has_network(&self.task);
+                let by_network = reaches && self.policy.taints(Taken::Network);
                 (of_kind || by_network).then(|| format!("output of {kind} work"))
             }
             _ if self.failed => None,
             Wish::Read { path, .. } | Wish::Edit { path, .. } | Wish::List { path } => {
                 let shown = if path.is_empty() { ".".to_owned() } else { format!("./{path}") };
-                let file = FilePath::new(&shown, &anchors(self.options)).ok()?;
-                self.taints(&TakenIn::File(&file)).then(|| format!("the file {shown}"))
+                self.policy.taints(Taken::File(path)).then(|| format!("the file {shown}"))
             }
             Wish::Wasm { tool, .. } => {
-                self.taints(&TakenIn::Tool(tool)).then(|| format!("output of the tool {tool}"))
+                self.policy.taints(Taken::Tool(tool)).then(|| format!("output of the tool {tool}"))
             }
             Wish::Search { .. } | Wish::Extract { .. } | Wish::SubAgent(_) => not_told(),
             Wish::Write { .. }
@@ -129,79 +125,43 @@ impl Taken<'_> {
             | Wish::AskApproval { .. } => None,
         }
     }
-
-    fn taints(&self, taken: &TakenIn<'_>) -> bool {
-        self.policy.taints(taken)
-    }
 }
 
 fn judge(
     wish: &Wish,
     (task, options): (&Task, &Options),
-    policy: &Stack,
+    policy: &Rules,
     host: &HostFacts,
 ) -> (String, Verdict) {
+    let step = |step: Step<'_>| said(policy.refusal(task, step));
+    let of_path = |path: &str, wanted: Step<'_>| {
+        let shown = if path.is_empty() { ".".to_owned() } else { format!("./{path}") };
+        // Without a workspace no path is of one.
+        let verdict = if options.workspace.is_some() { step(wanted) } else { Verdict::NotAsked };
+        (shown, verdict)
+    };
     match wish {
         Wish::Exec(exec) => {
-            let kind = exec.counts_as(options.kind, task.tainted);
-            let what = format!("{} ({kind})", exec.command);
-            let request = PlaceRequest {
-                task: task.clone(),
-                work: Work { tool: None, kind: Some(kind.to_string()) },
-                wall: options.wall.clone(),
-                limits: None,
-                reuse: false,
-            };
-            let verdict = match policy.place(&request, host).plan() {
-                Ok(_) => Verdict::Allowed,
-                Err(refusal) => Verdict::Refused(refusal.to_string()),
-            };
-            (what, verdict)
+            let kind = exec.counts_as(options.kind, task.tainted).to_string();
+            let job = Job { tool: None, kind: &kind, wall: options.wall.as_ref(), reuse: false };
+            let verdict = said(policy.no_wall(task, job, host));
+            (format!("{} ({kind})", exec.command), verdict)
         }
-        Wish::Read { path, .. } | Wish::List { path } | Wish::Search { path, .. } => {
-            of_path(path, options, |path| policy.decide(task, &Action::Read(path)))
-        }
-        Wish::Extract { path, .. } => {
-            of_path(path, options, |path| policy.decide(task, &Action::Read(path)))
-        }
-        Wish::Write { path, .. } | Wish::Edit { path, .. } => {
-            of_path(path, options, |path| policy.decide(task, &Action::Write(path)))
-        }
-        Wish::Phase { to } => {
-            (to.clone(), said(&policy.decide(task, &Action::ChangePhase(to.clone()))))
-        }
-        Wish::AskApproval { elevation, .. } => {
-            let action = Action::Elevate(elevation.clone());
-            (elevation.clone(), said(&policy.decide(task, &action)))
-        }
-        Wish::Wasm { tool, input } => {
-            let action = Action::Call { tool: tool.clone(), kind: None, read_only: false };
-            (brief(input), said(&policy.decide(task, &action)))
-        }
+        Wish::Read { path, .. }
+        | Wish::List { path }
+        | Wish::Search { path, .. }
+        | Wish::Extract { path, .. } => of_path(path, Step::Read(path)),
+        Wish::Write { path, .. } | Wish::Edit { path, .. } => of_path(path, Step::Write(path)),
+        Wish::Phase { to } => (to.clone(), step(Step::Phase(to))),
+        Wish::AskApproval { elevation, .. } => (elevation.clone(), step(Step::Elevate(elevation))),
+        Wish::Wasm { tool, input } => (brief(input), step(Step::Call(tool))),
         Wish::Plan { .. } => (String::new(), Verdict::NotAsked),
         Wish::SubAgent(sub) => (sub.task.clone(), Verdict::NotAsked),
     }
 }
 
-fn of_path(
-    path: &str,
-    options: &Options,
-    decide: impl FnOnce(FilePath) -> ringwall_policy::Decision,
-) -> (String, Verdict) {
-    let shown = if path.is_empty() { ".".to_owned() } else { format!("./{path}") };
-    let verdict = match FilePath::new(&shown, &anchors(options)) {
-        Ok(path) => said(&decide(path)),
-        Err(error) if options.workspace.is_some() => Verdict::Refused(error.to_string()),
-        Err(_) => Verdict::NotAsked,
-    };
-    (shown, verdict)
-}
-
-fn said(decision: &ringwall_policy::Decision) -> Verdict {
-    match decision.allowed {
-        true => Verdict::Allowed,
-        false => Verdict::Refused(decision.why.clone()),
-    }
+fn said(refusal: Option<String>) -> Verdict {
+    refusal.map_or(Verdict::Allowed, Verdict::Refused)
 }
 
 fn brief(input: &Value) -> String {

@@ -1,25 +1,22 @@
 //! The sandbox in which a model's wishes are done. There is one at a time; when a call needs a
 //! stronger wall, or the task has become tainted, it moves to another with all that it changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use ringwall_desk::{Permit, SystemCaller, system_permit};
+use ringwall_desk::{Caller, Desk, Input, Keeper, Placed, Placing, Refused, Rules, Task, Work};
 use ringwall_engine::{
-    AdmitError, Asked, AttachError, Attached, Engine, KeepError, LedgerError, NetworkBounds,
-    Output, PolicySearch, Record, RecordError, RecordState, RunError, StartError, StopError,
+    Asked, AttachError, Attached, Engine, Job, KeepError, LedgerError, Output, Record, RecordError,
+    RecordState, RunError, StartError, StopError,
 };
-use ringwall_policy::{PlaceRequest, Stack, Task, Work};
 use ringwall_spec::{
-    Command, EgressSpec, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
+    Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_wire::Client;
 
 use crate::carry::{self, CarryError};
-use crate::gate::Holder;
-use crate::gate::search_for;
 use crate::options::Options;
 
 /// How long a sandbox lives where no policy says otherwise.
@@ -31,7 +28,7 @@ const MOST_OUTPUT: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     #[error(transparent)]
-    Admit(#[from] AdmitError),
+    Desk(#[from] Refused),
     #[error(transparent)]
     Keep(#[from] KeepError),
     #[error(transparent)]
@@ -59,9 +56,8 @@ pub(crate) struct Site {
     pub(crate) attached: Attached,
     /// Commands in it could have had something from the network.
     pub(crate) has_network: bool,
-    /// As it was admitted.
-    tainted: bool,
-    elevated: BTreeSet<String>,
+    /// Whether the task was when it was placed.
+    pub(crate) tainted: bool,
 }
 
 /// What a command said and how it ended.
@@ -72,13 +68,16 @@ pub(crate) struct Ran {
 }
 
 /// Who asks for a sandbox.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Asker<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) desk: Desk<'a>,
+    pub(crate) caller: &'a Caller,
+    pub(crate) rules: &'a Rules,
     pub(crate) options: &'a Options,
     pub(crate) task: Task,
     /// For the audit log.
     pub(crate) agent: &'a str,
-    pub(crate) holder: &'a Holder,
 }
 
 impl Site {
@@ -110,9 +109,7 @@ impl Site {
             Some(decided) => !decided.egress.is_empty(),
             None => options.network.is_some() && !tainted,
         };
-        // What was lifted then is not known; where something is now, it moves.
-        let elevated = BTreeSet::new();
-        Ok(Some(Site { attached, has_network, tainted, elevated, record }))
+        Ok(Some(Site { attached, has_network, tainted, record }))
     }
 
     /// Whether it is still there.
@@ -121,38 +118,17 @@ impl Site {
         matches!(state, Ok(RecordState::Running))
     }
 
-    /// Whether work of this kind may be done here as the task is now.
-    pub(crate) fn fits(
-        &self,
-        engine: &Engine,
-        policy: Option<&Stack>,
-        (task, kind, with_image): (&Task, &str, bool),
-    ) -> bool {
-        if task.tainted != self.tainted || task.elevated != self.elevated {
-            return false;
-        }
-        let Some(stack) = policy else { return true };
-        let request = PlaceRequest {
-            task: task.clone(),
-            work: Work { tool: None, kind: Some(kind.to_owned()) },
-            wall: Some(self.record.wall.clone()),
-            limits: None,
-            reuse: true,
-        };
-        stack.place(&request, &engine.host_facts(with_image)).plan().is_ok()
-    }
-
     /// A fresh sandbox, with what was changed in another so far.
     pub(crate) fn raise(
         engine: &Engine,
-        (permit, task): (&Permit, &Task),
+        (placed, task): (Placed, &Task),
         from: Option<&Record>,
     ) -> Result<Site, SiteError> {
-        let has_network = permit.spec().egress.is_some();
-        let record = engine.create(permit, None)?;
+        let has_network = placed.permit.spec().egress.is_some();
+        let record = engine.create(&placed.permit, None)?;
+        placed.leave_to(Keeper::Itself, &record.id)?;
         let attached = engine.attach(&record)?;
-        let (tainted, elevated) = (task.tainted, task.elevated.clone());
-        let site = Site { record, attached, has_network, tainted, elevated };
+        let site = Site { record, attached, has_network, tainted: task.tainted };
         match from.map(|from| carry::carry(engine, from, &site)).transpose() {
             Ok(_) => Ok(site),
             Err(error) => {
@@ -173,10 +149,21 @@ impl Site {
         }
     }
 
+    /// Starts a command, which is ended when its time is over.
+    pub(crate) fn start(&self, command: &Command, timeout: Duration) -> Result<Job, SiteError> {
+        let timeout = timeout.min(self.record.limits.timeout);
+        Ok(self.attached.start(command, timeout)?)
+    }
+
     /// Runs a command to its end, or to the end of its time.
     pub(crate) fn run(&self, command: &Command, timeout: Duration) -> Result<Ran, SiteError> {
-        let timeout = timeout.min(self.record.limits.timeout);
-        let job = self.attached.start(command, timeout)?;
+        Ran::of(self.start(command, timeout)?)
+    }
+}
+
+impl Ran {
+    /// Waits for the end.
+    pub(crate) fn of(job: Job) -> Result<Ran, SiteError> {
         let mut said = Said::default();
         let ending = job.wait(&mut said)?;
         let mut output = String::from_utf8_lossy(&said.bytes).into_owned();
@@ -214,74 +201,51 @@ impl Output for Said {
     }
 }
 
-/// Has policy, or the person's order, decide about a sandbox.
-pub(crate) fn admit(
-    engine: &Engine,
-    policy: Option<&Stack>,
-    asker: &Asker<'_>,
-    kind: &str,
-) -> Result<Permit, SiteError> {
+/// Has the reference monitor decide about a sandbox for this kind of work.
+pub(crate) fn place(asker: &Asker<'_>, kind: &str) -> Result<Placed, Refused> {
+    let plain = place_behind(asker, kind, asker.options.wall.clone())?;
+    if asker.options.tools.is_empty() {
+        return Ok(plain);
+    }
+    let wall = &plain.permit.spec().wall;
+    let wanted = with_tools(asker.engine, wall);
+    if wanted == *wall {
+        return Ok(plain);
+    }
+    // Tools then see the same files as commands. Where that is not allowed, they run alone.
+    Ok(place_behind(asker, kind, Some(wanted)).unwrap_or(plain))
+}
+
+fn place_behind(asker: &Asker<'_>, kind: &str, wall: Option<Wall>) -> Result<Placed, Refused> {
     let options = asker.options;
     let path = options.workspace.clone();
     let workspace = path.map(|path| WorkspaceSpec { path, mode: WorkspaceMode::CopyOnWrite });
-    let mut spec = SandboxSpec {
+    let spec = SandboxSpec {
         image: options.image.clone(),
         workspace,
         limits: Limits { timeout: LIFETIME, ..options.limits.clone() },
         egress: options.network.clone(),
-        ..SandboxSpec::new(ordered_wall(options))
+        ..SandboxSpec::new(wall.clone().unwrap_or_else(|| ordered_wall(options)))
     };
-    asker.holder.narrow_writing(&mut spec);
-    let network_at_most = options.granted.then(|| asker.holder.network());
-    let Some(stack) = policy else {
-        // Nobody has written down what a tainted task may keep: it keeps no network.
-        let egress = spec.egress.filter(|_| !asker.task.tainted);
-        spec.egress = egress.and_then(|egress| within(egress, network_at_most.as_ref()));
-        spec.wall = with_tools(engine, &spec.wall);
-        let asked = asked(spec, None, (Task::default(), Work::default()), BTreeMap::new());
-        let decision = engine.admit(asked, &|limits| limits, &PolicySearch::default())?;
-        return Ok(system_permit(SystemCaller::Agent, decision));
+    let asked = Asked {
+        spec,
+        wall,
+        task: asker.task.clone(),
+        work: Work { tool: None, kind: Some(kind.to_owned()) },
+        notes: BTreeMap::from([("agent".to_owned(), asker.agent.to_owned())]),
+        network_at_most: None,
+        search: None,
     };
-    let work = Work { tool: None, kind: Some(kind.to_owned()) };
-    let all = asker.holder.all_ids();
-    let notes = [("task", asker.agent), ("grant", asker.holder.id.as_str()), ("grants", &all)];
-    let notes: BTreeMap<String, String> =
-        notes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let limits = |most: Limits| narrower(&most, &options.limits);
-    let admit = |wall: Option<Wall>| {
-        let who = (asker.task.clone(), work.clone());
-        let mut asked = asked(spec.clone(), wall, who, notes.clone());
-        // So that its network follows the policy while it lives.
-        asked.search = Some(search_for(options));
-        asked.network_at_most.clone_from(&network_at_most);
-        let decision = engine.admit_by(stack, asked, &limits)?;
-        Ok::<_, SiteError>(system_permit(SystemCaller::Agent, decision))
+    let placing = Placing {
+        asked,
+        search: asker.rules.search(),
+        limits: &|most| narrower(&most, &options.limits),
+        command: None,
+        input: Input::Nothing,
+        name: None,
+        account: asker.agent,
     };
-    let plain = admit(options.wall.clone())?;
-    let wanted = with_tools(engine, &plain.spec().wall);
-    if wanted == plain.spec().wall {
-        return Ok(plain);
-    }
-    // Tools then see the same files as commands. Where policy does not want that, they run alone.
-    Ok(admit(Some(wanted)).unwrap_or(plain))
-}
-
-fn asked(
-    spec: SandboxSpec,
-    wall: Option<Wall>,
-    (task, work): (Task, Work),
-    notes: BTreeMap<String, String>,
-) -> Asked {
-    Asked { spec, wall, task, work, notes, network_at_most: None, search: None }
-}
-
-/// What a person ordered, as far as the grant goes.
-fn within(mut egress: EgressSpec, most: Option<&NetworkBounds>) -> Option<EgressSpec> {
-    if let Some(most) = most {
-        egress.layers.extend(most.layers.iter().cloned());
-        egress.secrets.retain(|name| most.secrets.contains(name));
-    }
-    Some(egress).filter(|egress| !egress.is_nothing())
+    asker.desk.place(asker.caller, placing)
 }
 
 fn ordered_wall(options: &Options) -> Wall {

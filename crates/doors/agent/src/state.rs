@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringwall_agent_model::{Call, CallResult, Said, Tokens, Turn};
-use ringwall_policy::Task;
+use ringwall_desk::Task;
 use ringwall_spec::Wall;
 use serde_json::Value;
 

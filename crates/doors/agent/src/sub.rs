@@ -3,15 +3,16 @@
 
 use std::rc::Rc;
 
+use ringwall_desk::SubAgent;
+
 use crate::bounds::{Bounds, Stop};
-use crate::calls::{failed, refused};
-use crate::gate;
+use crate::calls::refused;
 use crate::journal::{AgentId, Entry, Journal};
 use crate::options::Options;
 use crate::output::{Done, untrusted};
 use crate::registry::{READ_ONLY, SubTask};
 use crate::state::{Doing, State};
-use crate::supervisor::{AgentError, Ending, Halt, Supervisor, World};
+use crate::supervisor::{AgentError, Beginning, Ending, Halt, Resuming, Supervisor, World};
 use crate::wasm::fits;
 
 impl Supervisor<'_> {
@@ -22,7 +23,7 @@ impl Supervisor<'_> {
         let rest = self.state.bounds.rest(&self.state.spent_in_all());
         let steps = asked.max_steps.map_or(rest.steps, |most| most.min(rest.steps));
         let bounds = Bounds { steps, ..rest };
-        let (world, depth) = (self.world, self.depth + 1);
+        let world = self.world;
         // It works where we do.
         let (site, sandbox) = (self.site.take(), self.state.sandbox.clone());
         let mut child = match self.state.children.get(&step).cloned() {
@@ -32,9 +33,9 @@ impl Supervisor<'_> {
                     self.settle_child(step, &id, &state)?;
                     return Ok(result(&id, &text));
                 }
-                None => self.resume_child(world, (id, depth), bounds)?,
+                None => self.resume_child(world, id, bounds)?,
             },
-            None => self.begin_child(world, (step, depth), asked, bounds)?,
+            None => self.begin_child(world, step, asked, bounds)?,
         };
         if let (Some(id), Some(site)) = (sandbox, &site)
             && child.state.sandbox.as_ref() != Some(&id)
@@ -95,7 +96,7 @@ impl<'a> Supervisor<'a> {
     fn begin_child<'b>(
         &'b mut self,
         world: &'b World<'a>,
-        (step, depth): (u64, u32),
+        step: u64,
         asked: &SubTask,
         bounds: Bounds,
     ) -> Result<Supervisor<'b>, Halt>
@@ -104,20 +105,15 @@ impl<'a> Supervisor<'a> {
     {
         let id = AgentId::fresh().map_err(AgentError::Name)?;
         let tools = self.tools_for(asked);
-        let narrowed = gate::narrowed(&self.holder.token, &id, tools.as_deref(), asked.read_only);
-        let token = narrowed.map_err(|error| failed(&error))?;
+        let (tools, read_only) = (tools.as_deref(), asked.read_only);
+        let sub = SubAgent { id: id.as_str(), tools, read_only };
+        let caller = world.books.start_sub_agent(&self.caller, sub).map_err(|it| self.no(it))?;
         self.write(Entry::Child { step, id: id.clone() }, true)?;
         let options = Options { task: asked.task.clone(), bounds, ..self.state.options.clone() };
         let parent = Some((self.journal.id.clone(), step));
-        let gate = Rc::clone(&self.gate);
-        let begun = Supervisor::begin_as(
-            world,
-            (id, parent),
-            (options, gate),
-            (token, depth),
-            &mut *self.watcher,
-        );
-        let mut child = begun?;
+        let (rules, depth) = (Rc::clone(&self.rules), self.depth + 1);
+        let beginning = Beginning { id, parent, options, rules, caller, depth };
+        let mut child = Supervisor::begin_as(world, beginning, &mut *self.watcher)?;
         child.take_over(&self.state)?;
         Ok(child)
     }
@@ -125,16 +121,17 @@ impl<'a> Supervisor<'a> {
     fn resume_child<'b>(
         &'b mut self,
         world: &'b World<'a>,
-        (id, depth): (AgentId, u32),
+        id: AgentId,
         bounds: Bounds,
     ) -> Result<Supervisor<'b>, Halt>
     where
         'a: 'b,
     {
-        let gate = Rc::clone(&self.gate);
+        let (rules, depth) = (Rc::clone(&self.rules), self.depth + 1);
         // What it had used before counts in its own journal.
         let own = |before: Bounds| Bounds { steps: before.steps, tokens: before.tokens, ..bounds };
-        Ok(Supervisor::resume_as(world, (id, depth), gate, &own, &mut *self.watcher)?)
+        let resuming = Resuming { id, rules, depth, bounds: &own };
+        Ok(Supervisor::resume_as(world, resuming, &mut *self.watcher)?)
     }
 
     /// The tools of a sub-agent: those that were named, and of these only what reads if it is to.

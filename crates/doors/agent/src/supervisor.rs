@@ -3,24 +3,26 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ringwall_agent_model::Call;
 use ringwall_audit::{Event, Id, Ids, Text};
+use ringwall_desk::{
+    Allowance, Books, Caller, Desk, Hands, Kind, NewAgent, Refused, Rules, Step, Stepping, Task,
+};
 use ringwall_engine::{Engine, LedgerError};
-use ringwall_grant::{Left, Token};
-use ringwall_policy::Task;
 
 use crate::bounds::{Bounds, Stop};
 use crate::brain::BrainError;
 use crate::conversation::Talk;
-use crate::gate::{self, Gate, GateError, Holder};
 use crate::journal::{AgentId, Entry, Journal, JournalError};
 use crate::options::Options;
 use crate::output::Done;
 use crate::registry::Wish;
 use crate::site::{Site, SiteError};
 use crate::state::{Doing, State};
+use crate::token;
 use crate::wasm::{WasmError, WasmTools};
 
 /// How often a brain is raised again that ended without an answer.
@@ -37,7 +39,7 @@ pub enum AgentError {
     #[error("agent {0} is a sub-agent of {1}; resume that one, and it goes on with its sub-agents")]
     SubAgent(AgentId, AgentId),
     #[error(transparent)]
-    Gate(#[from] GateError),
+    Desk(#[from] Refused),
     #[error(transparent)]
     Brain(#[from] BrainError),
     #[error(transparent)]
@@ -54,11 +56,18 @@ pub enum AgentError {
 #[derive(Debug)]
 pub struct World<'a> {
     pub engine: &'a Engine,
+    pub books: &'a Arc<Books>,
     /// Ringwall's home.
     pub home: &'a Path,
     /// Where Ringwall's programs are.
     pub programs: &'a Path,
     pub wasm: &'a WasmTools,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn desk(&self) -> Desk<'a> {
+        Desk::new(self.engine, self.books)
+    }
 }
 
 /// How an agent came to rest.
@@ -87,8 +96,8 @@ pub trait Watcher {
 
 pub struct Supervisor<'a> {
     pub(crate) world: &'a World<'a>,
-    pub(crate) gate: Rc<Gate<'a>>,
-    pub(crate) holder: Holder,
+    pub(crate) rules: Rc<Rules>,
+    pub(crate) caller: Caller,
     pub(crate) journal: Journal,
     pub(crate) state: State,
     pub(crate) site: Option<Site>,
@@ -102,6 +111,25 @@ impl std::fmt::Debug for Supervisor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Supervisor").field("id", &self.journal.id).finish_non_exhaustive()
     }
+}
+
+/// An agent that begins.
+pub(crate) struct Beginning {
+    pub(crate) id: AgentId,
+    /// Whose sub-agent it is, and by which step.
+    pub(crate) parent: Option<(AgentId, u64)>,
+    pub(crate) options: Options,
+    pub(crate) rules: Rc<Rules>,
+    pub(crate) caller: Caller,
+    pub(crate) depth: u32,
+}
+
+/// An agent that goes on.
+pub(crate) struct Resuming<'b> {
+    pub(crate) id: AgentId,
+    pub(crate) rules: Rc<Rules>,
+    pub(crate) depth: u32,
+    pub(crate) bounds: &'b dyn Fn(Bounds) -> Bounds,
 }
 
 /// Why a call does not simply go on.
@@ -127,39 +155,42 @@ impl<E: Into<AgentError>> From<E> for Halt {
 }
 
 impl<'a> Supervisor<'a> {
-    /// A new agent, under the grant in this file or one of its own.
+    /// A new agent, under the grant of this token or one of its own.
     pub fn begin(
         world: &'a World<'a>,
         options: Options,
-        grant: Option<&Path>,
+        grant: Option<&str>,
         watcher: &'a mut dyn Watcher,
     ) -> Result<Supervisor<'a>, AgentError> {
         let id = AgentId::fresh().map_err(AgentError::Name)?;
-        let gate = Rc::new(Gate::open(world.engine, world.home, &options)?);
+        let rules = Rc::new(rules(&options)?);
         let options = Options { granted: grant.is_some(), ..options };
-        let token = match grant {
-            Some(file) => gate::read_token(file)?,
-            None => gate::mint(world.home, &id, &options)?,
+        let caller = match grant {
+            Some(token) => world.books.agent(token, Hands::Agent)?,
+            None => {
+                let (workspace, phases) = (options.workspace.as_deref(), &rules.phases());
+                world.books.start_agent(NewAgent { id: id.as_str(), workspace, phases })?
+            }
         };
-        Supervisor::begin_as(world, (id, None), (options, gate), (token, 0), watcher)
+        let beginning = Beginning { id, parent: None, options, rules, caller, depth: 0 };
+        Supervisor::begin_as(world, beginning, watcher)
     }
 
     pub(crate) fn begin_as(
         world: &'a World<'a>,
-        (id, parent): (AgentId, Option<(AgentId, u64)>),
-        (mut options, gate): (Options, Rc<Gate<'a>>),
-        (token, depth): (Token, u32),
+        beginning: Beginning,
         watcher: &'a mut dyn Watcher,
     ) -> Result<Supervisor<'a>, AgentError> {
-        let holder = gate.holder(token)?;
-        options.bounds = within_budget(options.bounds, &holder, gate.left(&holder)?);
+        let Beginning { id, parent, mut options, rules, caller, depth } = beginning;
+        options.bounds = options.bounds.within(world.books.allowance(&caller)?);
         let journal = Journal::create(world.home, id.clone())?;
-        gate::keep_token(world.home, &id, &holder.token)?;
+        token::keep(world.home, &id, &token_of(&caller))?;
         let state = State::new(options.clone(), parent.clone());
-        let (grant, policy) = (holder.id.clone(), gate.policy_files());
+        let policy = rules.files();
         let mark = Instant::now();
         let mut supervisor =
-            Supervisor { world, gate, holder, journal, state, site: None, watcher, depth, mark };
+            Supervisor { world, rules, caller, journal, state, site: None, watcher, depth, mark };
+        let grant = supervisor.grant();
         let options = Box::new(options);
         supervisor.write(Entry::Begun { options, parent, grant, policy }, true)?;
         Ok(supervisor)
@@ -177,36 +208,36 @@ impl<'a> Supervisor<'a> {
         if let Some((parent, _)) = state.parent {
             return Err(AgentError::SubAgent(id, parent));
         }
-        let gate = Rc::new(Gate::open(world.engine, world.home, &state.options)?);
-        Supervisor::resume_as(world, (id, 0), gate, bounds, watcher)
+        let rules = Rc::new(rules(&state.options)?);
+        Supervisor::resume_as(world, Resuming { id, rules, depth: 0, bounds }, watcher)
     }
 
     pub(crate) fn resume_as(
         world: &'a World<'a>,
-        (id, depth): (AgentId, u32),
-        gate: Rc<Gate<'a>>,
-        bounds: &dyn Fn(Bounds) -> Bounds,
+        resuming: Resuming<'_>,
         watcher: &'a mut dyn Watcher,
     ) -> Result<Supervisor<'a>, AgentError> {
+        let Resuming { id, rules, depth, bounds } = resuming;
         let (journal, lines) = Journal::open(world.home, id.clone())?;
         let state = State::of(&lines).ok_or_else(|| AgentError::NoBeginning(id.clone()))?;
         if matches!(state.doing, Doing::Finished(_)) {
             return Err(AgentError::Finished(id));
         }
-        let holder = gate.holder(gate::kept_token(world.home, &id)?)?;
+        let hands = if state.options.granted { Hands::Agent } else { Hands::OwnersAgent };
+        let caller = world.books.agent(&token::kept(world.home, &id)?, hands)?;
         // What it used itself is not left any more.
-        let (left, spent) = (gate.left(&holder)?, state.spent_in_all());
+        let (left, spent) = (world.books.allowance(&caller)?, state.spent_in_all());
         let with = |left: Option<u64>, spent: u64| left.map(|left| left.saturating_add(spent));
-        let left = Left {
+        let left = Allowance {
             tokens: with(left.tokens, spent.tokens()),
             money_micros: with(left.money_micros, spent.money_micros),
             ..left
         };
-        let bounds = within_budget(bounds(state.bounds), &holder, left);
-        let grant = holder.id.clone();
+        let bounds = bounds(state.bounds).within(left);
         let mark = Instant::now();
         let mut supervisor =
-            Supervisor { world, gate, holder, journal, state, site: None, watcher, depth, mark };
+            Supervisor { world, rules, caller, journal, state, site: None, watcher, depth, mark };
+        let grant = supervisor.grant();
         supervisor.write(Entry::Resumed { bounds, grant }, true)?;
         Ok(supervisor)
     }
@@ -320,7 +351,7 @@ impl<'a> Supervisor<'a> {
         if let Some(source) = taints.filter(|_| self.state.taint.is_none()) {
             let label = format!("step {step} of {}", self.journal.id);
             let event = Event::TaintSet { source: Text::new(&source), label: Text::new(label) };
-            let ids = Ids::default().task(Id::new(&self.holder.task));
+            let ids = Ids::default().task(Id::new(self.caller.task()));
             self.world.engine.record(vec![(ids, event)])?;
             // First, so that no crash leaves a result that nobody knows to be tainted.
             self.write(Entry::Tainted { step, source }, false)?;
@@ -349,6 +380,31 @@ impl<'a> Supervisor<'a> {
         self.state.task(now)
     }
 
+    pub(crate) fn stepping<'b>(&'b self, task: &'b Task) -> Stepping<'b> {
+        Stepping { rules: &self.rules, task }
+    }
+
+    /// Whether grant and policy let a step be taken by the task as it is now.
+    pub(crate) fn step(&self, step: Step<'_>) -> Result<(), Halt> {
+        let task = self.task();
+        let allowed = self.world.desk().step(&self.caller, self.stepping(&task), step);
+        allowed.map_err(|refused| self.no(refused))
+    }
+
+    /// A refusal as the result of a call.
+    pub(crate) fn no(&self, refused: Refused) -> Halt {
+        match refused.kind {
+            Kind::Internal => AgentError::Desk(refused).into(),
+            Kind::DeniedByPolicy => Halt::done(Done::refused(self.with_taint(refused.why))),
+            _ => Halt::done(Done::refused(refused.to_string())),
+        }
+    }
+
+    /// The id of its grant.
+    fn grant(&self) -> String {
+        self.caller.holder().map(|holder| holder.id()).unwrap_or_default()
+    }
+
     pub(crate) fn passed(&mut self) -> u64 {
         let since = std::mem::replace(&mut self.mark, Instant::now()).elapsed();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -361,19 +417,10 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// A grant with a budget allows no more than that, and of what a model costs no more than is left.
-fn within_budget(bounds: Bounds, holder: &Holder, left: Left) -> Bounds {
-    let budget = holder.budget();
-    let least = |own: u64, most: Option<u64>| most.map_or(own, |most| own.min(most));
-    let money = match (bounds.money_micros, left.money_micros) {
-        (Some(own), Some(most)) => Some(own.min(most)),
-        (own, most) => own.or(most),
-    };
-    Bounds {
-        steps: least(bounds.steps, budget.calls),
-        tokens: least(bounds.tokens, left.tokens),
-        tool_seconds: least(bounds.tool_seconds, budget.wall_seconds),
-        money_micros: money,
-        ..bounds
-    }
+fn rules(options: &Options) -> Result<Rules, Refused> {
+    Rules::open(options.search(), options.workspace.as_deref())
+}
+
+pub(crate) fn token_of(caller: &Caller) -> String {
+    caller.holder().map(|holder| holder.token_text()).unwrap_or_default()
 }

@@ -6,11 +6,8 @@ use std::sync::Arc;
 
 use ringwall_agent_model::ToolOffer;
 use ringwall_desk::tools_permit;
-use ringwall_engine::{
-    Engine, PolicySearch, ToolCall, ToolDenied, ToolError, ToolGate, ToolHostError, ToolOutcome,
-};
-use ringwall_policy::LoadError;
-use ringwall_spec::{CodeFor, DirAccess, RingKind, ToolLimits, ToolMeter, Wall};
+use ringwall_engine::{AskedCall, Engine, ToolCall, ToolError, ToolHostError, ToolOutcome};
+use ringwall_spec::{CodeFor, DirAccess, RingKind, SandboxId, ToolLimits, Wall};
 use ringwall_tool::{
     BuiltIns, DirGrant, Grants, LimitWishes, StoreError, Tool, ToolStore, limits_for,
 };
@@ -29,13 +26,7 @@ pub enum WasmError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Policy(#[from] LoadError),
-    #[error(transparent)]
-    Denied(#[from] ToolDenied),
-    #[error(transparent)]
     Call(#[from] ToolError),
-    #[error(transparent)]
-    Ledger(#[from] ringwall_engine::LedgerError),
 }
 
 /// Tools that are ready to be called, by name.
@@ -45,8 +36,6 @@ pub struct WasmTools {
     /// The same with code for guests, once one is needed.
     store: ToolStore,
     tools: BTreeMap<String, Arc<Tool>>,
-    /// Policy was asked before.
-    gate: ToolGate,
 }
 
 /// A call that is ready to be made.
@@ -54,12 +43,30 @@ pub struct WasmTools {
 pub(crate) struct Prepared {
     tool: Arc<Tool>,
     call: ToolCall,
-    pub(crate) writes: bool,
 }
 
 impl Prepared {
-    pub(crate) fn limits(&mut self) -> &mut ToolLimits {
-        &mut self.call.limits
+    pub(crate) fn limits(&self) -> ToolLimits {
+        self.call.limits
+    }
+
+    pub(crate) fn limit(&mut self, limits: ToolLimits) {
+        self.call.limits = limits;
+    }
+
+    /// What the policy is asked about it.
+    pub(crate) fn asked<'a>(
+        &'a self,
+        wall: &'a Wall,
+        sandbox: Option<&'a SandboxId>,
+    ) -> AskedCall<'a> {
+        asked(&self.tool, &self.call, (wall, sandbox))
+    }
+
+    /// What the tool says itself.
+    pub(crate) fn result(&self, outcome: &ToolOutcome) -> Result<Value, String> {
+        let result = self.tool.result(&outcome.status, &outcome.output, &outcome.errors);
+        result.map_err(|failure| failure.to_string())
     }
 }
 
@@ -86,8 +93,7 @@ impl WasmTools {
                 }
             }
         }
-        let gate = ToolGate::open(&PolicySearch::default())?;
-        Ok(WasmTools { host, store, tools, gate })
+        Ok(WasmTools { host, store, tools })
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -138,42 +144,37 @@ impl WasmTools {
         let grants = manifest.wants.narrow(granted).map_err(|error| error.to_string())?;
         let limits = limits_for(&manifest.limits, &LimitWishes::default())
             .map_err(|error| error.to_string())?;
-        let writes = grants.dirs.iter().any(|dir| dir.access == DirAccess::Write);
         let call = Allowed { grants, limits, seed: None }.call_of(tool, request);
-        Ok(Prepared { tool: Arc::clone(tool), call, writes })
+        Ok(Prepared { tool: Arc::clone(tool), call })
     }
 
-    /// Calls it in the sandbox if that has a ring for tools, and else alone. What the tool itself says
-    /// is the inner result.
-    pub(crate) fn call(
+    /// Sees to code that can be run behind this wall: that for guests is compiled apart.
+    pub(crate) fn make_ready(
         &self,
         engine: &Engine,
         prepared: &Prepared,
-        site: Option<&Site>,
-    ) -> Result<(Result<Value, String>, ToolOutcome, Wall), WasmError> {
-        let Prepared { tool, call, .. } = prepared;
-        let inside = site.filter(|site| site.wall().has_tools_inside());
-        let wall = inside.map_or(Wall::single(RingKind::Wasm), |site| site.wall().clone());
-        if wall.outermost() == RingKind::Vm {
-            // Code for guests is compiled apart.
-            let guests = Host::new(engine.tools_with(CodeFor::AnyProcessor, &tools_permit)?);
-            let named = self.store.list(&guests)?.into_iter().find(|it| it.digest == tool.digest);
-            named.map(|entry| self.store.open_tool(&entry, &guests)).transpose()?;
+        wall: &Wall,
+    ) -> Result<(), WasmError> {
+        if wall.outermost() != RingKind::Vm {
+            return Ok(());
         }
-        let sandbox = inside.map(|site| &site.record.id);
-        let entry = engine.begin_tool(asked(tool, call, (&wall, sandbox)), &self.gate)?;
-        let called = match inside {
-            Some(site) => site.attached.call_tool(call).map(|(outcome, _)| outcome),
-            None => self.host.tools.call(call),
-        };
-        let (status, meter) = match &called {
-            Ok(outcome) => (Some(&outcome.status), outcome.meter),
-            Err(_) => (None, ToolMeter::default()),
-        };
-        engine.end_tool(entry, status, meter)?;
-        let outcome = called?;
-        let result = tool.result(&outcome.status, &outcome.output, &outcome.errors);
-        Ok((result.map_err(|failure| failure.to_string()), outcome, wall))
+        let guests = Host::new(engine.tools_with(CodeFor::AnyProcessor, &tools_permit)?);
+        let digest = prepared.tool.digest;
+        let named = self.store.list(&guests)?.into_iter().find(|it| it.digest == digest);
+        named.map(|entry| self.store.open_tool(&entry, &guests)).transpose()?;
+        Ok(())
+    }
+
+    /// Calls it in this sandbox, or alone.
+    pub(crate) fn call(
+        &self,
+        prepared: &Prepared,
+        inside: Option<&Site>,
+    ) -> Result<ToolOutcome, WasmError> {
+        Ok(match inside {
+            Some(site) => site.attached.call_tool(&prepared.call)?.0,
+            None => self.host.tools.call(&prepared.call)?,
+        })
     }
 }
 

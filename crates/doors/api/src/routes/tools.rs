@@ -11,7 +11,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use ringwall_desk::{Action, BegunCall, CallWish, Caller, Used, tools_permit};
 use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding};
-use ringwall_grant::Ask;
 use ringwall_spec::{CodeFor, DirAccess, EgressSpec, RingKind, ToolMeter, ToolStatus, Wall};
 use ringwall_store::NewCall;
 use ringwall_tool::{Failure, Kind, LimitWishes, Stdout, Tool, ToolName, limits_for};
@@ -83,8 +82,7 @@ pub(crate) async fn list(
             let crew = crew(service, &caller)?;
             let mut entries = Vec::new();
             for entry in service.tools.list(crew.tools()?)? {
-                let named = Ask::Tool { name: entry.name.clone() };
-                if service.books.has_right(&caller, named)? {
+                if service.desk().has_tool(&caller, &entry.name)? {
                     entries.push(entry);
                 }
             }
@@ -235,8 +233,7 @@ pub(crate) async fn call(
 ) -> Result<Response, Problem> {
     // Before anything of the body is read: it can be large.
     let (asking, parsed) = (caller.clone(), name.parse::<ToolName>()?);
-    let tool = Ask::Tool { name: parsed.name().to_owned() };
-    service.work(move |service| Ok(service.desk().may(&asking, tool)?)).await?;
+    service.work(move |service| Ok(service.desk().may_use_tool(&asking, parsed.name())?)).await?;
     let Body(fields) = Body::<ToolFields>::from_request(request, &service).await?;
     let request = ("tool", &(&name, &fields));
     let work = {
@@ -270,7 +267,7 @@ fn call_now(
     let crew = crew(service, caller)?;
     let host = crew.tools()?;
     let tool = find(service, host, name)?;
-    service.desk().may(caller, Ask::Tool { name: tool.identity().to_owned() })?;
+    service.desk().may_use_tool(caller, tool.identity())?;
     let place = fields.sandbox.as_deref().map(|id| service.attach(caller, id)).transpose()?;
     if let Some(living) = &place {
         service.enter(caller, &living.record, Action::CallTool)?;

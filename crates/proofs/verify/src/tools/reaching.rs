@@ -180,6 +180,7 @@ impl<'a> Reaching<'a> {
             sandbox: None,
             strict: false,
             elevated: None,
+            task: None,
         };
         let entry =
             workshop.engine.begin_tool(asked, &gate).map_err(|error| with_causes(&error))?;
