@@ -94,6 +94,8 @@ impl Place {
 fn a_grant_gives_its_kinds_of_work_and_no_others() {
     let place = Place::new(&["files"]);
     place.run("files", "echo ran").exits(0).prints("ran\n");
+    let log = fs::read_to_string(place.world.home().join("audit/log")).expect("a log");
+    assert!(log.contains(r#""caller":"grant "#), "{log}");
     place.grant(&["compute"]);
     place.run("files", "echo ran").is_refused().says(&["files"]);
     fs::write(&place.token, "not a token").expect("a file");

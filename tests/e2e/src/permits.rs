@@ -13,6 +13,7 @@ use ringwall_spec::{RingKind, SandboxId, SandboxSpec, Wall, validate};
 use serde_json::{Value, json};
 
 use crate::support::World;
+use crate::support::tool::{Does, component, manifest};
 
 /// A keeper that has drawn the id of its sandbox and waits for a permit.
 struct Keeper {
@@ -150,8 +151,8 @@ fn a_key_of_permits_that_others_can_read_or_that_is_damaged_raises_no_living_san
 fn the_log_names_who_asked_for_each_sandbox() {
     let world = World::new();
     world.sh(&[], "true").exits(0);
-    world.put_built_in("fetch");
-    world.ringwall(["verify", "--wall", "wasm", "-o", "json"]).exits(0);
+    world.write("t.wasm", component(&manifest("t"), &Does::Returns(r#"{"ok": true}"#)));
+    world.ringwall(["tool", "call", "./t.wasm"]).exits(0);
     let log = fs::read_to_string(world.home().join("audit/log")).expect("a log");
     let callers: Vec<String> = log
         .lines()
@@ -161,7 +162,6 @@ fn the_log_names_who_asked_for_each_sandbox() {
             (placed["kind"] == "sandbox-placed").then(|| placed["inputs"]["caller"].to_string())
         })
         .collect();
-    assert_eq!(callers.first().map(String::as_str), Some("\"owner\""));
-    let rest = &callers[1..];
-    assert!(!rest.is_empty() && rest.iter().all(|caller| caller == "\"verify\""), "{callers:?}");
+    // One ring for the run, one for the compiler and one for the warden of the tool.
+    assert_eq!(callers, ["\"owner\"", "\"tools\"", "\"tools\""]);
 }

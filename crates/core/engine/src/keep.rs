@@ -338,7 +338,7 @@ impl Engine {
         Ok((sandbox, background))
     }
 
-    /// Writes down that a sandbox that was kept ready is somebody's, and by which decision.
+    /// Gives a sandbox that was kept ready to the caller of a permit, and writes that down.
     fn take(&self, sandbox: &mut Sandbox, sealed: &[u8]) -> Result<(), KeepError> {
         let used = SealedFor { sandbox: &sandbox.id, purpose: Purpose::Take };
         let key = SealKey::open(&self.home)?;
@@ -363,7 +363,7 @@ fn hear(words: &mut impl BufRead) -> Result<Option<Word>, KeepError> {
     Ok(serde_json::from_str(&line).ok())
 }
 
-/// Of a keeper that did not say what was its turn to say.
+/// The error for a keeper that refused, or ended before it said what it had to.
 fn ended_early(word: Option<Word>) -> KeepError {
     KeepError::Refused(match word {
         Some(Word::Refused { why }) => why,

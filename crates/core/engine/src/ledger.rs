@@ -270,3 +270,34 @@ impl Drop for OpenCall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ringwall_permit::{Issued, Payer, SystemCaller};
+    use ringwall_spec::{RingKind, Wall, validate};
+
+    use super::*;
+
+    fn placed_for(caller: CallerName) -> (String, String) {
+        let spec = validate(SandboxSpec::new(Wall::single(RingKind::Process))).unwrap();
+        let (account, decided, record, until) = (Payer::Owner, None, None, None);
+        let permit = Permit::issue(Issued { spec, decided, caller, account, record, until });
+        let (_, event) = placed(&crate::host::new_id(), &permit);
+        let event = serde_json::to_value(event).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&event["inputs"]["caller"]), text(&event["rules"][0]))
+    }
+
+    #[test]
+    fn the_record_of_a_placed_sandbox_names_its_caller() {
+        let (caller, rule) = placed_for(CallerName::Owner);
+        assert_eq!(caller, "owner");
+        assert!(rule.contains("a person's own order"), "{rule}");
+        assert_eq!(placed_for(CallerName::Holder { grant: "g1".to_owned() }).0, "grant g1");
+        for system in [SystemCaller::Verify, SystemCaller::Doctor, SystemCaller::Tools] {
+            let (caller, rule) = placed_for(CallerName::System(system));
+            assert_eq!(caller, system.name());
+            assert!(rule.contains(system.name()) && !rule.contains("person"), "{rule}");
+        }
+    }
+}
