@@ -282,8 +282,7 @@ impl Engine {
         let command = task.command.map(Command::from);
         let words = command.as_ref().map(Command::words).unwrap_or_default();
         let from = task.restore.map(|restore| self.take_over_snapshot(&restore)).transpose()?;
-        let kind = (RecordKind::Living, from.as_ref());
-        let mut sandbox = self.raise_as(&admitted, kind, &words)?;
+        let mut sandbox = self.raise_as(&admitted, RecordKind::Living, from.as_ref(), &words)?;
         if let Some(held) = sandbox.record.as_mut() {
             held.record.ready = task.ready;
         }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::config::Engine;
 use crate::network::{Network, NetworkError};
-use crate::vm::{Restored, VmError, VmPlacement};
+use crate::vm::{Planning, Restored, VmError, VmPlacement};
 use crate::{host, inside, limits, own, shown};
 
 #[derive(Debug, thiserror::Error)]
@@ -211,7 +211,8 @@ impl Engine {
                 let program = self.wasm_warden(&spec.wall)?;
                 let with = (hidden.clone(), program.as_deref());
                 let (ring, placed) = self.place_vm(admitted, image, image_user, with)?;
-                let (mut plan, placed) = self.plan_vm(ring, placed, (&input, &kept), from)?;
+                let planning = Planning { input: &input, kept: &kept };
+                let (mut plan, placed) = self.plan_vm(ring, placed, planning, from)?;
                 plan.working_directory = inside.unwrap_or(plan.working_directory);
                 vm = Some(placed);
                 plan

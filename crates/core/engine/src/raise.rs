@@ -64,6 +64,14 @@ pub(crate) struct Outside {
     group: Option<CheckedFact>,
 }
 
+/// A sandbox that is about to be raised.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) id: SandboxId,
+    /// From when on its start is timed.
+    pub(crate) at: Instant,
+}
+
 /// Losing a race this often in a row is no accident.
 const MAX_GROUP_ATTEMPTS: usize = 16;
 
@@ -116,20 +124,21 @@ impl Engine {
         admitted: &ValidSpec,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
-        self.raise_as(admitted, (RecordKind::Run, None), command)
+        self.raise_as(admitted, RecordKind::Run, None, command)
     }
 
     pub(crate) fn raise_as(
         &self,
         admitted: &ValidSpec,
-        (kind, from): (RecordKind, Option<&Restored>),
+        kind: RecordKind,
+        from: Option<&Restored>,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
-        let begun = Instant::now();
+        let at = Instant::now();
         self.refuse_distrusted(&admitted.spec().wall)?;
         let id = host::new_id();
         let placement = self.place(admitted, &id, from)?;
-        self.raise_placed(admitted, placement, (id, begun), kind, command)
+        self.raise_placed(admitted, placement, Begun { id, at }, kind, command)
     }
 
     /// Raises what has been planned already.
@@ -137,24 +146,24 @@ impl Engine {
         &self,
         admitted: &ValidSpec,
         mut placement: Placement,
-        (id, begun): (SandboxId, Instant),
+        begun: Begun,
         kind: RecordKind,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
+        let Begun { id, at } = begun;
         placement.opening.push(ledger::placed(&id, admitted));
         let mut entry = None;
         if !command.is_empty() {
-            let (begun, started) = CallEntry::begin(&id, command);
+            let (call, started) = CallEntry::begin(&id, command);
             placement.opening.push(started);
-            entry = Some(begun);
+            entry = Some(call);
         }
         let mut record = Record::new(id, admitted.spec(), kind, &self.home);
         record.command = command.to_vec();
         record.decided = admitted.decision().cloned();
         let is_guest = admitted.spec().wall.outermost() == RingKind::Vm;
         let _turn = is_guest.then(|| self.guest_starts.take());
-        let (mut sandbox, outside) =
-            self.start_sandbox(record, admitted.spec(), placement, begun)?;
+        let (mut sandbox, outside) = self.start_sandbox(record, admitted.spec(), placement, at)?;
         sandbox.entry = entry;
         let checked = outside
             .and_then(|outside| self.check_wall(&mut sandbox, outside))

@@ -26,7 +26,7 @@ use ringwall_wire::GuestDir;
 
 use crate::config::{Engine, OpenError};
 use crate::place::{PlaceError, Placement};
-use crate::raise::RaiseError;
+use crate::raise::{Begun, RaiseError};
 use crate::record::RecordKind;
 use crate::sandbox::Sandbox;
 use crate::{host, limits};
@@ -178,12 +178,11 @@ impl HostPlace {
         limits: Limits,
         what: &str,
     ) -> Result<Sandbox, RaiseError> {
-        let begun = Instant::now();
-        let id = host::new_id();
+        let begun = Begun { at: Instant::now(), id: host::new_id() };
         let admitted = admit(limits)?;
         let placement = self.engine.place_wasm(program, ring, &admitted)?;
         let command = [what.to_owned()];
-        self.engine.raise_placed(&admitted, placement, (id, begun), RecordKind::Run, &command)
+        self.engine.raise_placed(&admitted, placement, begun, RecordKind::Run, &command)
     }
 }
 

@@ -7,7 +7,7 @@ mod template;
 pub(crate) use door::Door;
 pub(crate) use snapshot::{Restored, number_of, sweep as sweep_snapshots};
 pub use snapshot::{Snapshot, SnapshotError};
-pub(crate) use template::{Start, sweep as sweep_templates};
+pub(crate) use template::{Planning, Start, sweep as sweep_templates};
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

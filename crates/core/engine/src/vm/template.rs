@@ -66,6 +66,14 @@ enum Filling {
     Failed,
 }
 
+/// What a guest is planned with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planning<'a> {
+    pub(crate) input: &'a RingInput<'a>,
+    /// The limits that are kept outside the guest.
+    pub(crate) kept: &'a [KeptLimit],
+}
+
 impl Start {
     pub(super) fn memory(&self) -> &OwnedFd {
         &self.memory
@@ -112,9 +120,10 @@ impl Engine {
         &self,
         ring: VmRing,
         mut placed: VmPlacement,
-        (input, kept): (&RingInput<'_>, &[KeptLimit]),
+        with: Planning<'_>,
         from: Option<&Restored>,
     ) -> Result<(RingPlan, VmPlacement), PlaceError> {
+        let input = with.input;
         if ring.monitor.driver.control() == Control::Inherited {
             let loader = Loader::of(&ring, self.serves, |ring| ring.plan(input).ok());
             placed.loader = loader.map(Arc::new);
@@ -132,7 +141,7 @@ impl Engine {
         }
         if std::env::var_os(COLD).is_none()
             && ring.monitor.driver.control() == Control::Inherited
-            && let Some(start) = self.template(&ring, &placed, (input, kept))
+            && let Some(start) = self.template(&ring, &placed, with)
         {
             let mut ring = ring;
             ring.machine.memory = Memory::Copied;
@@ -149,7 +158,7 @@ impl Engine {
         &self,
         ring: &VmRing,
         placed: &VmPlacement,
-        with: (&RingInput<'_>, &[KeptLimit]),
+        with: Planning<'_>,
     ) -> Option<Arc<Start>> {
         let key = key(ring)?;
         let directory = self.home.join(TEMPLATES).join(&key);
@@ -180,16 +189,17 @@ impl Engine {
         &self,
         ring: &VmRing,
         placed: &VmPlacement,
-        (input, kept): (&RingInput<'_>, &[KeptLimit]),
+        with: Planning<'_>,
         directory: &Path,
     ) -> Result<(), RaiseError> {
+        let input = with.input;
         let mut ring = ring.clone();
         ring.machine.memory = Memory::Shared;
         tell_clock(&mut ring.machine);
         let plan = ring.plan(input).map_err(PlaceError::from)?;
         let memory = new_memory(ring.machine.memory_bytes).map_err(VmError::Template)?;
         let vm = VmPlacement { shared: Some(memory.into()), ..placed.clone() };
-        let placement = Placement::of_guest(plan, kept.to_vec(), input.admitted.clone(), vm);
+        let placement = Placement::of_guest(plan, with.kept.to_vec(), input.admitted.clone(), vm);
         let mut guest = self.start_unadopted(input.admitted, placement)?;
         let until = Instant::now() + BOOT_PATIENCE;
         let mut channel = Patient { stream: &guest.ring.stream, until };
