@@ -14,8 +14,8 @@ use ringwall_spec::{
     Command, Ending, Limits, SandboxSpec, ValidSpec, WorkspaceMode, WorkspaceSpec, validate,
 };
 
-use crate::ground::{Ground, IMAGE};
 use crate::support::eventually;
+use ringwall_testkit::ground::{Ground, IMAGE};
 
 const WORKERS: usize = 6;
 /// What an engine may hold more than when it was warm.
