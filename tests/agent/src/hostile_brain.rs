@@ -80,14 +80,14 @@ fn taken_over() -> Place {
     place
 }
 
-fn run(place: &Place, task: &str, flags: &[&str]) -> crate::support::Finished {
+fn run(place: &Place, task: &str, flags: &[&str]) -> crate::support::Ended {
     let model = Model::new(|_| say("nobody asks me"));
     let words = place.run_words(&model, flags).into_iter();
     let words = words.map(|word| if word == "do the task" { task.into() } else { word });
     let mut command = place.command(words);
     command.env("RINGWALL_PROGRAMS", place.path("programs"));
     let output = command.output().expect("ringwall can be started");
-    crate::support::Finished::new(format!("{task}: {command:?}"), &output)
+    crate::support::Ended::new(format!("{task}: {command:?}"), &output)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Finished, Model, Place, call, entries, of_kind, say};
+use crate::support::{Ended, Model, Place, call, entries, of_kind, say};
 use crate::taint::POLICY;
 
 /// A policy in which ann may lift taint, on these terms.
@@ -40,7 +40,7 @@ fn asked(place: &Place) -> (String, String) {
     (seen[0]["agent"].as_str().unwrap().to_owned(), approval)
 }
 
-fn resumed(place: &Place, id: &str) -> Finished {
+fn resumed(place: &Place, id: &str) -> Ended {
     place.ringwall(["agent", "resume", id, "-o", "jsonl"])
 }
 

@@ -58,7 +58,7 @@ fn a_whole_agent_is_behind_microvms_with_containers() {
     let flags = ["--profile", "very-high", "--image", "small", "--apply", "--max-time", "9m"];
     let mut command = place.command(place.run_words(&model(), &flags));
     let output = command.env("RINGWALL_KERNELS", kernels).output().expect("it starts");
-    let done = crate::support::Finished::new("agent run".to_owned(), &output).exits(0);
+    let done = crate::support::Ended::new("agent run".to_owned(), &output).exits(0);
     worked(&place, &entries(&done), "vm/container");
 }
 

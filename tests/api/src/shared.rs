@@ -1,19 +1,16 @@
 //! Daemons that share a database, each with a home of its own.
 
-#[path = "../../../crates/doors/store/src/contract/server.rs"]
-mod server;
-
 use std::process::Command;
 
 use serde_json::json;
 
 use crate::sandboxes::sh;
 use crate::support::{Daemon, eventually};
-use server::Server;
+use ringwall_testkit::{PostgreSql, postgresql_program};
 
 /// A server that answers; nothing where it is not installed.
-fn answering() -> Option<Server> {
-    let (ready, server) = (server::program("pg_isready")?, Server::start()?);
+fn answering() -> Option<PostgreSql> {
+    let (ready, server) = (postgresql_program("pg_isready")?, PostgreSql::start()?);
     eventually("the database answers", || {
         let asked = Command::new(&ready).arg("-h").arg(server.directory()).output();
         asked.is_ok_and(|answer| answer.status.success()).then_some(())

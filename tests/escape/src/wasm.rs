@@ -5,13 +5,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use ringwall_testkit::tool;
 use serde_json::{Value, json};
 
 use crate::support::{Arena, Outcome, Wall, token};
-
-#[path = "../../e2e/src/support/tool.rs"]
-#[allow(dead_code, reason = "shared with the end-to-end tests; only a part of it is used here")]
-mod tool;
 
 /// A program that asks for `/work` and one variable, and gives what it writes.
 fn described() -> Value {

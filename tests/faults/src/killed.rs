@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use crate::ground::{Dice, Ground, send};
 use crate::support::{eventually, rounds};
+use ringwall_testkit::ground::{Dice, Ground, send};
 
 /// The control groups of a sandbox, in every hierarchy.
 fn groups(id: &str) -> Vec<PathBuf> {

@@ -12,10 +12,6 @@ mod disks;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
-#[path = "../../soak/src/ground.rs"]
-#[allow(dead_code, reason = "shared with the tests of crashes; only a part of it is used here")]
-mod ground;
-#[cfg(test)]
 mod killed;
 #[cfg(test)]
 mod limits;
@@ -23,7 +19,3 @@ mod limits;
 mod pipes;
 #[cfg(test)]
 mod support;
-#[cfg(test)]
-#[path = "../../soak/src/witness.rs"]
-#[allow(dead_code, reason = "shared with the tests of crashes; only a part of it is used here")]
-mod witness;

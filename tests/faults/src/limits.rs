@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::ground::Ground;
 use crate::support::{Finished, User, World, is_root};
+use ringwall_testkit::ground::Ground;
 
 /// Longer than any run takes that is not stuck.
 const PATIENCE: &str = "60";

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::ground::Ground;
 use crate::support::wait_for_end;
+use ringwall_testkit::ground::Ground;
 
 #[test]
 fn a_run_whose_output_nobody_reads_any_more_ends_and_leaves_nothing() {

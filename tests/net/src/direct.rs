@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Finished, Servers, Site, at_every_wall};
+use crate::support::{Ended, Servers, Site, at_every_wall};
 
 fn api(servers: &Servers) -> Value {
     json!({"allow": [
@@ -15,7 +15,7 @@ fn api(servers: &Servers) -> Value {
 }
 
 #[track_caller]
-fn run(site: &Site, servers: &Servers, script: &str) -> Finished {
+fn run(site: &Site, servers: &Servers, script: &str) -> Ended {
     let rules = site.write("rules.json", &api(servers).to_string());
     site.run_with(&["--net-transparent", "--net-rules", &rules], script)
 }

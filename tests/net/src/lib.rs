@@ -2,8 +2,6 @@
 //! loopback, and probes of every way out.
 
 #[cfg(test)]
-mod attacks;
-#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod direct;

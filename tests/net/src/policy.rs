@@ -1,6 +1,6 @@
 //! A policy decides what can be reached; flags narrow it.
 
-use crate::support::{Finished, Servers, Site, Wall};
+use crate::support::{Ended, Servers, Site, Wall};
 
 /// The user's policy, with this in place of its network.
 pub(crate) fn policy(site: &Site, network: &str) {
@@ -17,7 +17,7 @@ pub(crate) fn policy(site: &Site, network: &str) {
 
 /// As the policy has it: builds are in a container.
 #[track_caller]
-fn run(site: &Site, flags: &[&str], script: &str) -> Finished {
+fn run(site: &Site, flags: &[&str], script: &str) -> Ended {
     let all = ["--kind", "build"];
     site.run_with(&[&all[..], flags].concat(), script)
 }

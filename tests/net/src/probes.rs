@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::attacks;
 use crate::support::{Servers, Site, at_every_wall};
+use ringwall_testkit::attacks;
 
 fn api(servers: &Servers) -> Value {
     json!({"allow": [{"host": "api.example.com", "port": servers.secure}]})

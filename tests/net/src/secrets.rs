@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::life::{gateway_of, keeper_of};
-use crate::support::{Finished, Servers, Site, at_every_wall};
+use crate::support::{Ended, Servers, Site, at_every_wall};
 
 pub(crate) const CANARY: &str = "canary-5f3b1c9d-never-to-be-seen";
 
@@ -31,7 +31,7 @@ pub(crate) fn add_canary_as(site: &Site, servers: &Servers, variable: &str) {
 }
 
 #[track_caller]
-pub(crate) fn without_canary(done: Finished) -> Finished {
+pub(crate) fn without_canary(done: Ended) -> Ended {
     assert!(!done.stdout.contains(CANARY) && !done.stderr.contains(CANARY), "{done:?}");
     done
 }
@@ -143,7 +143,7 @@ fn commands_and_variables_give_secrets_too() {
     let script = format!("curl -sS -H \"X-Api-Key: $TWO\" {url}");
     let arguments = ["run", "--secret", "two", "--", "sh", "-c", &script];
     let output = site.command(arguments).env("CANARY_SOURCE", CANARY).output().unwrap();
-    without_canary(Finished::new("with a variable".to_owned(), &output).exits(0));
+    without_canary(Ended::new("with a variable".to_owned(), &output).exits(0));
     assert_eq!(servers.seen().matches(CANARY).count(), 2);
 }
 

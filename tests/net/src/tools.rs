@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::policy::policy;
 use crate::secrets::{CANARY, add_canary_as, without_canary};
-use crate::support::{Finished, Servers, Site, Wall};
+use crate::support::{Ended, Servers, Site, Wall};
 
 /// What stands for a secret in the tool.
 const TOKEN: &str = "FETCH_TOKEN";
@@ -26,13 +26,13 @@ fn api(servers: &Servers) -> String {
 }
 
 #[track_caller]
-fn fetch(site: &Site, flags: &[&str], input: &Value) -> Finished {
+fn fetch(site: &Site, flags: &[&str], input: &Value) -> Ended {
     let input = input.to_string();
     site.ringwall([&["tool", "call", "fetch", "--input", &input], flags].concat())
 }
 
 #[track_caller]
-fn body(done: &Finished) -> String {
+fn body(done: &Ended) -> String {
     let output: Value = serde_json::from_str(&done.stdout).expect("JSON");
     output["body"].as_str().expect("a body").to_owned()
 }

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::ground::Ground;
 use crate::support::is_root;
+use ringwall_testkit::ground::Ground;
 
 const FIXED_SEED: &str = "20";
 const ROUNDS: &str = "8";

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::ground::{Dice, Ground, IMAGE};
 use crate::support::World;
+use ringwall_testkit::ground::{Dice, Ground, IMAGE};
 
 const RUNNERS: usize = 4;
 const RUNS_EACH: usize = 25;

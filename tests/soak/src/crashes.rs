@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::ground::{Dice, Ground, IMAGE, pid_of, send};
 use crate::support::{eventually, wait_for_end};
+use ringwall_testkit::ground::{Dice, Ground, IMAGE, pid_of, send};
 
 const LAUNCHER: &str = "ringwall-launch";
 const WARDEN: &str = "warden";

@@ -13,8 +13,8 @@ use ringwall_desk::{Permit, SystemCaller, system_permit};
 use ringwall_engine::{Engine, EngineConfig, Output, Programs};
 use ringwall_spec::{Command, Ending, Limits, SandboxSpec, WorkspaceMode, WorkspaceSpec, validate};
 
-use crate::ground::{Ground, IMAGE};
 use crate::support::eventually;
+use ringwall_testkit::ground::{Ground, IMAGE};
 
 const WORKERS: usize = 6;
 /// What an engine may hold more than when it was warm.

@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::ground::{Dice, Ground, IMAGE};
 use crate::support::is_root;
+use ringwall_testkit::ground::{Dice, Ground, IMAGE};
 
 const KILLS: usize = 200;
 const KILLS_AS_ORDINARY_USER: usize = 40;

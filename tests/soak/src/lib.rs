@@ -11,8 +11,6 @@ mod cleaning;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
-mod ground;
-#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod kill_points;
@@ -24,5 +22,3 @@ mod other_verbs;
 mod repetition;
 #[cfg(test)]
 mod support;
-#[cfg(test)]
-mod witness;

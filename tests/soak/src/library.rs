@@ -10,9 +10,9 @@ use ringwall_spec::{
     Command, Ending, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec, validate,
 };
 
-use crate::ground::{Ground, IMAGE};
 use crate::support::eventually;
-use crate::witness::Process;
+use ringwall_testkit::ground::{Ground, IMAGE};
+use ringwall_testkit::witness::Process;
 
 const ROUNDS: usize = 200;
 const AT_ONCE: usize = 64;
@@ -177,7 +177,7 @@ fn an_engine_goes_on_after_its_launcher_was_killed() {
     }
     let before = Held::now(&ground);
     while let Some(launcher) = ground.find("ringwall-launch") {
-        crate::ground::send(launcher.pid, rustix::process::Signal::KILL);
+        ringwall_testkit::ground::send(launcher.pid, rustix::process::Signal::KILL);
         eventually("the end of the launcher", || {
             let alive = ground.witness.processes();
             (!alive.iter().any(|process| process.pid == launcher.pid)).then_some(())
@@ -249,7 +249,7 @@ fn a_ring_made_ahead_that_somebody_killed_is_replaced() {
     for spec in &specs(&ground) {
         run(&engine, spec, &["true"]);
         let ahead = eventually("a ring made ahead", || zygote(&ground));
-        crate::ground::send(ahead.pid, rustix::process::Signal::KILL);
+        ringwall_testkit::ground::send(ahead.pid, rustix::process::Signal::KILL);
         eventually("the end of it", || {
             let alive = ground.witness.processes();
             (!alive.iter().any(|process| process.pid == ahead.pid)).then_some(())

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::ground::{Dice, Ground};
+use ringwall_testkit::ground::{Dice, Ground};
 
 const KILLS: usize = 30;
 const FILES: usize = 150;
@@ -71,7 +71,7 @@ fn an_apply_killed_at_any_moment_is_whole_or_undone_after_gc() {
 fn an_import_killed_at_any_moment_leaves_a_whole_image_or_none_after_gc() {
     let ground = Ground::new();
     let mut dice = Dice::new();
-    ground.world.ringwall(["image", "rm", crate::ground::IMAGE]).exits(0);
+    ground.world.ringwall(["image", "rm", ringwall_testkit::ground::IMAGE]).exits(0);
     let layout = ground.world.path("image-layout");
     let layout = layout.to_str().expect("a plain path");
     let import = ["image", "import", layout, "--name", "again:latest"];

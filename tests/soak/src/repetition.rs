@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::ground::{Ground, IMAGE};
 use crate::support::Finished;
+use ringwall_testkit::ground::{Ground, IMAGE};
 
 const SEQUENTIAL: usize = 500;
 const PARALLEL: usize = 64;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::repository::{Package, assert_none, packages};
+use crate::repository::{Package, assert_none, packages, read};
 
 /// Lowest first. A new folder is a change of architecture: write it here and in ARCHITECTURE.md.
 const LAYERS: [&str; 10] = [
@@ -30,6 +30,9 @@ const SMALL_PROGRAMS: [(&str, &[&str]); 6] = [
     ("wasm-warden", &["spec", "wire", "linux", "facts", "wasm"]),
 ];
 
+/// What every crate may test with, as it uses none of ours.
+const KIT: &str = "testkit";
+
 #[test]
 fn crates_use_only_their_own_layer_and_those_below() {
     let packages = packages();
@@ -45,11 +48,28 @@ fn crates_use_only_their_own_layer_and_those_below() {
             findings.push(format!("{place} lies in no layer of tests/tidy/src/layering.rs"));
             continue;
         };
-        let above = ours(package).filter(|used| layers.get(used).is_none_or(|layer| layer > own));
+        let used = ours(package).filter(|used| *used != KIT);
+        let above = used.filter(|used| layers.get(used).is_none_or(|layer| layer > own));
         findings
             .extend(above.map(|used| format!("{name} must not use {used}, which lies above it")));
     }
     assert_none("a dependency that points up:", &findings);
+}
+
+#[test]
+fn the_kit_of_the_tests_uses_none_of_our_crates_and_no_product_uses_it() {
+    let packages = packages();
+    let kit = packages.iter().find(|package| short(&package.name) == KIT).expect("the kit");
+    let mut findings: Vec<String> =
+        ours(kit).map(|used| format!("{KIT} must not use {used}")).collect();
+    for package in &packages {
+        let manifest = read(&format!("{}/Cargo.toml", package.directory));
+        let product = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        if product.contains("ringwall-testkit.workspace") {
+            findings.push(format!("{} must use {KIT} in tests only", package.name));
+        }
+    }
+    assert_none("what tests are made of stays apart:", &findings);
 }
 
 #[test]

@@ -115,9 +115,9 @@ fn made_from_the_code() -> String {
     let product = |path: &str| path.starts_with("crates/") || path.starts_with("bins/");
     let tests = |path: &str| path.contains("/tests") || path.contains("testing");
     for file in rust_files().iter().filter(|file| product(&file.path) && !tests(&file.path)) {
-        // Crates lie in the folder of their layer, programs do not.
-        let below = file.path.strip_prefix("crates/").unwrap_or(&file.path);
-        let name = below.split('/').nth(1).unwrap_or_default().to_owned();
+        // Crates lie in folders by layer, programs do not.
+        let level = if file.path.starts_with("crates/") { 2 } else { 1 };
+        let name = file.path.split('/').nth(level).unwrap_or_default().to_owned();
         crates.entry(name).or_default().extend(limits_of(&file.text));
     }
     let mut out = String::new();

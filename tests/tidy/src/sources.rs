@@ -87,6 +87,22 @@ fn spec_and_policy_touch_nothing_outside_themselves() {
     assert_none("spec and policy do no IO and read no clock:", &findings);
 }
 
+/// A build script links no crate that needs it to be built: the benches compile our filters, too.
+const MAY_TAKE_IN: &str = "benches/build.rs";
+
+#[test]
+fn no_package_takes_in_files_of_another() {
+    let out = |line: &str| line.trim().starts_with("#[path = \"..");
+    let found: Vec<String> = rust_files()
+        .into_iter()
+        .filter(|file| file.text.lines().any(out))
+        .map(|file| file.path)
+        .collect();
+    assert!(found.iter().any(|path| path == MAY_TAKE_IN), "{MAY_TAKE_IN} is no exception any more");
+    let others: Vec<String> = found.into_iter().filter(|path| path != MAY_TAKE_IN).collect();
+    assert_none("make it a crate, for tests in tests/testkit:", &others);
+}
+
 #[test]
 fn every_crate_keeps_the_workspace_lints() {
     let mut findings = Vec::new();

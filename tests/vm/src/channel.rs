@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::ground::IMAGE;
 use crate::site::Site;
 use crate::support::busybox_layout;
+use ringwall_testkit::ground::IMAGE;
 
 const WITH_PERL: &str = "perl:latest";
 const BOUND: Duration = Duration::from_secs(60);

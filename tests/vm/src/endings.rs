@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::ground::send;
 use crate::site::{Site, output_of};
 use crate::support::{Finished, eventually};
+use ringwall_testkit::ground::send;
 
 /// The guest's kernel gives up as soon as memory runs out. Root in the guest may ask for that.
 const PANIC: &str = "echo 2 >/proc/sys/vm/panic_on_oom; exec busybox tail /dev/zero";

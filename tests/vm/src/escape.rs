@@ -59,7 +59,7 @@ fn root_in_a_guest_finds_none_of_the_hosts_files() {
 #[test]
 fn root_in_a_guest_cannot_write_to_its_image() {
     let site = Site::new();
-    let image = site.ringwall(&["image", "root", crate::ground::IMAGE]).exits(0).word();
+    let image = site.ringwall(&["image", "root", ringwall_testkit::ground::IMAGE]).exits(0).word();
     let before = fs::read(&image).expect("the root image");
     let living = site.create("vm", &[]);
     living.exec("cat /sys/block/vda/ro").exits(0).prints("1\n");

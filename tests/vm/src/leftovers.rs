@@ -3,8 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::ground::Dice;
 use crate::site::{Site, WALLS};
+use ringwall_testkit::ground::Dice;
 
 const PARALLEL: usize = 8;
 /// How long a guest may outlive the command that it was for.
@@ -86,7 +86,7 @@ fn a_living_guest_goes_with_its_keeper() {
     let namespaces = site.ground.witness.namespaces();
     let keeper = site.ground.world.sandboxes()[0]["owner_pid"].as_i64().expect("a number");
     let keeper = i32::try_from(keeper).expect("a process");
-    crate::ground::send(keeper, rustix::process::Signal::KILL);
+    ringwall_testkit::ground::send(keeper, rustix::process::Signal::KILL);
     site.sees_monitors_end();
     site.ground.gc();
     living.exec("true").exits(125);

@@ -13,10 +13,6 @@ mod endings;
 #[cfg(test)]
 mod escape;
 #[cfg(test)]
-#[path = "../../soak/src/ground.rs"]
-#[allow(dead_code, reason = "shared with the soak tests; only a part of it is used here")]
-mod ground;
-#[cfg(test)]
 mod leftovers;
 #[cfg(test)]
 mod limits;
@@ -42,9 +38,5 @@ mod support;
 mod tools;
 #[cfg(test)]
 mod walls;
-#[cfg(test)]
-#[path = "../../soak/src/witness.rs"]
-#[allow(dead_code, reason = "shared with the soak tests; only a part of it is used here")]
-mod witness;
 #[cfg(test)]
 mod workspace;

@@ -10,12 +10,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ringwall_testkit::attacks;
+
 use crate::seeds::SHIPPED;
 use crate::site::{Living, Site, WALLS};
 use crate::snapshots::holds;
-
-#[path = "../../net/src/attacks.rs"]
-mod attacks;
 
 const CANARY: &str = "canary-71e0c2d8-behind-the-gateway";
 /// Longer than what is under way on one stream at once.

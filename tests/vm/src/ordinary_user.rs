@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::ground::IMAGE;
 use crate::site::{Site, run_line};
 use crate::support::busybox_layout;
+use ringwall_testkit::ground::IMAGE;
 
 /// Kernels that belong to root and can be read by everybody.
 fn copy_kernels(site: &Site) -> PathBuf {

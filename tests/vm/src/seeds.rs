@@ -5,9 +5,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::ground::IMAGE;
 use crate::site::Site;
 use crate::support::tool::{Does, component, manifest};
+use ringwall_testkit::ground::IMAGE;
 
 pub(crate) const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 

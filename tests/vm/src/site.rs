@@ -11,9 +11,9 @@ use std::time::Duration;
 use ringwall_guest::Kernels;
 use rustix::process::Signal;
 
-use crate::ground::{Ground, IMAGE, pid_of, send};
 use crate::support::{Finished, eventually};
-use crate::witness::{Namespace, Process};
+use ringwall_testkit::ground::{Ground, IMAGE, pid_of, send};
+use ringwall_testkit::witness::{Namespace, Process};
 
 /// The whole stack, outermost ring first.
 pub(crate) const WALLS: [&str; 4] = ["vm", "vm/container", "vm/process", "vm/container/process"];

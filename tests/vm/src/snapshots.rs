@@ -75,7 +75,7 @@ fn copies_of_a_guest_remember_what_it_knew_and_are_nobody_else() {
 fn a_snapshot_outlives_its_sandbox_and_holds_no_secret_of_the_host() {
     let site = Site::new();
     let line_of_create =
-        ["create", "--wall", "vm", "--memory", "128M", "--image", crate::ground::IMAGE];
+        ["create", "--wall", "vm", "--memory", "128M", "--image", ringwall_testkit::ground::IMAGE];
     let mut create = site.command(line_of_create);
     let made = create.env("CANARY", CANARY).output().expect("ringwall can be started");
     let parent = site.living(String::from_utf8_lossy(&made.stdout).trim());

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::ground::IMAGE;
 use crate::site::Site;
 use crate::support::tool::{Does, component, manifest, with_manifest};
+use ringwall_testkit::ground::IMAGE;
 
 const WALLS: [&str; 3] = ["vm/wasm", "vm/process/wasm", "vm/container/wasm"];
 /// Of the file `file` in the workspace, which holds "old" and a line feed.

@@ -3,6 +3,3 @@
 
 #[cfg(test)]
 mod missing;
-#[cfg(test)]
-#[path = "../../e2e/src/support/programs.rs"]
-mod programs;

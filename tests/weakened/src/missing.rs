@@ -75,7 +75,7 @@ fn home() -> TempDir {
 
 fn config(home: &TempDir) -> EngineConfig {
     let names = ["ringwall-launcher", "ringwall-warden", "ringwall-probe"];
-    let directory = crate::programs::built(&names);
+    let directory = ringwall_testkit::programs::built(&names);
     let program = |name: &str| directory.join(name);
     let programs =
         Programs { launcher: program("ringwall-launcher"), warden: program("ringwall-warden") };

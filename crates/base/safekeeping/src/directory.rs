@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn what_is_planted_at_a_temporary_name_is_neither_followed_nor_removed() {
         let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path(), Trust::Secret).unwrap();
+        let directory = Directory::open(place.path(), Trust::Own).unwrap();
         let victim = place.path().join("victim");
         std::fs::write(&victim, "as it was").unwrap();
         symlink(&victim, place.path().join(".new.guessed")).unwrap();

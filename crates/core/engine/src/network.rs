@@ -253,11 +253,10 @@ impl Network {
         sockets: Option<Vec<OwnedFd>>,
         whose: &Whose<'_>,
     ) -> Result<Watch, NetworkError> {
-        let to = || (whose.ids.clone(), whose.ledger.clone());
-        let watch = Watch::start(process, sockets, self.task.clone(), to());
+        let watch = Watch::start(process, sockets, self.task.clone(), whose);
         let watch = watch.map_err(NetworkError::Start)?;
         if let Some(record) = whose.record {
-            Renewal::start((record, whose.egress), &self.task, watch.shared(), to())
+            Renewal::start(record, whose, &self.task, watch.shared())
                 .map_err(NetworkError::Start)?;
         }
         Ok(watch)

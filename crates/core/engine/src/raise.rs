@@ -72,6 +72,14 @@ pub(crate) struct Raising<'a> {
     pub(crate) from: Option<&'a Restored>,
 }
 
+/// A sandbox that is about to be raised.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) id: SandboxId,
+    /// From when on its start is timed.
+    pub(crate) at: Instant,
+}
+
 /// Losing a race this often in a row is no accident.
 const MAX_GROUP_ATTEMPTS: usize = 16;
 
@@ -132,36 +140,37 @@ impl Engine {
         raising: Raising<'_>,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
-        let begun = Instant::now();
+        let at = Instant::now();
         permit.check(SystemTime::now())?;
         self.refuse_distrusted(&permit.spec().wall)?;
         let Raising { id, kind, from } = raising;
         let placement = self.place(permit, &id, from)?;
-        self.raise_placed(placement, (id, begun), kind, command)
+        self.raise_placed(placement, Begun { id, at }, kind, command)
     }
 
     /// Raises what has been planned already.
     pub(crate) fn raise_placed(
         &self,
         mut placement: Placement,
-        (id, begun): (SandboxId, Instant),
+        begun: Begun,
         kind: RecordKind,
         command: &[String],
     ) -> Result<Sandbox, RaiseError> {
+        let Begun { id, at } = begun;
         let permit = placement.permit.clone();
         placement.opening.push(ledger::placed(&id, &permit));
         let mut entry = None;
         if !command.is_empty() {
-            let (begun, started) = CallEntry::begin(&id, command);
+            let (call, started) = CallEntry::begin(&id, command);
             placement.opening.push(started);
-            entry = Some(begun);
+            entry = Some(call);
         }
         let mut record = Record::new(id, permit.spec(), kind, &self.home);
         record.command = command.to_vec();
         record.decided = permit.decided().cloned();
         let is_guest = permit.spec().wall.outermost() == RingKind::Vm;
         let _turn = is_guest.then(|| self.guest_starts.take());
-        let (mut sandbox, outside) = self.start_sandbox(record, permit.spec(), placement, begun)?;
+        let (mut sandbox, outside) = self.start_sandbox(record, permit.spec(), placement, at)?;
         sandbox.entry = entry;
         let checked = outside
             .and_then(|outside| self.check_wall(&mut sandbox, outside))

@@ -289,7 +289,7 @@ impl Engine {
             true => self.read_fork(&restore.id)?,
             false => self.find_snapshot(restore.id.as_str())?,
         };
-        self.take_restored(&snapshot, (restore.parent, restore.memory, restore.state))
+        self.take_restored(&snapshot, restore)
     }
 }
 

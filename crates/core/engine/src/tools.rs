@@ -28,7 +28,7 @@ use ringwall_wire::GuestDir;
 use crate::admit::Issue;
 use crate::config::{Engine, OpenError};
 use crate::place::{PlaceError, Placement};
-use crate::raise::RaiseError;
+use crate::raise::{Begun, RaiseError};
 use crate::record::RecordKind;
 use crate::sandbox::Sandbox;
 use crate::{host, limits};
@@ -205,11 +205,10 @@ impl HostPlace {
         permit: &Permit,
         what: &str,
     ) -> Result<Sandbox, RaiseError> {
-        let begun = Instant::now();
-        let id = host::new_id();
+        let begun = Begun { at: Instant::now(), id: host::new_id() };
         let placement = self.engine.place_wasm(program, ring, permit)?;
         let command = [what.to_owned()];
-        self.engine.raise_placed(placement, (id, begun), RecordKind::Run, &command)
+        self.engine.raise_placed(placement, begun, RecordKind::Run, &command)
     }
 }
 

@@ -1,11 +1,9 @@
 //! What every database must hold to: the same tests, against SQLite and a real PostgreSQL server.
 
-mod server;
-
 use std::time::{Duration, Instant};
 
 use super::*;
-use server::Server;
+use ringwall_testkit::PostgreSql;
 
 /// A store in a fresh place, and what keeps the place.
 struct Fresh {
@@ -23,7 +21,7 @@ fn sqlite() -> Fresh {
 }
 
 fn postgresql() -> Option<Fresh> {
-    let server = Server::start()?;
+    let server = PostgreSql::start()?;
     let settings = server.settings();
     let deadline = Instant::now() + Duration::from_secs(60);
     let store = loop {

@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Finished, Model, programs};
+use ringwall_testkit::programs;
+
+use super::{Ended, Model};
 
 const PROGRAMS: [&str; 5] =
     ["ringwall", "ringwall-launcher", "ringwall-warden", "ringwall-gateway", "ringwall-agent"];
@@ -87,10 +89,10 @@ impl Place {
     pub(crate) fn ringwall<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
-    ) -> Finished {
+    ) -> Ended {
         let mut command = self.command(arguments);
         let output = command.output().expect("ringwall can be started");
-        Finished::new(format!("{command:?}"), &output)
+        Ended::new(format!("{command:?}"), &output)
     }
 
     /// The model is on this machine, and nothing else there may be reached.
@@ -129,7 +131,7 @@ impl Place {
     }
 
     #[track_caller]
-    pub(crate) fn run(&self, model: &Model, flags: &[&str]) -> Finished {
+    pub(crate) fn run(&self, model: &Model, flags: &[&str]) -> Ended {
         self.ringwall(self.run_words(model, flags))
     }
 
@@ -165,7 +167,7 @@ impl Drop for Place {
 
 /// What `-o jsonl` printed.
 #[track_caller]
-pub(crate) fn entries(finished: &Finished) -> Vec<Value> {
+pub(crate) fn entries(finished: &Ended) -> Vec<Value> {
     let line = |line: &str| {
         serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?} is no JSON\n{finished:?}"))
     };

@@ -4,9 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-#[path = "../../../e2e/src/support/programs.rs"]
-mod directory;
-
 const PROGRAMS: [&str; 6] = [
     "ringwall",
     "ringwall-launcher",
@@ -17,7 +14,7 @@ const PROGRAMS: [&str; 6] = [
 ];
 
 pub(super) fn built() -> PathBuf {
-    directory::built(&PROGRAMS)
+    ringwall_testkit::programs::built(&PROGRAMS)
 }
 
 /// Copies that everybody can run.

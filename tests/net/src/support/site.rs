@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::servers::NAMES;
-use super::{Finished, Servers, image, programs};
+use super::{Ended, Servers, image, programs};
 
 /// A user with no entry anywhere, no groups and no rights.
 const ORDINARY_ID: u32 = 12345;
@@ -128,27 +128,27 @@ impl Site {
     pub(crate) fn ringwall<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
-    ) -> Finished {
+    ) -> Ended {
         let mut command = self.command(arguments);
         let output = command.output().expect("ringwall can be started");
-        Finished::new(format!("{:?}: {command:?}", self.wall), &output)
+        Ended::new(format!("{:?}: {command:?}", self.wall), &output)
     }
 
     /// `ringwall run` behind the wall with the given rules, and `sh -c SCRIPT` in it.
     #[track_caller]
-    pub(crate) fn run(&self, rules: &Value, script: &str) -> Finished {
+    pub(crate) fn run(&self, rules: &Value, script: &str) -> Ended {
         let rules = self.write("rules.json", &rules.to_string());
         self.run_with(&["--net-rules", &rules], script)
     }
 
     #[track_caller]
-    pub(crate) fn run_with(&self, flags: &[&str], script: &str) -> Finished {
+    pub(crate) fn run_with(&self, flags: &[&str], script: &str) -> Ended {
         self.ringwall([&["run"], self.wall.flags(), flags, &["--", "sh", "-c", script]].concat())
     }
 
     /// The same with a Python program.
     #[track_caller]
-    pub(crate) fn python(&self, rules: &Value, program: &str) -> Finished {
+    pub(crate) fn python(&self, rules: &Value, program: &str) -> Ended {
         self.run(rules, &format!("python3 - <<'END'\n{program}\nEND\n"))
     }
 
@@ -188,7 +188,7 @@ fn settings(servers: &Servers) -> Value {
     for name in NAMES {
         zone.insert(name.to_owned(), json!(["127.0.0.1"]));
     }
-    for (name, address) in crate::attacks::ZONE {
+    for (name, address) in ringwall_testkit::attacks::ZONE {
         zone.insert(name.to_owned(), json!([address]));
     }
     let ports = [servers.secure, servers.plain];

@@ -23,7 +23,7 @@ const KILL_WARDENS: &str = "for d in /proc/[0-9]*; do read name <$d/comm; \
 
 /// An image in the state of this world.
 fn import(world: &World) {
-    let layout = image::busybox_layout(world.home.path());
+    let layout = ringwall_testkit::busybox_layout(world.home.path());
     let programs = PathBuf::from(std::env::var_os("RINGWALL_PROGRAMS").unwrap());
     let imported = Command::new(programs.join("ringwall"))
         .args(["image", "import", &layout.display().to_string(), "--name", IMAGE])
@@ -31,13 +31,6 @@ fn import(world: &World) {
         .output()
         .unwrap();
     assert!(imported.status.success(), "{imported:?}");
-}
-
-#[path = "../../../e2e/src/support/image.rs"]
-mod image;
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// A sandbox with a workspace that holds the file `secret`.
@@ -197,7 +190,10 @@ fn nothing_is_left_of_a_sandbox_with_tools() {
         let inner = sandbox.evidence().last().unwrap().facts.namespaces.clone();
         let pid = inner.iter().find(|one| one.kind == NamespaceKind::Pid).unwrap().id;
         // Wardens hide from everybody but root.
-        assert!(lives_in(pid) > 1 || !is_root(), "{wall}: its processes cannot be seen");
+        assert!(
+            lives_in(pid) > 1 || !ringwall_testkit::is_root(),
+            "{wall}: its processes cannot be seen"
+        );
         drop(sandbox);
         // A dead process may wait for a moment to be taken note of.
         let soon = std::time::Instant::now() + Duration::from_secs(5);

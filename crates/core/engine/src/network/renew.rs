@@ -17,8 +17,8 @@ use ringwall_safekeeping::{Access, Content, Hold, Trust, Wait, hold, open_for, r
 use ringwall_spec::{Decided, EgressSpec, RuleSet, SandboxSpec};
 use serde::{Deserialize, Serialize};
 
-use super::TaskOfGateway;
 use super::watch::Shared;
+use super::{TaskOfGateway, Whose};
 use crate::admit::deciding;
 use crate::config::Engine;
 use crate::egress::{EgressError, NetworkBounds, egress_by, within};
@@ -271,19 +271,19 @@ enum Nothing {
 impl Renewal {
     /// Begins to look, on a thread of its own, until the gateway is ended.
     pub(super) fn start(
-        (record, first): (&Record, &EgressSpec),
+        record: &Record,
+        whose: &Whose<'_>,
         task: &Arc<TaskOfGateway>,
         gateway: Arc<Shared>,
-        (ids, ledger): (Ids, Arc<Ledger>),
     ) -> io::Result<()> {
         let renewal = Renewal {
             record: record.clone(),
             basis: Basis::of(record.decided.as_ref())?,
-            first: first.clone(),
+            first: whose.egress.clone(),
             task: Arc::clone(task),
             gateway,
-            ids,
-            ledger,
+            ids: whose.ids.clone(),
+            ledger: whose.ledger.clone(),
         };
         let path = orders_path(record);
         replace(&path, Content::quick(b""))?;

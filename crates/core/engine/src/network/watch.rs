@@ -9,8 +9,8 @@ use std::time::Duration;
 use ringwall_audit::{Egress, Event as Recorded, Ids, Record, Text, Verdict as Decided};
 use ringwall_egress::{ControlError, Entrance, Event, Usage, Verdict};
 
-use super::TaskOfGateway;
 use super::process::Process;
+use super::{TaskOfGateway, Whose};
 use crate::ledger::Ledger;
 
 /// A gateway that ends this often has something wrong with it.
@@ -52,12 +52,18 @@ impl Watch {
         mut process: Process,
         sockets: Option<Vec<OwnedFd>>,
         task: Arc<TaskOfGateway>,
-        (ids, ledger): (Ids, Arc<Ledger>),
+        whose: &Whose<'_>,
     ) -> io::Result<Watch> {
         let events = process.events.take().ok_or(io::ErrorKind::NotConnected)?;
         let state = Mutex::new(State { process: Some(process), ending: false });
         let shared = Arc::new(Shared { state, ended: Condvar::new() });
-        let keeping = Keeping { shared: shared.clone(), sockets, task, ids, ledger };
+        let keeping = Keeping {
+            shared: shared.clone(),
+            sockets,
+            task,
+            ids: whose.ids.clone(),
+            ledger: whose.ledger.clone(),
+        };
         let thread = std::thread::Builder::new().name("network".to_owned());
         let thread = thread.spawn(move || keeping.run(events))?;
         Ok(Watch { shared, thread: Some(thread) })

@@ -18,6 +18,7 @@ use rustix::fs::SealFlags;
 
 use super::{Restored, Snapshot, SnapshotError};
 use crate::config::Engine;
+use crate::keep::Restore;
 use crate::vm::template::{self, Start};
 
 /// Where snapshots are, below the engine's home.
@@ -202,8 +203,9 @@ impl Engine {
     pub(crate) fn take_restored(
         &self,
         snapshot: &Snapshot,
-        (parent, memory, state): (u32, i32, i32),
+        restore: &Restore,
     ) -> Result<Restored, SnapshotError> {
+        let Restore { parent, memory, state, .. } = *restore;
         let tampered = || SnapshotError::Tampered(snapshot.id.to_string());
         let own_parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         if own_parent != i32::try_from(parent).ok() {

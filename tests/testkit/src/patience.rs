@@ -4,7 +4,7 @@ use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::finished::code;
+use crate::finished::code;
 
 /// Far longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Asks until `question` gives something.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
     let give_up = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = question() {
@@ -25,6 +25,6 @@ pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>)
 
 /// The exit code of a child that is about to end.
 #[track_caller]
-pub(crate) fn wait_for_end(child: &mut Child) -> i32 {
+pub fn wait_for_end(child: &mut Child) -> i32 {
     eventually("the end of the program", || child.try_wait().ok().flatten().map(code))
 }

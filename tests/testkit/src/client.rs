@@ -10,33 +10,33 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub(crate) trait Stream: Read + Write + Send {}
+trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
 /// One connection.
-pub(crate) struct Client {
+pub struct Client {
     stream: BufReader<Box<dyn Stream>>,
     token: Option<String>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: Vec<u8>,
+pub struct Answer {
+    pub status: u16,
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
 }
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
 
 impl Client {
-    pub(crate) fn unix(path: &Path) -> Client {
+    pub fn unix(path: &Path) -> Client {
         let stream = UnixStream::connect(path).expect("the daemon listens");
         stream.set_read_timeout(PATIENCE).expect("a timeout");
         Client { stream: BufReader::new(Box::new(stream)), token: None }
     }
 
-    pub(crate) fn tcp(address: SocketAddr, token: Option<&str>) -> Client {
+    pub fn tcp(address: SocketAddr, token: Option<&str>) -> Client {
         let stream = TcpStream::connect(address).expect("the daemon listens");
         stream.set_read_timeout(PATIENCE).expect("a timeout");
         stream.set_nodelay(true).expect("a setting");
@@ -44,7 +44,7 @@ impl Client {
     }
 
     /// Over TLS, to a server that this certificate belongs to.
-    pub(crate) fn tls(address: SocketAddr, certificate: &[u8], token: &str) -> Client {
+    pub fn tls(address: SocketAddr, certificate: &[u8], token: &str) -> Client {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate.to_vec().into()).expect("a certificate");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -62,30 +62,30 @@ impl Client {
         Client { stream: BufReader::new(Box::new(stream)), token }
     }
 
-    pub(crate) fn with_token(mut self, token: &str) -> Client {
+    pub fn with_token(mut self, token: &str) -> Client {
         self.token = Some(token.to_owned());
         self
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
+    pub fn get(&mut self, path: &str) -> Answer {
         self.send("GET", path, &[], b"")
     }
 
-    pub(crate) fn delete(&mut self, path: &str) -> Answer {
+    pub fn delete(&mut self, path: &str) -> Answer {
         self.send("DELETE", path, &[], b"")
     }
 
-    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Answer {
+    pub fn post(&mut self, path: &str, body: &Value) -> Answer {
         let kind = ("content-type", "application/json");
         self.send("POST", path, &[kind], body.to_string().as_bytes())
     }
 
-    pub(crate) fn post_once(&mut self, path: &str, key: &str, body: &Value) -> Answer {
+    pub fn post_once(&mut self, path: &str, key: &str, body: &Value) -> Answer {
         let headers = [("content-type", "application/json"), ("idempotency-key", key)];
         self.send("POST", path, &headers, body.to_string().as_bytes())
     }
 
-    pub(crate) fn send(
+    pub fn send(
         &mut self,
         method: &str,
         path: &str,
@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// For a daemon that may be gone.
-    pub(crate) fn try_send(
+    pub fn try_send(
         &mut self,
         method: &str,
         path: &str,
@@ -169,7 +169,7 @@ impl Client {
     }
 
     /// Follows a stream of events until `done` says so. Gives number, kind and data of each.
-    pub(crate) fn follow(
+    pub fn follow(
         mut self,
         path: &str,
         last: Option<&str>,
@@ -210,14 +210,14 @@ impl Client {
 
 impl Answer {
     #[track_caller]
-    pub(crate) fn is(&self, status: u16) -> &Answer {
+    pub fn is(&self, status: u16) -> &Answer {
         assert_eq!(self.status, status, "{}", self.text());
         self
     }
 
     /// A problem with this code, in the right form.
     #[track_caller]
-    pub(crate) fn is_problem(&self, status: u16, code: &str) -> &Answer {
+    pub fn is_problem(&self, status: u16, code: &str) -> &Answer {
         self.is(status);
         assert_eq!(self.headers["content-type"], "application/problem+json");
         let problem = self.json();
@@ -228,17 +228,17 @@ impl Answer {
         self
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     #[track_caller]
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {}", self.text()))
     }
 
     #[track_caller]
-    pub(crate) fn field(&self, name: &str) -> String {
+    pub fn field(&self, name: &str) -> String {
         self.json()[name].as_str().unwrap_or_else(|| panic!("{name}: {}", self.text())).to_owned()
     }
 }

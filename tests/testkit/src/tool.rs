@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// What a made component does when it is called.
 #[derive(Debug, Clone)]
-pub(crate) enum Does<'a> {
+pub enum Does<'a> {
     /// Returns this text.
     Returns(&'a str),
     /// Fails with this code and message.
@@ -15,7 +15,7 @@ pub(crate) enum Does<'a> {
 }
 
 /// A manifest that takes and gives any object.
-pub(crate) fn manifest(name: &str) -> Value {
+pub fn manifest(name: &str) -> Value {
     json!({
         "schema": 1, "name": name, "version": "0.1.0", "kind": "component", "summary": "A test",
         "input": { "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } },
@@ -26,7 +26,7 @@ pub(crate) fn manifest(name: &str) -> Value {
 }
 
 /// A component of the tool world with its manifest inside.
-pub(crate) fn component(manifest: &Value, does: &Does<'_>) -> Vec<u8> {
+pub fn component(manifest: &Value, does: &Does<'_>) -> Vec<u8> {
     // The result is at 16: which case, then address and length of its texts from 20 on.
     let text = |at: usize, text: &str| format!("(data (i32.const {at}) \"{}\")", escaped(text));
     let word = |number: usize| {
@@ -53,7 +53,7 @@ pub(crate) fn component(manifest: &Value, does: &Does<'_>) -> Vec<u8> {
 }
 
 /// A preview 1 command that writes a text, with a manifest or without.
-pub(crate) fn command(manifest: Option<&Value>, text: &str, exit_code: u8) -> Vec<u8> {
+pub fn command(manifest: Option<&Value>, text: &str, exit_code: u8) -> Vec<u8> {
     let source = COMMAND
         .replace("TEXT", &escaped(text))
         .replace("LENGTH", &text.len().to_string())
@@ -71,7 +71,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Appends the custom section in which a tool describes itself.
-pub(crate) fn with_manifest(mut wasm: Vec<u8>, manifest: &Value) -> Vec<u8> {
+pub fn with_manifest(mut wasm: Vec<u8>, manifest: &Value) -> Vec<u8> {
     let name = b"ringwall:tool";
     let content = manifest.to_string();
     let mut body = leb128(name.len());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The directory of `make build`, or `$RINGWALL_BIN_DIR`; it must have these.
-pub(crate) fn built(programs: &[&str]) -> PathBuf {
+pub fn built(programs: &[&str]) -> PathBuf {
     let directory = std::env::var_os("RINGWALL_BIN_DIR").map_or_else(
         || {
             let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(

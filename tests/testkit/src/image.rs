@@ -11,7 +11,7 @@ const APPLETS: [&str; 18] = [
 ];
 
 /// Makes an OCI layout below `place` and gives its path. Its one image has the tag `test`.
-pub(crate) fn busybox_layout(place: &Path) -> PathBuf {
+pub fn busybox_layout(place: &Path) -> PathBuf {
     let root = place.join("image-root");
     let layout = place.join("image-layout");
     for directory in ["bin", "etc", "tmp", "usr/share"] {
@@ -28,7 +28,7 @@ pub(crate) fn busybox_layout(place: &Path) -> PathBuf {
     umoci(&["init", "--layout", &layout.display().to_string()]);
     umoci(&["new", "--image", &image]);
     let root_path = root.display().to_string();
-    let rootless: &[&str] = if super::is_root() { &[] } else { &["--rootless"] };
+    let rootless: &[&str] = if crate::is_root() { &[] } else { &["--rootless"] };
     umoci(&[&["insert"], rootless, &["--image", &image, &root_path, "/"]].concat());
     layout
 }

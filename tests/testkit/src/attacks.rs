@@ -25,7 +25,7 @@ enum Leak {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Attempt {
+pub struct Attempt {
     name: String,
     port: u16,
     words: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Attempt {
 }
 
 /// Names for the gateways of the tests, with where they lead.
-pub(crate) const ZONE: [(&str, &str); 10] = [
+pub const ZONE: [(&str, &str); 10] = [
     (HOST, "127.0.0.1"),
     ("git.example.com", "127.0.0.1"),
     ("evil.example.net", "127.0.0.1"),
@@ -47,7 +47,7 @@ pub(crate) const ZONE: [(&str, &str); 10] = [
 ];
 
 /// The rules under which all is tried, as JSON; the server is at this port.
-pub(crate) fn rules(port: u16) -> String {
+pub fn rules(port: u16) -> String {
     let mut allow = format!(
         r#"{{"host": "{HOST}", "scheme": "http", "port": {port}, "methods": ["GET"], "paths": ["/hello"]}}, {{"host": "git.example.com", "port": 8443}}"#
     );
@@ -59,7 +59,7 @@ pub(crate) fn rules(port: u16) -> String {
 }
 
 /// The list. Of the requests in it exactly one may arrive.
-pub(crate) fn attempts(port: u16) -> Vec<Attempt> {
+pub fn attempts(port: u16) -> Vec<Attempt> {
     let mut all = vec![get("control", HOST, port, "", Leak::Nothing)];
     all.extend(hosts(port));
     all.extend(requests(port));
@@ -352,7 +352,7 @@ fn queries() -> Vec<Attempt> {
 
 /// A script that tries all of it and prints the answers in hexadecimal, each after a line with its number.
 /// Each client stays for so many seconds. Few processes: in a guest that is emulated each takes its time.
-pub(crate) fn script(attempts: &[Attempt], seconds: u32) -> String {
+pub fn script(attempts: &[Attempt], seconds: u32) -> String {
     let mut script = format!(
         // Who hangs up at once is not answered, so everybody stays for a while.
         "d=$(busybox mktemp -d); \
@@ -383,7 +383,7 @@ fn escaped(words: &[u8]) -> String {
 
 /// The verdict on each attempt, by what was printed; those that gave something away are a failure.
 #[track_caller]
-pub(crate) fn judge(wall: &str, attempts: &[Attempt], printed: &str) {
+pub fn judge(wall: &str, attempts: &[Attempt], printed: &str) {
     let printed_bytes = bytes(printed);
     let mut answers = vec![None; attempts.len()];
     let mut at = 0;

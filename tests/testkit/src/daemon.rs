@@ -9,13 +9,13 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
-use super::{Client, World};
+use crate::{Client, World};
 
 /// The policy that is shipped, for work that needs no image.
-const SHIPPED: &str = include_str!("../../../../crates/authority/policy/src/default.toml");
+const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
-pub(crate) struct Daemon {
-    pub(crate) world: World,
+pub struct Daemon {
+    pub world: World,
     flags: Vec<String>,
     env: Vec<(String, String)>,
     process: Child,
@@ -23,21 +23,21 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    pub(crate) fn start() -> Daemon {
+    pub fn start() -> Daemon {
         Daemon::start_with(&[])
     }
 
-    pub(crate) fn start_with(flags: &[&str]) -> Daemon {
+    pub fn start_with(flags: &[&str]) -> Daemon {
         Daemon::serving(World::new(), flags)
     }
 
     /// In a world that was made ready for it.
-    pub(crate) fn start_in(world: World) -> Daemon {
+    pub fn start_in(world: World) -> Daemon {
         Daemon::serving(world, &[])
     }
 
     /// With these variables in its environment.
-    pub(crate) fn start_with_env(env: &[(&str, &str)]) -> Daemon {
+    pub fn start_with_env(env: &[(&str, &str)]) -> Daemon {
         let world = World::new();
         let env: Vec<_> =
             env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
@@ -52,11 +52,11 @@ impl Daemon {
     }
 
     /// Listens on loopback, too, with a policy that lets grants have a process ring.
-    pub(crate) fn for_tenants(flags: &[&str]) -> Daemon {
+    pub fn for_tenants(flags: &[&str]) -> Daemon {
         Daemon::for_tenants_with_env(flags, &[])
     }
 
-    pub(crate) fn for_tenants_with_env(flags: &[&str], env: &[(&str, &str)]) -> Daemon {
+    pub fn for_tenants_with_env(flags: &[&str], env: &[(&str, &str)]) -> Daemon {
         let world = World::new();
         let env: Vec<(String, String)> =
             env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
@@ -77,20 +77,20 @@ impl Daemon {
     }
 
     /// The owner's connection.
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::unix(&self.world.home().join("api.sock"))
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.tcp.expect("it listens on TCP")
     }
 
-    pub(crate) fn holder(&self, token: &str) -> Client {
+    pub fn holder(&self, token: &str) -> Client {
         Client::tcp(self.address(), Some(token))
     }
 
     /// The token of a new grant with these rights on top of the usual ones.
-    pub(crate) fn grant(&self, tenant: &str, more: &Value) -> String {
+    pub fn grant(&self, tenant: &str, more: &Value) -> String {
         let mut fields = json!({
             "task": "t-1", "tenant": tenant, "holder": "an agent", "kinds": ["files"],
             "walls": ["process"],
@@ -102,26 +102,26 @@ impl Daemon {
     }
 
     /// What tenants may spend from now on.
-    pub(crate) fn tenants_may_spend(&self, budgets: &Value) {
+    pub fn tenants_may_spend(&self, budgets: &Value) {
         let path = self.world.home().join("tenants.json");
         fs::write(path, budgets.to_string()).expect("a file");
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process.kill().expect("it can be killed");
         self.process.wait().expect("it has ended");
     }
 
-    pub(crate) fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         self.process = serve(&self.world, &self.flags, &self.env);
     }
 
     /// Ends it in order, and gives its exit code.
-    pub(crate) fn end(&mut self) -> Option<i32> {
+    pub fn end(&mut self) -> Option<i32> {
         let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a number");
         rustix::process::kill_process(pid, Signal::TERM).expect("it can be ended");
         self.process.wait().expect("it has ended").code()
@@ -150,7 +150,7 @@ fn serve(world: &World, flags: &[String], env: &[(String, String)]) -> Child {
     process
 }
 
-pub(crate) fn free_address() -> SocketAddr {
+fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address")
 }

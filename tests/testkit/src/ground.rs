@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{User, World, busybox_layout, eventually};
 use crate::witness::{Namespace, Process, Witness};
+use crate::{User, World, busybox_layout, eventually};
 
-pub(crate) const IMAGE: &str = "test:latest";
+pub const IMAGE: &str = "test:latest";
 
 /// One test at a time in this process: the witness cannot tell their processes apart.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[derive(Debug)]
-pub(crate) struct Ground {
-    pub(crate) world: World,
-    pub(crate) witness: Witness,
+pub struct Ground {
+    pub world: World,
+    pub witness: Witness,
     project: BTreeSet<PathBuf>,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Ground {
-    pub(crate) fn new() -> Ground {
+    pub fn new() -> Ground {
         let ground = Ground::on(World::new);
         let layout = ground.make_layout();
         let import = ["image", "import", &layout, "--name", IMAGE];
@@ -35,7 +35,7 @@ impl Ground {
     }
 
     /// Without an image: that of root is not the user's. Needs tests that run as root.
-    pub(crate) fn of_ordinary_user() -> Ground {
+    pub fn of_ordinary_user() -> Ground {
         Ground::on(|| World::of(User::Ordinary))
     }
 
@@ -61,7 +61,7 @@ impl Ground {
     }
 
     /// Starts `ringwall ARGUMENTS` without a word to anybody.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+    pub fn start(&self, arguments: &[&str]) -> Child {
         let mut command = self.world.command(arguments);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().expect("ringwall can be started")
@@ -69,21 +69,21 @@ impl Ground {
 
     /// `ringwall gc`; gives the number of abandoned sandboxes that it found.
     #[track_caller]
-    pub(crate) fn gc(&self) -> u64 {
+    pub fn gc(&self) -> u64 {
         let report = self.world.ringwall(["gc", "-o", "json"]);
         let report = report.exits(0).json();
         report["sandboxes"].as_u64().expect("a number")
     }
 
     /// Where the programs are.
-    pub(crate) fn programs(&self) -> PathBuf {
+    pub fn programs(&self) -> PathBuf {
         let command = self.world.command(["--version"]);
         let program = Path::new(command.get_program());
         program.parent().expect("a directory").to_owned()
     }
 
     /// Runs that ended in order keep their changes: these are no leftovers.
-    pub(crate) fn remove_finished(&self) {
+    pub fn remove_finished(&self) {
         for record in self.world.sandboxes() {
             if record["state"] == "finished" {
                 let id = record["id"].as_str().expect("an id");
@@ -94,7 +94,7 @@ impl Ground {
 
     /// As before: nothing runs, nothing is mounted, no file was made, none was changed.
     #[track_caller]
-    pub(crate) fn is_clean(&self, namespaces: &BTreeSet<Namespace>) {
+    pub fn is_clean(&self, namespaces: &BTreeSet<Namespace>) {
         self.witness.sees_nothing(namespaces);
         let mut left = files_below(&self.world.home());
         left.retain(|path| !is_expected(path));
@@ -104,11 +104,11 @@ impl Ground {
     }
 
     /// Waits for a process of Ringwall by the beginning of its name, as the kernel shows it.
-    pub(crate) fn wait_for_process(&self, name: &str) -> Process {
+    pub fn wait_for_process(&self, name: &str) -> Process {
         eventually(&format!("the start of {name}"), || self.find(name))
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Process> {
+    pub fn find(&self, name: &str) -> Option<Process> {
         let mut all = self.witness.processes().into_iter();
         all.find(|process| process.name.starts_with(name))
     }
@@ -147,21 +147,21 @@ fn files_below(root: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-pub(crate) fn send(pid: i32, signal: Signal) {
+pub fn send(pid: i32, signal: Signal) {
     // It may have ended on its own.
     let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
 }
 
-pub(crate) fn pid_of(child: &Child) -> i32 {
+pub fn pid_of(child: &Child) -> i32 {
     i32::try_from(child.id()).expect("a process")
 }
 
 /// Moments that nobody chose. The seed is shown when a test fails.
 #[derive(Debug)]
-pub(crate) struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    pub(crate) fn new() -> Dice {
+    pub fn new() -> Dice {
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).expect("a seed");
         let seed = u64::from_le_bytes(seed);
@@ -170,7 +170,7 @@ impl Dice {
     }
 
     /// Evenly between nothing and `most`.
-    pub(crate) fn moment(&mut self, most: Duration) -> Duration {
+    pub fn moment(&mut self, most: Duration) -> Duration {
         // SplitMix64: short, and even enough for moments.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

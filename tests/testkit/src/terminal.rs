@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::patience::{eventually, wait_for_end};
+use crate::patience::{eventually, wait_for_end};
 
 /// The person's side.
 #[derive(Debug)]
-pub(crate) struct Terminal {
+pub struct Terminal {
     keyboard: File,
     screen: Receiver<Vec<u8>>,
     seen: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn start(mut command: Command, rows: u16, columns: u16) -> Terminal {
+    pub fn start(mut command: Command, rows: u16, columns: u16) -> Terminal {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).expect("a terminal");
         unlockpt(&person).expect("a terminal");
@@ -50,13 +50,13 @@ impl Terminal {
         Terminal { keyboard: File::from(person), screen, seen: Vec::new(), child, device }
     }
 
-    pub(crate) fn type_in(&mut self, text: &str) {
+    pub fn type_in(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).expect("the terminal takes keys");
     }
 
     /// Waits until `text` has been shown since the start.
     #[track_caller]
-    pub(crate) fn shows(&mut self, text: &str) {
+    pub fn shows(&mut self, text: &str) {
         eventually(&format!("{text:?} on the screen"), || {
             while let Ok(chunk) = self.screen.recv_timeout(Duration::from_millis(1)) {
                 self.seen.extend(chunk);
@@ -65,29 +65,29 @@ impl Terminal {
         });
     }
 
-    pub(crate) fn screen_text(&self) -> String {
+    pub fn screen_text(&self) -> String {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
     /// The window gets another size, and the program is told as the kernel would tell it.
-    pub(crate) fn resize(&self, rows: u16, columns: u16) {
+    pub fn resize(&self, rows: u16, columns: u16) {
         resize(&self.device, rows, columns);
         self.signal(Signal::WINCH);
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(id, signal).expect("the program runs");
     }
 
     /// Whether keys are taken line by line, as a shell would find it.
-    pub(crate) fn is_cooked(&self) -> bool {
+    pub fn is_cooked(&self) -> bool {
         let modes = tcgetattr(&self.device).expect("a terminal").local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
     #[track_caller]
-    pub(crate) fn ends(&mut self) -> i32 {
+    pub fn ends(&mut self) -> i32 {
         wait_for_end(&mut self.child)
     }
 }

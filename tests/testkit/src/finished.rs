@@ -8,33 +8,33 @@ use serde_json::Value;
 
 /// A command that has ended.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Finished {
-    pub(crate) line: String,
-    pub(crate) code: i32,
-    pub(crate) stdout: Vec<u8>,
-    pub(crate) stderr: Vec<u8>,
+pub struct Finished {
+    pub line: String,
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
 }
 
 impl Finished {
-    pub(crate) fn new(line: String, output: Output) -> Finished {
+    pub fn new(line: String, output: Output) -> Finished {
         Finished { line, code: code(output.status), stdout: output.stdout, stderr: output.stderr }
     }
 
     #[track_caller]
-    pub(crate) fn exits(&self, code: i32) -> &Self {
+    pub fn exits(&self, code: i32) -> &Self {
         assert_eq!(self.code, code, "wrong exit code\n{self:?}");
         self
     }
 
     #[track_caller]
-    pub(crate) fn prints(&self, text: &str) -> &Self {
+    pub fn prints(&self, text: &str) -> &Self {
         assert_eq!(self.out(), text, "wrong output\n{self:?}");
         self
     }
 
     /// The errors hold every one of `parts`.
     #[track_caller]
-    pub(crate) fn says(&self, parts: &[&str]) -> &Self {
+    pub fn says(&self, parts: &[&str]) -> &Self {
         for part in parts {
             assert!(self.err().contains(part), "{part:?} is not said\n{self:?}");
         }
@@ -42,14 +42,14 @@ impl Finished {
     }
 
     #[track_caller]
-    pub(crate) fn says_nothing(&self) -> &Self {
+    pub fn says_nothing(&self) -> &Self {
         assert_eq!(self.err(), "", "should be silent\n{self:?}");
         self
     }
 
     /// As every refusal has to be: code 125, nothing printed, one line `ringwall: what; fix`.
     #[track_caller]
-    pub(crate) fn is_refused(&self) -> &Self {
+    pub fn is_refused(&self) -> &Self {
         self.exits(125).prints("");
         let line = self.err();
         assert!(line.starts_with("ringwall: ") && line.ends_with('\n'), "{self:?}");
@@ -58,21 +58,21 @@ impl Finished {
         self
     }
 
-    pub(crate) fn out(&self) -> String {
+    pub fn out(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    pub(crate) fn err(&self) -> String {
+    pub fn err(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
     /// The output without the newline at its end: an id, for example.
-    pub(crate) fn word(&self) -> String {
+    pub fn word(&self) -> String {
         self.out().trim().to_owned()
     }
 
     #[track_caller]
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         match serde_json::from_slice(&self.stdout) {
             Ok(document) => document,
             Err(error) => panic!("not one JSON document: {error}\n{self:?}"),
@@ -81,7 +81,7 @@ impl Finished {
 }
 
 /// As a shell reports it.
-pub(crate) fn code(status: ExitStatus) -> i32 {
+pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! A real PostgreSQL server, for these tests and for those of whole daemons.
+//! A real PostgreSQL server, for tests of the store and of whole daemons.
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 const NOBODY: u32 = 65534;
 
 /// A server of its own, as an ordinary user and on a socket only. It ends with the test.
-pub(crate) struct Server {
+pub struct PostgreSql {
     directory: tempfile::TempDir,
     process: Child,
 }
 
-impl Drop for Server {
+impl Drop for PostgreSql {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -21,7 +21,7 @@ impl Drop for Server {
 }
 
 /// Debian keeps the server's programs out of PATH.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
+pub fn postgresql_program(name: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let found = versions.flatten().map(|version| version.path().join("bin").join(name));
     found.filter(|path| path.is_file()).max()
@@ -38,10 +38,10 @@ fn unprivileged(program: &Path) -> Command {
     command
 }
 
-impl Server {
+impl PostgreSql {
     /// Started, and soon there; nothing where it is not installed.
-    pub(crate) fn start() -> Option<Server> {
-        let (initdb, postgres) = (program("initdb")?, program("postgres")?);
+    pub fn start() -> Option<PostgreSql> {
+        let (initdb, postgres) = (postgresql_program("initdb")?, postgresql_program("postgres")?);
         // Short: a socket's name has at most 107 bytes.
         let directory = tempfile::Builder::new().prefix("rw-pg").tempdir_in("/tmp").expect("one");
         if rustix::process::geteuid().is_root() {
@@ -55,15 +55,15 @@ impl Server {
         command.arg("-D").arg(&data).arg("-k").arg(directory.path());
         command.args(["-c", "listen_addresses=", "-c", "fsync=off"]);
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
-        Some(Server { directory, process })
+        Some(PostgreSql { directory, process })
     }
 
     /// Where its socket is.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    pub(crate) fn settings(&self) -> String {
+    pub fn settings(&self) -> String {
         format!("host={} user=ringwall dbname=postgres", self.directory().display())
     }
 }

@@ -26,24 +26,24 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// One living process below the test.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
+pub struct Process {
+    pub pid: i32,
     /// At most 15 bytes of the program's name.
-    pub(crate) name: String,
-    pub(crate) parent: i32,
+    pub name: String,
+    pub parent: i32,
     zombie: bool,
 }
 
 /// A namespace that is not the test's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Namespace {
+pub struct Namespace {
     kind: String,
     inode: u64,
 }
 
 /// The host as it was at the beginning, and every sandbox since.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub struct Witness {
     mounts: BTreeSet<String>,
     /// Tells of every record that is made.
     records: OwnedFd,
@@ -53,7 +53,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     /// Watches the sandboxes of the state directory `home` from now on.
-    pub(crate) fn new(home: &Path) -> Witness {
+    pub fn new(home: &Path) -> Witness {
         set_child_subreaper(Some(getpid())).expect("orphans come to us");
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let records = inotify::init(flags).expect("a watch");
@@ -63,14 +63,14 @@ impl Witness {
     }
 
     /// Every process that was started by this test, directly or not, and still runs.
-    pub(crate) fn processes(&self) -> Vec<Process> {
+    pub fn processes(&self) -> Vec<Process> {
         let mut all = descendants();
         all.retain(|process| !process.zombie);
         all
     }
 
     /// The namespaces in which processes of this test are, other than the test's own.
-    pub(crate) fn namespaces(&self) -> BTreeSet<Namespace> {
+    pub fn namespaces(&self) -> BTreeSet<Namespace> {
         let own = namespaces_of("self");
         let mut found = BTreeSet::new();
         for process in self.processes() {
@@ -84,7 +84,7 @@ impl Witness {
     /// Waits a little: killed processes take a moment to go, and numbers of namespaces are used
     /// again by others.
     #[track_caller]
-    pub(crate) fn sees_nothing(&self, namespaces: &BTreeSet<Namespace>) {
+    pub fn sees_nothing(&self, namespaces: &BTreeSet<Namespace>) {
         vanish("processes", || self.processes());
         reap_orphans();
         let groups = self.groups();

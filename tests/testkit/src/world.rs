@@ -10,10 +10,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::Finished;
-
-#[path = "programs.rs"]
-mod programs;
+use crate::{Finished, programs};
 
 const PROGRAMS: [&str; 6] = [
     "ringwall",
@@ -30,7 +27,7 @@ const ORDINARY_ID: u32 = 12345;
 
 /// On whose behalf the programs run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum User {
+pub enum User {
     /// Whoever runs the tests.
     Same,
     /// Somebody without any privilege. Needs tests that run as root.
@@ -39,7 +36,7 @@ pub(crate) enum User {
 
 /// Everything a test leaves behind is in here and goes away with it.
 #[derive(Debug)]
-pub(crate) struct World {
+pub struct World {
     place: TempDir,
     programs: PathBuf,
     user: User,
@@ -49,11 +46,11 @@ pub(crate) struct World {
 const NO_TOOLS: &str = "no-tools";
 
 impl World {
-    pub(crate) fn new() -> World {
+    pub fn new() -> World {
         World::of(User::Same)
     }
 
-    pub(crate) fn of(user: User) -> World {
+    pub fn of(user: User) -> World {
         let place =
             tempfile::Builder::new().prefix("ringwall-e2e-").tempdir().expect("a directory");
         let mut world = World { place, programs: programs::built(&PROGRAMS), user };
@@ -70,7 +67,7 @@ impl World {
     }
 
     /// Gives it one of the tools that are built in.
-    pub(crate) fn put_built_in(&self, tool: &str) {
+    pub fn put_built_in(&self, tool: &str) {
         let file = format!("{tool}.wasm");
         let from = programs::built(&PROGRAMS).join("tools").join(&file);
         let to = self.path(NO_TOOLS).join(&file);
@@ -78,27 +75,27 @@ impl World {
         self.give(&to);
     }
 
-    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.place.path().join(name)
     }
 
     /// A directory to use as workspace.
-    pub(crate) fn project(&self) -> PathBuf {
+    pub fn project(&self) -> PathBuf {
         self.path("project")
     }
 
     /// Where the programs are.
-    pub(crate) fn programs(&self) -> &Path {
+    pub fn programs(&self) -> &Path {
         &self.programs
     }
 
     /// Where Ringwall keeps its state.
-    pub(crate) fn home(&self) -> PathBuf {
+    pub fn home(&self) -> PathBuf {
         self.path("home")
     }
 
     /// Writes a file below the project, with the directories above it.
-    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.project().join(name);
         let mut missing: Vec<&Path> =
             path.ancestors().skip(1).take_while(|p| !p.exists()).collect();
@@ -111,15 +108,12 @@ impl World {
         self.give(&path);
     }
 
-    pub(crate) fn read(&self, name: &str) -> String {
+    pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.project().join(name)).expect("a file of the project")
     }
 
     /// `ringwall ARGUMENTS`, ready to be started.
-    pub(crate) fn command<A: AsRef<OsStr>>(
-        &self,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Command {
+    pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(self.programs.join("ringwall"));
         command
             .args(arguments)
@@ -136,7 +130,7 @@ impl World {
     }
 
     /// A command of the test's own on behalf of the same user.
-    pub(crate) fn become_its_user(&self, command: &mut Command) {
+    pub fn become_its_user(&self, command: &mut Command) {
         if self.user == User::Ordinary {
             command.uid(ORDINARY_ID).gid(ORDINARY_ID);
         }
@@ -144,10 +138,7 @@ impl World {
 
     /// `ringwall ARGUMENTS` to its end.
     #[track_caller]
-    pub(crate) fn ringwall<A: AsRef<OsStr>>(
-        &self,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Finished {
+    pub fn ringwall<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Finished {
         let arguments: Vec<OsString> =
             arguments.into_iter().map(|a| a.as_ref().to_owned()).collect();
         let output = self.command(&arguments).output().expect("ringwall can be started");
@@ -156,13 +147,13 @@ impl World {
 
     /// `ringwall run FLAGS -- sh -c SCRIPT`.
     #[track_caller]
-    pub(crate) fn sh(&self, flags: &[&str], script: &str) -> Finished {
+    pub fn sh(&self, flags: &[&str], script: &str) -> Finished {
         self.ringwall([&["run"], flags, &["--", "sh", "-c", script]].concat())
     }
 
     /// `ringwall ARGUMENTS` with something on standard input.
     #[track_caller]
-    pub(crate) fn ringwall_with_input(&self, arguments: &[&str], input: &[u8]) -> Finished {
+    pub fn ringwall_with_input(&self, arguments: &[&str], input: &[u8]) -> Finished {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("ringwall can be started");
@@ -179,7 +170,7 @@ impl World {
 
     /// Sandboxes that exist in any state.
     #[track_caller]
-    pub(crate) fn sandboxes(&self) -> Vec<serde_json::Value> {
+    pub fn sandboxes(&self) -> Vec<serde_json::Value> {
         let listed = self.ringwall(["ps", "-a", "-o", "json"]);
         listed.exits(0);
         listed.json().as_array().cloned().expect("a list")
@@ -223,7 +214,7 @@ impl Drop for World {
     }
 }
 
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
