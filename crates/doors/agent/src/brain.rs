@@ -13,7 +13,8 @@ use ringwall_engine::{
 };
 use ringwall_policy::{Action, Stack, Stage, Task, Work};
 use ringwall_spec::{
-    Command, EgressSpec, Ending, Limits, ModelEndpoint, ModelShape, RingKind, SandboxSpec, Wall,
+    Command, EgressSpec, Ending, Host, Limits, ModelEndpoint, ModelShape, RingKind, SandboxSpec,
+    Scheme, Wall,
 };
 use ringwall_wire::{ClientError, ProcessInput, WriteHow};
 
@@ -228,14 +229,17 @@ fn asked(spec: SandboxSpec, task: Task, work: Work, agent: &str) -> Asked {
 
 /// A model is named by whoever starts the agent; what the policy denies by name stays denied.
 fn refuse_denied(stack: &Stack, task: &Task, base_url: &str) -> Result<(), BrainError> {
-    let rest = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().unwrap_or(443)),
-        None => (authority, if base_url.starts_with("http://") { 80 } else { 443 }),
+    let (scheme, rest) = match base_url.split_once("://") {
+        Some(("http", rest)) => (Scheme::Http, rest),
+        Some((_, rest)) => (Scheme::Https, rest),
+        None => (Scheme::Https, base_url),
     };
-    let Some(host) = ringwall_policy::canonical_host(host) else { return Ok(()) };
-    let decision = stack.decide(task, &Action::Connect { host, port, stage: Stage::Dial });
+    let authority = rest.split('/').next().unwrap_or_default();
+    let read = Host::parse_authority(authority, Some(scheme.default_port()));
+    let Ok((host, port)) = read else { return Ok(()) };
+    let stage = Stage::Dial;
+    let connect = Action::Connect { scheme, host: host.bare(), port, stage };
+    let decision = stack.decide(task, &connect);
     let denying =
         |rule: &&ringwall_policy::RuleRef| !rule.permits && rule.rule.starts_with("network.deny");
     match decision.rules.iter().find(denying) {

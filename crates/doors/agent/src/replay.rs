@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringwall_policy::{
-    Action, Egress, FilePath, HostFacts, PlaceRequest, Stack, TakenIn, Task, Work,
-};
+use ringwall_policy::{Action, FilePath, HostFacts, PlaceRequest, Stack, TakenIn, Task, Work};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -109,7 +107,7 @@ impl Taken<'_> {
             Wish::Exec(exec) => {
                 let kind = exec.counts_as(self.options.kind, self.task.tainted);
                 let of_kind = self.taints(&TakenIn::OutputOf(kind));
-                let reaches = !matches!(self.policy.egress(&self.task), Egress::None);
+                let reaches = self.policy.egress(&self.task).is_some();
                 let by_network = reaches && self.taints(&TakenIn::Network);
                 (of_kind || by_network).then(|| format!("output of {kind} work"))
             }
