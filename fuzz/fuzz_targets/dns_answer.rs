@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use hickory_proto::op::Message;
 use hickory_proto::rr::RData;
 use libfuzzer_sys::fuzz_target;
-use ringwall_gateway::address::judge;
+use ringwall_rules::address::judge;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(answer) = Message::from_vec(bytes) else {

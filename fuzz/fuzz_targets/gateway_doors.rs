@@ -7,8 +7,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringwall_gateway::dns::{Understood, parse_query};
-use ringwall_gateway::host::Host;
-use ringwall_gateway::{git, pack, pattern, socks, target, tls_extensions};
+use ringwall_gateway::{git, pack, socks, tls_extensions};
+use ringwall_rules::target;
+use ringwall_spec::{Host, HostPattern};
 
 fuzz_target!(|input: &[u8]| {
     let [choice, rest @ ..] = input else {
@@ -45,7 +46,9 @@ fuzz_target!(|input: &[u8]| {
             if let Ok((host, _)) = Host::parse_authority(text, Some(443)) {
                 check(&host);
             }
-            let _ = pattern::HostPattern::parse(text);
+            if let Ok(pattern) = HostPattern::parse(text) {
+                assert_eq!(pattern.to_string().parse(), Ok(pattern));
+            }
         }
         _ => {
             let Ok(text) = std::str::from_utf8(rest) else {

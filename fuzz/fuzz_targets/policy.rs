@@ -38,6 +38,7 @@ fuzz_target!(|input: &str| {
         for action in [
             Action::Apply,
             Action::Connect {
+                scheme: ringwall_spec::Scheme::Https,
                 host: "example.com".to_owned(),
                 port: 443,
                 stage: Stage::Dial,

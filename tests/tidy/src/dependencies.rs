@@ -31,11 +31,13 @@ const WARDEN_LINKS_ALSO: [&str; 4] =
     ["ringwall-facts", "ringwall-spec", "ringwall-tree", "ringwall-wire"];
 
 /// Pure data and pure decisions: nothing here can reach a kernel.
-const PURE: [(&str, &[&str]); 2] = [
+const PURE: [(&str, &[&str]); 3] = [
     ("ringwall-spec", &["serde", "thiserror"]),
+    ("ringwall-rules", &["ringwall-spec", "idna", "psl", "thiserror", "serde_json"]),
     (
         "ringwall-policy",
         &[
+            "ringwall-rules",
             "ringwall-spec",
             "cedar-policy",
             "miette",

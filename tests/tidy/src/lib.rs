@@ -27,6 +27,8 @@ mod promises;
 #[cfg(test)]
 mod repository;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod seccomp;
 #[cfg(test)]
 mod sources;

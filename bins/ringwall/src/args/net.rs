@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use ringwall_spec::{Allow, Preset, Scheme};
+use ringwall_spec::{Allow, HostPattern, Preset, Scheme};
 
 use super::{OutputArgs, PolicyArgs, values};
 
@@ -12,7 +12,8 @@ use super::{OutputArgs, PolicyArgs, values};
 #[command(next_help_heading = "Network")]
 pub(crate) struct NetworkArgs {
     /// What may be reached: packages, git-read, open (every public host), none, or HOST[:PORT],
-    /// *.DOMAIN, http://HOST[:PORT]; a policy decides first, and this narrows it
+    /// *.DOMAIN (one label more), **.DOMAIN (any number), http://HOST[:PORT]; a policy decides first, and
+    /// this narrows it
     #[arg(long = "net", value_name = "WHAT", value_parser = reach)]
     pub(crate) reach: Vec<Reachable>,
     /// A file with rules for the network, as JSON
@@ -39,15 +40,14 @@ impl NetworkArgs {
     }
 }
 
-/// Whether a host can stand in a rule is the gateway's to say.
 fn reach(text: &str) -> Result<Reachable, String> {
     if let Some(preset) = Preset::named(text) {
         return Ok(Reachable::Preset(preset));
     }
     let (scheme, rest) = match text.split_once("://") {
-        None => (Scheme::Https, text),
-        Some(("https", rest)) => (Scheme::Https, rest),
-        Some(("http", rest)) => (Scheme::Http, rest),
+        None => (None, text),
+        Some(("https", rest)) => (Some(Scheme::Https), rest),
+        Some(("http", rest)) => (Some(Scheme::Http), rest),
         Some(_) => return Err("only http:// and https:// can be reached".to_owned()),
     };
     let (host, port) = match rest.trim_end_matches('/').rsplit_once(':') {
@@ -61,6 +61,7 @@ fn reach(text: &str) -> Result<Reachable, String> {
         let words = "none, packages, git-read, open, or a host such as api.example.com";
         return Err(format!("give {words}; for paths and methods use --net-rules"));
     }
+    let host = HostPattern::parse(host).map_err(|error| error.to_string())?;
     Ok(Reachable::Host(Box::new(Allow { scheme, port, ..Allow::host(host) })))
 }
 
@@ -142,14 +143,15 @@ mod tests {
     fn presets_hosts_and_urls_are_told_apart() {
         assert_eq!(reach("packages"), Ok(Reachable::Preset(Preset::Packages)));
         let host = |text| match reach(text) {
-            Ok(Reachable::Host(allow)) => (allow.host, allow.scheme, allow.port),
+            Ok(Reachable::Host(allow)) => (allow.host.to_string(), allow.scheme(), allow.port()),
             other => panic!("{other:?}"),
         };
-        assert_eq!(host("api.example.com"), ("api.example.com".into(), Scheme::Https, None));
-        assert_eq!(host("*.example.com:8443").2, Some(8443));
+        assert_eq!(host("api.example.com"), ("api.example.com".into(), Scheme::Https, 443));
+        assert_eq!(host("*.example.com:8443").2, 8443);
+        assert_eq!(host("**.example.com:80"), ("**.example.com".into(), Scheme::Http, 80));
         assert_eq!(host("http://a.example.com:8080/").1, Scheme::Http);
         for wrong in
-            ["package", "ftp://a.example.com", "a.example.com:x", "https://a.example.com/p"]
+            ["package", "ftp://a.example.com", "a.example.com:x", "https://a.example.com/p", "*."]
         {
             assert!(reach(wrong).is_err(), "{wrong}");
         }

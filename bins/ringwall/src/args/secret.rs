@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ringwall_spec::HostPattern;
 
 use super::OutputArgs;
 
@@ -42,7 +43,7 @@ pub(crate) struct SecretBindArgs {
     pub(crate) name: String,
     /// The only host that sees it; *.DOMAIN for all directly below a domain
     #[arg(value_name = "HOST")]
-    pub(crate) host: String,
+    pub(crate) host: HostPattern,
     #[arg(long, value_name = "PORT", default_value = "443")]
     pub(crate) port: u16,
     /// Only in requests with this method

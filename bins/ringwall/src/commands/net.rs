@@ -103,10 +103,10 @@ fn answer(
     rules: &[RuleSet],
 ) -> anyhow::Result<Answer> {
     let (scheme, rest) = match target.split_once("://") {
-        Some(("http", rest)) => (Scheme::Http, rest),
-        Some(("https", rest)) => (Scheme::Https, rest),
+        Some(("http", rest)) => (Some(Scheme::Http), rest),
+        Some(("https", rest)) => (Some(Scheme::Https), rest),
         Some((other, _)) => anyhow::bail!("{other:?} is no scheme that can be reached"),
-        None => (Scheme::Https, target),
+        None => (None, target),
     };
     let (authority, path) = match rest.find('/') {
         Some(at) => (&rest[..at], Some(&rest[at..])),
@@ -125,6 +125,7 @@ fn answer(
             Some((method.unwrap_or("GET").to_owned(), path.unwrap_or_else(|| "/".to_owned())))
         }
     };
+    let scheme = scheme.unwrap_or(Scheme::usual(port));
     let rules = rules.to_vec();
     let question = Question { rules, host: host.to_owned(), scheme, port, request };
     Ok(engine.explain_network(question)?)

@@ -100,7 +100,7 @@ fn is_from(provider: &Provider, key: &Key) -> bool {
 fn remember(engine: &Engine, key: &Key) -> anyhow::Result<()> {
     engine.add_secret(key.secret, Provider::Environment(key.variable.to_owned()))?;
     let binding = SecretBinding {
-        host: key.host.to_owned(),
+        host: key.host.parse()?,
         port: 443,
         methods: Vec::new(),
         paths: Vec::new(),

@@ -9,9 +9,10 @@ use std::str::FromStr;
 
 use biscuit_auth::BlockBuilder;
 use biscuit_auth::builder::Check;
+use ringwall_spec::{Host, HostPattern};
 
 use crate::fact::{Fact, Term};
-use crate::names::{Endpoint, HostPattern, Name, Subtree, ToolPattern};
+use crate::names::{Endpoint, Hosts, Name, Subtree, ToolPattern};
 use crate::request::ActionHash;
 use crate::rights::{Budget, Lists, Narrowing, Rights};
 
@@ -316,15 +317,17 @@ fn push_lists(facts: &mut Vec<Fact>, prefix: &str, lists: &Lists<'_>) {
     }
     for endpoint in lists.endpoints.into_iter().flatten() {
         let (how, host) = match &endpoint.host {
-            HostPattern::Exact(host) => ("exact", host.as_str()),
-            HostPattern::Below(suffix) => ("below", suffix.as_str()),
-            HostPattern::Any => ("all", "*"),
+            Hosts::Of(HostPattern::Exact(host)) => ("exact", host.bare()),
+            // What is asked for says its parent in the same form (`verify/logic`).
+            Hosts::Of(HostPattern::OneLabel(domain)) => ("exact", format!("*.{domain}")),
+            Hosts::Of(HostPattern::AnyDepth(domain)) => ("below", format!(".{domain}")),
+            Hosts::Any => ("all", "*".to_owned()),
         };
         push(
             "endpoint",
             vec![
                 Term::Text(how.to_owned()),
-                Term::Text(host.to_owned()),
+                Term::Text(host),
                 Term::Number(i64::from(endpoint.port.unwrap_or(0))),
                 Term::Text(methods(&endpoint.methods)),
             ],
@@ -353,9 +356,10 @@ fn endpoint(terms: &[Term]) -> Result<Endpoint, Foreign> {
         return Err(Foreign);
     };
     let host = match how.as_str() {
-        "exact" => host.parse(),
-        "below" => format!("*{host}").parse(),
-        _ => "*".parse(),
+        "exact" if host.starts_with("*.") => HostPattern::parse(host).map(Hosts::Of),
+        "exact" => Ok(Hosts::Of(HostPattern::Exact(Host::parse_bare(host).map_err(|_| Foreign)?))),
+        "below" => HostPattern::parse(&format!("**{host}")).map(Hosts::Of),
+        _ => Ok(Hosts::Any),
     };
     let port = u16::try_from(*port).map_err(|_| Foreign)?;
     let methods = methods.split(',').filter(|method| !method.is_empty() && *method != "any");

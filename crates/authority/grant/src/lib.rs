@@ -24,7 +24,7 @@ pub use authority::{Authority, AuthorityError, DEFAULT_LIFETIME, MAX_LIFETIME, M
 pub use block::Elevation;
 pub use keys::{KeyError, PublicKey, PublicKeyError, SecretKey};
 pub use names::{
-    Endpoint, HostPattern, MAX_NAME_BYTES, MAX_PATH_BYTES, Name, NameError, Subtree, ToolPattern,
+    Endpoint, Hosts, MAX_NAME_BYTES, MAX_PATH_BYTES, Name, NameError, Subtree, ToolPattern,
 };
 pub use records::Record;
 pub use request::{ActionHash, Ask, Request, Sought, TrustedApprovers};

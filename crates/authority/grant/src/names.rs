@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ringwall_spec::{BadPattern, Host, HostPattern};
+
 /// The longest name, pattern or host.
 pub const MAX_NAME_BYTES: usize = 256;
 /// The longest path, as the kernel has it.
@@ -22,8 +24,10 @@ pub enum NameError {
     Character { what: &'static str, text: String, found: char },
     #[error("{0:?} is no pattern; a * may only stand at the end")]
     ToolPattern(String),
-    #[error("{0:?} is no host; write a name, *.NAME for all names below one, or *")]
+    #[error("{0:?} is not a host in its one spelling: small letters, no dot at the end")]
     Host(String),
+    #[error(transparent)]
+    Pattern(#[from] BadPattern),
     #[error("{0:?} is no path for a grant; write an absolute path without . or .. in it")]
     Path(String),
     #[error(
@@ -49,18 +53,17 @@ pub enum ToolPattern {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subtree(String);
 
+/// The hosts of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HostPattern {
-    Exact(String),
-    /// `*.example.com`; kept with its leading dot.
-    Below(String),
+pub enum Hosts {
+    Of(HostPattern),
     Any,
 }
 
 /// Where the holder may connect to. No methods means any, and also what is not HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
-    pub(crate) host: HostPattern,
+    pub(crate) host: Hosts,
     /// `None`: any.
     pub(crate) port: Option<u16>,
     /// Sorted; empty: any.
@@ -68,7 +71,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub fn host(&self) -> &HostPattern {
+    pub fn host(&self) -> &Hosts {
         &self.host
     }
 
@@ -204,60 +207,39 @@ pub(crate) fn is_canonical_path(path: &str) -> bool {
         })
 }
 
-impl HostPattern {
+impl Hosts {
+    /// `host` is in its one spelling, as [`is_host`] wants it.
     pub(crate) fn matches(&self, host: &str) -> bool {
         match self {
-            HostPattern::Exact(name) => host == name,
-            HostPattern::Below(suffix) => host.ends_with(suffix.as_str()),
-            HostPattern::Any => true,
+            Hosts::Of(pattern) => Host::parse_bare(host).is_ok_and(|host| pattern.matches(&host)),
+            Hosts::Any => true,
         }
     }
 }
 
-impl FromStr for HostPattern {
+impl FromStr for Hosts {
     type Err = NameError;
 
-    fn from_str(text: &str) -> Result<HostPattern, NameError> {
-        if text == "*" {
-            return Ok(HostPattern::Any);
-        }
-        match text.strip_prefix('*') {
-            Some(suffix) if suffix.starts_with('.') && is_host(&suffix[1..]) => {
-                Ok(HostPattern::Below(suffix.to_owned()))
-            }
-            None if is_host(text) => Ok(HostPattern::Exact(text.to_owned())),
-            _ => Err(NameError::Host(text.to_owned())),
+    fn from_str(text: &str) -> Result<Hosts, NameError> {
+        match text {
+            "*" => Ok(Hosts::Any),
+            text => Ok(Hosts::Of(HostPattern::parse(text)?)),
         }
     }
 }
 
-impl fmt::Display for HostPattern {
+impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HostPattern::Exact(name) => f.write_str(name),
-            HostPattern::Below(suffix) => write!(f, "*{suffix}"),
-            HostPattern::Any => f.write_str("*"),
+            Hosts::Of(pattern) => write!(f, "{pattern}"),
+            Hosts::Any => f.write_str("*"),
         }
     }
 }
 
 /// A host in its one spelling: lower case, no dot at the end, an address without brackets.
 pub(crate) fn is_host(text: &str) -> bool {
-    let address = text.parse::<std::net::IpAddr>();
-    if let Ok(address) = address {
-        return address.to_string() == text;
-    }
-    let labels = || text.split('.');
-    text.len() <= 253
-        && labels().all(|label| {
-            !label.is_empty()
-                && label.len() <= 63
-                && label.bytes().all(|byte| {
-                    byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
-                })
-        })
-        // What ends in a number is an address to some resolvers, in one of many spellings.
-        && labels().next_back().is_some_and(|last| !last.bytes().all(|byte| byte.is_ascii_digit()))
+    Host::parse_bare(text).is_ok_and(|host| host.bare() == text)
 }
 
 pub(crate) fn is_method(text: &str) -> bool {
@@ -267,7 +249,7 @@ pub(crate) fn is_method(text: &str) -> bool {
 
 impl Endpoint {
     pub fn new(
-        host: HostPattern,
+        host: Hosts,
         port: Option<u16>,
         methods: impl IntoIterator<Item = String>,
     ) -> Result<Endpoint, NameError> {
@@ -299,7 +281,6 @@ impl FromStr for Endpoint {
             None => (text, Vec::new()),
         };
         let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let port = match port {
             "*" => None,
             port => Some(port.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(wrong)?),
@@ -310,10 +291,7 @@ impl FromStr for Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            HostPattern::Exact(host) if host.contains(':') => write!(f, "[{host}]")?,
-            host => write!(f, "{host}")?,
-        }
+        write!(f, "{}", self.host)?;
         match self.port {
             Some(port) => write!(f, ":{port}")?,
             None => f.write_str(":*")?,
@@ -334,8 +312,14 @@ mod tests {
         for text in ["/", "/workspace", "/a b/ü"] {
             assert_eq!(text.parse::<Subtree>().unwrap().to_string(), text);
         }
-        for text in ["a.example:443", "*.example.com:* GET,HEAD", "*:80", "[::1]:443", "10.0.0.1:1"]
-        {
+        for text in [
+            "a.example:443",
+            "*.example.com:* GET,HEAD",
+            "**.example.com:443",
+            "*:80",
+            "[::1]:443",
+            "10.0.0.1:1",
+        ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
         assert_eq!("/a/".parse::<Subtree>().unwrap().as_str(), "/a");
@@ -349,9 +333,12 @@ mod tests {
         for bad in ["", "a", "/a/../b", "/a//b", "/./a", "/a\"", "/a\0b"] {
             assert!(bad.parse::<Subtree>().is_err(), "{bad:?}");
         }
-        for bad in ["EXAMPLE.com", "a..b", "a.", "*a", "*.", "1.2.3", "0x7f.1", "01.2.3.4", "::01"]
+        for bad in ["EXAMPLE.com", "a..b", "a.", "*a", "1.2.3", "0x7f.1", "01.2.3.4", "::01", "a_b"]
         {
-            assert!(bad.parse::<HostPattern>().is_err(), "{bad:?}");
+            assert!(!is_host(bad), "{bad:?}");
+        }
+        for bad in ["a..b", "*a", "*.", "**", "1.2.3", "0x7f.1", "01.2.3.4", "::1", "a.*.b"] {
+            assert!(bad.parse::<Hosts>().is_err(), "{bad:?}");
         }
         for bad in ["a", "a:0", "a:99999", "a:1 get", "a:1 GET,"] {
             assert!(bad.parse::<Endpoint>().is_err(), "{bad:?}");
@@ -372,9 +359,12 @@ mod tests {
         assert!(!gets.matches("a.example", 443, None) && any.matches("a.example", 443, None));
         assert!(gets.matches("a.example", 443, Some("GET")));
         assert!(!gets.matches("a.example", 443, Some("POST")));
-        let below: HostPattern = "*.example".parse().unwrap();
-        assert!(
-            below.matches("a.example") && !below.matches("example") && !below.matches("xexample")
-        );
+        let hosts = |text: &str| text.parse::<Hosts>().unwrap();
+        for pattern in ["*.example", "**.example"] {
+            assert!(hosts(pattern).matches("a.example"));
+            assert!(!hosts(pattern).matches("example") && !hosts(pattern).matches("xexample"));
+        }
+        assert!(hosts("**.example").matches("b.a.example"));
+        assert!(!hosts("*.example").matches("b.a.example"));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ringwall_spec::{Allow, Preset, RuleSet, Scheme};
 
-use crate::{Endpoint, HostPattern, Inspected, Name};
+use crate::{Endpoint, Hosts, Inspected, Name};
 
 impl Inspected {
     /// What its holder may reach at most. Each list of endpoints narrows those before it, so each is a
@@ -29,10 +29,8 @@ fn rules<'a>(endpoints: impl IntoIterator<Item = &'a Endpoint>) -> RuleSet {
     for endpoint in endpoints {
         let ports = endpoint.port().map_or(vec![443, 80], |port| vec![port]);
         let host = match endpoint.host() {
-            HostPattern::Exact(host) => host.clone(),
-            // For the gateway it is one label.
-            HostPattern::Below(domain) => format!("*{domain}"),
-            HostPattern::Any => {
+            Hosts::Of(host) => host,
+            Hosts::Any => {
                 // Every public host, on the ports of the web; what is bound further is left out.
                 if endpoint.port().is_none() && endpoint.methods().is_empty() {
                     rules.presets.push(Preset::Open);
@@ -41,10 +39,10 @@ fn rules<'a>(endpoints: impl IntoIterator<Item = &'a Endpoint>) -> RuleSet {
             }
         };
         rules.allow.extend(ports.into_iter().map(|port| Allow {
-            scheme: if port == 80 { Scheme::Http } else { Scheme::Https },
+            scheme: Some(Scheme::usual(Some(port))),
             port: Some(port),
             methods: endpoint.methods().to_vec(),
-            ..Allow::host(&host)
+            ..Allow::host(host.clone())
         }));
     }
     rules
@@ -61,11 +59,45 @@ mod tests {
             .map(|text| text.parse().unwrap())
             .collect();
         let rules = rules(&endpoints);
-        let hosts: Vec<_> = rules.allow.iter().map(|rule| (&rule.host[..], rule.port)).collect();
-        assert_eq!(hosts, [("api.example.com", Some(443)), ("*.example.org", Some(8443))]);
+        let hosts: Vec<_> =
+            rules.allow.iter().map(|rule| (rule.host.to_string(), rule.port())).collect();
+        let wanted = [("api.example.com", 443), ("*.example.org", 8443)];
+        assert_eq!(hosts, wanted.map(|(host, port)| (host.to_owned(), port)));
         assert_eq!(rules.allow[0].methods, ["GET"]);
         assert!(rules.presets.is_empty());
         let nothing: [Endpoint; 0] = [];
         assert!(super::rules(&nothing).is_nothing());
+    }
+
+    #[test]
+    fn the_gateway_lets_nothing_through_that_the_endpoint_does_not_name() {
+        let patterns = ["a.example.com", "*.example.com", "**.example.com", "1.1.1.1", "*"];
+        let hosts = ["example.com", "a.example.com", "b.a.example.com", "aexample.com", "1.1.1.1"];
+        let mut allowed = 0;
+        for (pattern, rest) in patterns.iter().flat_map(|pattern| {
+            [":443", ":80", ":*", ":443 GET", ":8443 GET,POST"].map(|rest| (pattern, rest))
+        }) {
+            let endpoint: Endpoint = format!("{pattern}{rest}").parse().unwrap();
+            let checked = ringwall_rules::check(&[rules([&endpoint])]).unwrap();
+            for (host, port) in hosts.iter().flat_map(|it| [443, 80, 8443].map(|port| (it, port))) {
+                for method in ["GET", "POST"] {
+                    let request = ringwall_rules::AskedRequest {
+                        method: method.to_owned(),
+                        path: "/".to_owned(),
+                    };
+                    let ask = ringwall_rules::Ask {
+                        host: ringwall_spec::Host::parse(host).unwrap(),
+                        port,
+                        scheme: Scheme::usual(Some(port)),
+                        request: Some(request),
+                    };
+                    let passes = ringwall_rules::authorize(&checked, &ask).is_ok();
+                    let named = endpoint.matches(host, port, Some(method));
+                    assert!(!passes || named, "{endpoint}: {method} {host}:{port}");
+                    allowed += u32::from(passes);
+                }
+            }
+        }
+        assert!(allowed > 20, "{allowed}");
     }
 }

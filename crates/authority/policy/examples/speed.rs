@@ -9,6 +9,7 @@ use ringwall_policy::{
     Action, DEFAULT_POLICY, FileFacts, HostFacts, LayerText, OriginKind, PlaceRequest, Stack,
     Stage, Task, Tier, Work,
 };
+use ringwall_spec::Scheme;
 
 fn layer(origin: OriginKind, text: &str) -> LayerText {
     let (path, text) = (format!("{origin:?}"), text.to_owned());
@@ -53,6 +54,7 @@ fn main() {
     let host = HostFacts::of_rings(|_| None);
     let task = Task { tier: Some(Tier::Medium), ..Task::default() };
     let connect = |host: &str| Action::Connect {
+        scheme: Scheme::Https,
         host: host.to_owned(),
         port: 443,
         stage: Stage::Request { method: "GET".to_owned(), path: "/x".to_owned() },

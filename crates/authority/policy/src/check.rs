@@ -14,8 +14,8 @@ use crate::lower::Act;
 use crate::place::{PlaceRequest, Refusal};
 use crate::stack::Stack;
 use crate::values::Grant;
-use crate::words::{At, Kind, Preset, Profile, Reach, Tier, ToolReach};
-use ringwall_spec::RingKind;
+use crate::words::{At, Kind, Profile, Reach, Tier, ToolReach};
+use ringwall_spec::{Preset, RingKind};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -283,13 +283,10 @@ impl Findings<'_> {
             self.warn("network", presets.offset, message, "name the hosts that are needed");
         }
         for allow in &network.value.allow {
-            if allow.value.host.is_everything() {
-                let message = "an allow rule for every host is no allowlist".to_owned();
-                self.warn("network", allow.offset, message, "name the hosts that are needed");
-            } else if allow.value.passthrough {
+            if allow.value.passthrough {
                 let message = format!(
                     "what goes to {} is not looked into: no method, path or content counts",
-                    allow.value.host.as_str()
+                    allow.value.host
                 );
                 self.warn(
                     "network",
@@ -314,10 +311,9 @@ impl Findings<'_> {
                     format!("the elevation {} lasts longer than a working day", rules.name);
                 self.warn("too-permissive", rules.max.offset, message, "lower max");
             }
-            let wide = rules.grants.iter().any(|grant| match grant {
-                Grant::Connect(host) => host.is_everything(),
-                Grant::Write(path) => path.is_everything() && path.as_str().starts_with('/'),
-                _ => false,
+            let wide = rules.grants.iter().any(|grant| {
+                matches!(grant, Grant::Write(path)
+                    if path.is_everything() && path.as_str().starts_with('/'))
             });
             if wide {
                 let message = format!("the elevation {} gives everything at once", rules.name);

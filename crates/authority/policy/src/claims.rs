@@ -2,7 +2,7 @@
 
 use cedar_policy::PolicySet;
 
-use crate::diff::{named_by, same_rules};
+use crate::diff::{is_network_in_cedar, named_by, same_rules};
 use crate::layer::Layer;
 use crate::lower::{Act, LowerError};
 use crate::stack::Stack;
@@ -25,6 +25,10 @@ pub enum NoClaims {
     Layers { old: usize, new: usize },
     #[error("the edit changes profile, tier, phase or [[tool]], so the same job asks differently")]
     Asked,
+    #[error(
+        "the edit changes rules with `addresses` or with branches for git, which the proof does not see"
+    )]
+    Network,
     #[error(transparent)]
     Lower(#[from] LowerError),
 }
@@ -39,6 +43,9 @@ pub fn claims(old: &Stack, new: &Stack) -> Result<Vec<Claim>, NoClaims> {
     // What Cedar is asked depends on these. Where they are the same, so is the question.
     if !pairs().all(|(one, other)| named_by(one) == named_by(other)) {
         return Err(NoClaims::Asked);
+    }
+    if !pairs().all(|(one, other)| is_network_in_cedar(one, other)) {
+        return Err(NoClaims::Network);
     }
     let mut claims = Vec::new();
     for act in Act::ALL.into_iter().filter(|act| !same_rules(old, new, *act)) {

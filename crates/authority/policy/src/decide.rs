@@ -6,12 +6,13 @@ use cedar_policy::{
     Authorizer, Context, Decision as CedarDecision, Entities, Entity, EntityUid, PolicySet,
     Request, RestrictedExpression,
 };
-use ringwall_spec::Wall;
+use ringwall_rules::target;
+use ringwall_spec::{Host, Scheme, Wall};
 use serde::{Deserialize, Serialize};
 
 use crate::layer::{ActSet, Layer, RuleRef};
 use crate::lower::Act;
-use crate::pattern::{FilePath, canonical_host, is_canonical_url_path};
+use crate::pattern::FilePath;
 use crate::stack::Stack;
 use crate::strength::Inside;
 use crate::words::{Kind, Profile, Tier};
@@ -48,6 +49,7 @@ pub enum Action {
     Read(FilePath),
     Write(FilePath),
     Connect {
+        scheme: Scheme,
         host: String,
         port: u16,
         stage: Stage,
@@ -138,18 +140,20 @@ impl Action {
 
     /// What the enforcement point must have put into its one form before it asks.
     fn malformed(&self) -> Option<String> {
-        let other = |host: &&str| canonical_host(host).as_deref() != Some(host);
-        if let Some(host) = self.host().filter(other) {
-            return Some(format!("{host:?} is no host in its one form"));
+        let fits = |host: &str| {
+            Host::parse_bare(host)
+                .is_ok_and(|read| read.bare() == host && ringwall_rules::is_clear(&read))
+        };
+        if let Some(host) = self.host().filter(|host| !fits(host)) {
+            return Some(format!("{host:?} is not a host in its one form"));
         }
-        match self {
-            Action::Connect { stage: Stage::Request { path, .. }, .. }
-                if !is_canonical_url_path(path) =>
-            {
-                Some(format!("the path {path:?} could be read in more than one way"))
-            }
-            _ => None,
+        let Action::Connect { stage: Stage::Request { method, path }, .. } = self else {
+            return None;
+        };
+        if !ringwall_rules::is_method(method) {
+            return Some(format!("{method:?} is not a method in capital letters"));
         }
+        (!path.starts_with('/')).then(|| format!("the path {path:?} does not begin with a slash"))
     }
 }
 
@@ -327,7 +331,7 @@ fn request(
             ("home", text(&path.home)),
             ("workspace", text(&path.workspace)),
         ],
-        Action::Connect { host, port, stage } => {
+        Action::Connect { scheme, host, port, stage } => {
             let (stage, method, path) = match stage {
                 Stage::Dial => ("dial", "", ""),
                 Stage::Tunnel => ("tunnel", "", ""),
@@ -337,8 +341,17 @@ fn request(
                 ("stage", text(stage)),
                 ("method", text(method)),
                 ("path", text(path)),
+                ("lowerPath", text(&path.to_ascii_lowercase())),
+                ("clearPath", truth(target::check_path(path).is_ok())),
             ]);
-            vec![("host", text(host)), ("port", number(*port))]
+            let read = Host::parse_bare(host).ok()?;
+            vec![
+                ("host", text(host)),
+                ("parent", text(read.parent().unwrap_or_default())),
+                ("address", truth(read.name().is_none())),
+                ("port", number(*port)),
+                ("scheme", text(scheme.name())),
+            ]
         }
         Action::UseSecret { name, host, port } => {
             context.extend([("host", text(host)), ("port", number(*port))]);
@@ -380,8 +393,17 @@ mod tests {
     use crate::layer::{FileFacts, LayerText, OriginKind};
     use proptest::prelude::*;
 
-    const PATTERNS: [&str; 9] =
-        ["*", "*.com", "a.com", "*.a.com", "b.a.com", "*.b.a.com", "c.b.a.com", "aa.com", "::1"];
+    const PATTERNS: [&str; 9] = [
+        "a.com",
+        "*.a.com",
+        "**.a.com",
+        "b.a.com",
+        "*.b.a.com",
+        "**.b.a.com",
+        "c.b.a.com",
+        "aa.com",
+        "[2606:4700::1111]",
+    ];
     const HOSTS: [&str; 9] = [
         "com",
         "a.com",
@@ -390,8 +412,8 @@ mod tests {
         "d.c.b.a.com",
         "aa.com",
         "x.aa.com",
-        "::1",
-        "::ffff:1.2.3.4",
+        "2606:4700::1111",
+        "2606:4700::1112",
     ];
     const RULES: [&str; 6] = [
         "",
@@ -438,7 +460,8 @@ mod tests {
                 [Stage::Dial, Stage::Tunnel, request("GET", "/v1/x"), request("POST", "/v2")];
             let secret =
                 Action::UseSecret { name: "key".to_owned(), host: host.clone(), port };
-            let connect = Action::Connect { host, port, stage: stages[stage].clone() };
+            let scheme = Scheme::Https;
+            let connect = Action::Connect { scheme, host, port, stage: stages[stage].clone() };
             for action in [secret, connect] {
                 let set = layer.set(action.act()).unwrap();
                 let who = (subject, "", &task);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use ringwall_spec::{Allow, Host, Range};
 use serde::Serialize;
 
 use crate::decide::{Action, Stage, Task};
@@ -12,6 +13,7 @@ use crate::lower::Act;
 use crate::placements;
 use crate::samples::Samples;
 use crate::stack::Stack;
+use crate::values::Grant;
 use crate::words::Kind;
 
 /// How it was found out.
@@ -162,6 +164,7 @@ fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
             )));
         }
     }
+    found.extend(newly_served(old, new));
     for source in old.taint_sources().filter(|source| !new.taint_sources().any(|s| s == *source)) {
         found.push(plain(format!("{} no longer taints a task", String::from(source.clone()))));
     }
@@ -186,6 +189,65 @@ fn beyond_cedar(old: &Stack, new: &Stack) -> Vec<Widening> {
     found
 }
 
+/// Addresses and branches that no rule of the same layer gave before. No request shows them.
+fn newly_served(old: &Stack, new: &Stack) -> Vec<Widening> {
+    let mut found = Vec::new();
+    for (index, layer) in new.layers().iter().enumerate() {
+        let before = || old.layers().get(index).into_iter().flat_map(allow_rules);
+        for rule in allow_rules(layer).filter(|rule| is_served_apart(rule)) {
+            let covers = |one: &&Allow| {
+                let within = |range: &Range| one.addresses.iter().any(|own| own.covers(range));
+                let git = match (&one.git, &rule.git) {
+                    (Some(own), Some(other)) => own.covers(other),
+                    (own, _) => own.is_none(),
+                };
+                one.host.covers(&rule.host)
+                    && (one.scheme(), one.port()) == (rule.scheme(), rule.port())
+                    && rule.addresses.iter().all(within)
+                    && git
+            };
+            if !before().any(|one| covers(&one)) {
+                let what = "may be reached at private addresses, or pushed to, as not before";
+                found.push(plain(format!("{}:{} {what}", rule.host, rule.port())));
+            }
+        }
+    }
+    found
+}
+
+fn allow_rules(layer: &Layer) -> impl Iterator<Item = &Allow> {
+    let network = layer.file.network.iter();
+    network.flat_map(|network| &network.value.allow).map(|allow| &allow.value)
+}
+
+/// Whether a rule says how requests are served, which Cedar does not see.
+fn is_served_apart(rule: &Allow) -> bool {
+    let pushes = rule.git.as_ref().is_some_and(|git| !git.push.is_empty() || !git.tags.is_empty());
+    pushes || !rule.addresses.is_empty()
+}
+
+/// Whether Cedar sees all that these policies say of the network, or both say the same.
+pub(crate) fn is_network_in_cedar(old: &Layer, new: &Layer) -> bool {
+    let apart = |layer: &Layer| allow_rules(layer).any(is_served_apart);
+    let said = |layer: &Layer| {
+        let file = &layer.file;
+        let network = file.network.as_ref().map(|network| &network.value);
+        let tiers = file.tiers.iter().flat_map(|tiers| &tiers.value);
+        let hosts = file.elevation.iter().flat_map(|elevation| {
+            let name = &elevation.value.name;
+            let hosts = elevation.value.grants.iter();
+            hosts.filter(|grant| matches!(grant, Grant::Connect(_))).map(move |it| (name, it))
+        });
+        (
+            allow_rules(layer).cloned().collect::<Vec<_>>(),
+            network.and_then(|network| network.presets.as_ref()).map(|it| it.value.clone()),
+            tiers.map(|(tier, row)| (*tier, row.value.network.value)).collect::<Vec<_>>(),
+            hosts.map(|(name, host)| (name.clone(), host.clone())).collect::<Vec<_>>(),
+        )
+    };
+    !(apart(old) || apart(new)) || said(old) == said(new)
+}
+
 /// An action in the words in which it can be asked.
 pub(crate) fn show(action: &Action) -> String {
     match action {
@@ -202,13 +264,15 @@ pub(crate) fn show(action: &Action) -> String {
         }
         Action::Read(path) => format!("read {}", path.path),
         Action::Write(path) => format!("write {}", path.path),
-        Action::Connect { host, port, stage } => match stage {
-            Stage::Dial => format!("connect {host}:{port}"),
-            Stage::Tunnel => format!("tunnel {host}:{port}"),
-            Stage::Request { method, path } => {
-                format!("connect {method} https://{host}:{port}{path}")
+        Action::Connect { scheme, host, port, stage } => {
+            let at = Host::parse_bare(host).map_or_else(|_| host.clone(), |host| host.to_string());
+            let endpoint = format!("{}://{at}:{port}", scheme.name());
+            match stage {
+                Stage::Dial => format!("connect {endpoint}"),
+                Stage::Tunnel => format!("tunnel {endpoint}"),
+                Stage::Request { method, path } => format!("connect {method} {endpoint}{path}"),
             }
-        },
+        }
         Action::UseSecret { name, host, port } => format!("secret {name} {host}:{port}"),
         Action::ChangePhase(name) => format!("phase {name}"),
         Action::Apply => "apply".to_owned(),

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use ringwall_spec::{Allow, Deny, Preset};
+use serde::Deserialize;
 
 use crate::commands::FirstWords;
-use crate::pattern::{HostPattern, NamePattern, PathPattern, UrlPrefix};
-use crate::values::{
-    Cpus, Grant, Method, Name, PublicKey, Size, TaintSource, Time, WallName, Walls,
-};
-use crate::words::{At, Kind, Preset, Profile, Reach, TaintEffect, Tier, ToolReach};
+use crate::pattern::{NamePattern, PathPattern};
+use crate::values::{Cpus, Grant, Name, PublicKey, Size, TaintSource, Time, WallName, Walls};
+use crate::words::{At, Kind, Profile, Reach, TaintEffect, Tier, ToolReach};
 
 /// A policy of Ringwall. What it does not allow is denied.
 #[derive(Debug, Clone, Deserialize)]
@@ -146,12 +145,15 @@ pub(crate) struct LimitRules {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct NetworkRules {
     /// Ready-made parts of the allowlist.
+    #[cfg_attr(test, schemars(with = "Option<Vec<crate::schema_tests::Preset>>"))]
     pub presets: Option<At<Vec<Preset>>>,
     #[serde(default)]
-    pub allow: Vec<At<AllowRule>>,
+    #[cfg_attr(test, schemars(with = "Vec<crate::schema_tests::AllowRule>"))]
+    pub allow: Vec<At<Allow>>,
     /// Counts before all that allows.
     #[serde(default)]
-    pub deny: Vec<At<DenyRule>>,
+    #[cfg_attr(test, schemars(with = "Vec<crate::schema_tests::DenyRule>"))]
+    pub deny: Vec<At<Deny>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -160,46 +162,6 @@ pub(crate) struct NetworkRules {
 pub(crate) struct ImageRules {
     /// Whether a run may pull an image that is missing; without it, it may.
     pub pull: Option<bool>,
-}
-
-/// One endpoint that may be reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct AllowRule {
-    /// api.example.com, *.example.com or *.
-    pub host: HostPattern,
-    /// Without it, 443.
-    #[serde(default = "https")]
-    pub port: u16,
-    /// Without it, all methods.
-    #[serde(default)]
-    pub methods: Vec<Method>,
-    /// Beginnings of paths; without it, all paths.
-    #[serde(default)]
-    pub paths: Vec<UrlPrefix>,
-    /// The secret that the gateway adds, by name.
-    pub secret: Option<Name>,
-    /// The gateway does not open TLS: no methods, no paths, no secret.
-    #[serde(default)]
-    pub passthrough: bool,
-}
-
-fn https() -> u16 {
-    443
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct DenyRule {
-    pub host: HostPattern,
-    /// Without it, every port.
-    pub port: Option<u16>,
-    #[serde(default)]
-    pub methods: Vec<Method>,
-    #[serde(default)]
-    pub paths: Vec<UrlPrefix>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use cedar_policy::{ActionConstraint, EntityUid, Policy, PolicySet};
-use ringwall_spec::Limits;
+use ringwall_spec::{HostPattern, Limits};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -129,7 +129,7 @@ pub(crate) struct ActSet {
 #[derive(Debug)]
 struct ByHost {
     of_any: PolicySet,
-    /// By host pattern: `api.example.com` or `*.example.com`.
+    /// By host pattern, addresses without brackets.
     of: HashMap<String, Vec<Policy>>,
 }
 
@@ -249,8 +249,10 @@ impl ActSet {
         let (Some(by_host), Some(host)) = (&self.by_host, host) else {
             return Ok(Cow::Borrowed(&self.policies));
         };
-        let above = host.match_indices('.').map(|(at, _)| format!("*{}", &host[at..]));
-        let patterns = std::iter::once(host.to_owned()).chain(above);
+        let domains = || host.match_indices('.').map(|(at, _)| &host[at..]);
+        let patterns = std::iter::once(host.to_owned())
+            .chain(domains().take(1).map(|domain| format!("*{domain}")))
+            .chain(domains().map(|domain| format!("**{domain}")));
         let mut found =
             patterns.filter_map(|pattern| by_host.of.get(&pattern)).flatten().peekable();
         if found.peek().is_none() {
@@ -266,9 +268,13 @@ impl ActSet {
 
 impl ByHost {
     fn new(rules: &[(String, Rule)], all: &PolicySet) -> Result<Option<ByHost>, LowerError> {
-        let hosts: HashMap<&str, &str> = rules
+        let text = |host: &HostPattern| match host.exact() {
+            Some(exact) => exact.bare(),
+            None => host.to_string(),
+        };
+        let hosts: HashMap<&str, String> = rules
             .iter()
-            .filter_map(|(id, rule)| Some((id.as_str(), rule.host.as_ref()?.as_str())))
+            .filter_map(|(id, rule)| Some((id.as_str(), text(rule.host.as_ref()?))))
             .collect();
         if hosts.is_empty() {
             return Ok(None);
@@ -278,7 +284,7 @@ impl ByHost {
             let id: &str = policy.id().as_ref();
             match hosts.get(id) {
                 Some(host) => {
-                    by_host.of.entry((*host).to_owned()).or_default().push(policy.clone());
+                    by_host.of.entry(host.clone()).or_default().push(policy.clone());
                 }
                 None => by_host.of_any.add(policy.clone()).map_err(LowerError::of)?,
             }

@@ -22,7 +22,6 @@ mod parse;
 mod pattern;
 mod place;
 mod placements;
-mod presets;
 mod request;
 mod rights;
 mod samples;
@@ -39,22 +38,18 @@ pub use check::{Finding, Severity};
 pub use claims::{Claim, NoClaims, claims};
 pub use decide::{Action, Decision, Stage, Subject, Task, Work};
 pub use diff::{Difference, Method as DiffMethod, Widening, compare};
-pub use file::{AllowRule, DenyRule};
 pub use guard_rails::schema as cedar_schema;
 pub use host::{HostFacts, Missing};
 pub use layer::{FileFacts, GuardRailText, LayerText, LoadError, OriginKind, RuleRef};
 pub use lower::{Act, LowerError};
 pub use parse::{Fault, MOST_BYTES};
-pub use pattern::{
-    Anchors, FilePath, HostPattern, NamePattern, PathPattern, UrlPrefix, canonical_host,
-    is_canonical_url_path,
-};
+pub use pattern::{Anchors, FilePath, NamePattern, PathPattern};
 pub use place::{
     Candidate, DecisionRecord, Outcome, PlaceRequest, Plan, Refusal, ReplayError, Verdict, replay,
 };
 pub use request::{AskError, Asked, parse_asked};
-pub use rights::{Egress, EgressRules, PathRights};
+pub use rights::PathRights;
 pub use stack::{DEFAULT_POLICY, ElevationTerms, LayerRef, Stack, TakenIn};
 pub use strength::{Inside, at_least, known_walls};
-pub use values::{Method, Name, PublicKey, ValueError};
-pub use words::{Kind, Preset, Profile, Reach, TaintEffect, Tier, ToolReach, UnknownWord, nearest};
+pub use values::{Name, PublicKey, ValueError};
+pub use words::{Kind, Profile, Reach, TaintEffect, Tier, ToolReach, UnknownWord, nearest};

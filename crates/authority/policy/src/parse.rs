@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ringwall_spec::Limits;
+use ringwall_spec::{Allow, Limits, Preset};
 
-use crate::file::{AllowRule, PolicyFile};
+use crate::file::PolicyFile;
 use crate::values::{Grant, Name};
-use crate::words::{At, Preset, line_and_column, suggestion};
+use crate::words::{At, line_and_column, suggestion};
 
 /// The longest policy file that is read.
 pub const MOST_BYTES: usize = 1 << 20;
@@ -148,30 +148,24 @@ impl Reader<'_> {
         for allow in &network.value.allow {
             self.check_allow(file, allow)?;
         }
+        for deny in &network.value.deny {
+            ringwall_rules::check_deny(&deny.value)
+                .map_err(|error| self.fault(deny.offset, error.to_string()))?;
+        }
         Ok(())
     }
 
-    fn check_allow(&self, file: &PolicyFile, allow: &At<AllowRule>) -> Result<(), Fault> {
+    fn check_allow(&self, file: &PolicyFile, allow: &At<Allow>) -> Result<(), Fault> {
         let rule = &allow.value;
-        let looks_inside =
-            !rule.methods.is_empty() || !rule.paths.is_empty() || rule.secret.is_some();
-        if rule.passthrough && looks_inside {
-            let message = "with passthrough the gateway sees no request: leave out methods, paths \
-                and secret, or leave out passthrough";
-            return Err(self.fault(allow.offset, message));
-        }
-        if rule.port == 0 {
-            return Err(self.fault(allow.offset, "port 0 cannot be reached"));
-        }
+        ringwall_rules::check_allow(rule.clone())
+            .map_err(|error| self.fault(allow.offset, error.to_string()))?;
         let Some(secret) = &rule.secret else { return Ok(()) };
         if rule.host.exact().is_none() {
-            let message = format!(
-                "the secret {secret} would go to whatever {} is; name one host",
-                rule.host.as_str()
-            );
+            let message =
+                format!("the secret {secret} would go to whatever {} is; name one host", rule.host);
             return Err(self.fault(allow.offset, message));
         }
-        self.known(allow.offset, "secret", "secrets", secret.as_str(), &names_of_secrets(file))
+        self.known(allow.offset, "secret", "secrets", secret, &names_of_secrets(file))
     }
 
     fn check_phases(&self, file: &PolicyFile) -> Result<(), Fault> {
@@ -219,9 +213,14 @@ impl Reader<'_> {
                 self.known(approver.offset, "approver", "[[approver]]", &approver.value, &known)?;
             }
             for grant in &rules.grants {
-                if let Grant::Secret(secret) = grant {
-                    let secrets = names_of_secrets(file);
-                    self.known(at, "secret", "secrets", secret.as_str(), &secrets)?;
+                match grant {
+                    Grant::Secret(secret) => {
+                        let secrets = names_of_secrets(file);
+                        self.known(at, "secret", "secrets", secret.as_str(), &secrets)?;
+                    }
+                    Grant::Connect(host) => ringwall_rules::check_host(host)
+                        .map_err(|error| self.fault(at, error.to_string()))?,
+                    _ => {}
                 }
             }
         }

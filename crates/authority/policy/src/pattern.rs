@@ -1,4 +1,4 @@
-//! Patterns over paths, hosts and names, and the canonical values that they are compared with.
+//! Patterns over paths and names, and the canonical values that they are compared with.
 //!
 //! A pattern is a few alternatives of literal text with `*` between; Cedar's `like` and
 //! [`Glob::matches`] read them the same way.
@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::values::ValueError;
 
 const MOST_PATTERN: usize = 512;
-const MOST_HOST: usize = 253;
 
 /// Literal text, with `None` for any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,20 +32,10 @@ pub struct PathPattern {
     pub(crate) alternatives: Vec<Glob>,
 }
 
-/// `api.example.com`, `*.example.com` (any depth, not `example.com` itself) or `*`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct HostPattern(String);
-
 /// A tool's name, or one with `*` for any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NamePattern(String);
-
-/// The beginning of a path in a URL: `/repos/` is all below, `/repos` also itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct UrlPrefix(String);
 
 // === impl Glob ===
 
@@ -167,58 +156,6 @@ impl From<PathPattern> for String {
     }
 }
 
-// === impl HostPattern ===
-
-impl TryFrom<String> for HostPattern {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        let name = text.strip_prefix("*.").unwrap_or(&text);
-        let fits = text == "*" || canonical_host(name).is_some_and(|canonical| canonical == name);
-        if fits { Ok(HostPattern(text)) } else { Err(ValueError::Host(text)) }
-    }
-}
-
-impl HostPattern {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    pub(crate) fn is_everything(&self) -> bool {
-        self.0 == "*"
-    }
-
-    pub(crate) fn exact(&self) -> Option<&str> {
-        (!self.0.starts_with('*')).then_some(&self.0)
-    }
-
-    pub fn matches(&self, host: &str) -> bool {
-        Glob::of(&self.0).matches(host)
-    }
-}
-
-impl From<HostPattern> for String {
-    fn from(pattern: HostPattern) -> String {
-        pattern.0
-    }
-}
-
-/// The one form of a host in which rules and requests are compared; nothing for what is no host.
-pub fn canonical_host(host: &str) -> Option<String> {
-    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    if let Ok(address) = bare.parse::<core::net::Ipv6Addr>() {
-        return Some(address.to_string());
-    }
-    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    (name.len() <= MOST_HOST && name.split('.').all(label)).then_some(name)
-}
-
 // === impl NamePattern ===
 
 impl TryFrom<String> for NamePattern {
@@ -257,59 +194,6 @@ impl From<NamePattern> for String {
     fn from(pattern: NamePattern) -> String {
         pattern.0
     }
-}
-
-// === impl UrlPrefix ===
-
-impl TryFrom<String> for UrlPrefix {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        if text.len() > MOST_PATTERN {
-            return Err(ValueError::TooLong { what: "a path prefix", most: MOST_PATTERN });
-        }
-        if is_canonical_url_path(&text) && !text.contains('*') {
-            Ok(UrlPrefix(text))
-        } else {
-            Err(ValueError::UrlPrefix(text))
-        }
-    }
-}
-
-impl UrlPrefix {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// `/repos` is itself and what is below; `/repos/` is what is below.
-    pub(crate) fn alternatives(&self) -> Vec<Glob> {
-        match self.0.strip_suffix('/') {
-            Some(_) => vec![Glob::of(&format!("{}*", self.0))],
-            None => vec![Glob::of(&self.0), Glob::of(&format!("{}/*", self.0))],
-        }
-    }
-
-    pub fn matches(&self, path: &str) -> bool {
-        self.alternatives().iter().any(|glob| glob.matches(path))
-    }
-}
-
-impl From<UrlPrefix> for String {
-    fn from(prefix: UrlPrefix) -> String {
-        prefix.0
-    }
-}
-
-/// A path whose meaning no server could see otherwise: no dots to climb by, nothing encoded that
-/// would be a slash or a dot, no query.
-pub fn is_canonical_url_path(path: &str) -> bool {
-    let lower = path.to_ascii_lowercase();
-    path.starts_with('/')
-        && path.len() <= 8192
-        && path.bytes().all(|b| (0x21..0x7f).contains(&b) && !b"\\?#".contains(&b))
-        && !path.contains("//")
-        && !path.split('/').any(|part| part == "." || part == "..")
-        && !["%2e", "%2f", "%5c", "%00"].iter().any(|encoded| lower.contains(encoded))
 }
 
 // === paths of requests ===
@@ -433,31 +317,5 @@ mod tests {
         for bad in ["a", "/a/../b", "/a//b", "/a/", "~/x", "./x", ""] {
             assert!(FilePath::new(bad, &Anchors::default()).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn hosts_have_one_form() {
-        assert_eq!(canonical_host("API.Example.com.").as_deref(), Some("api.example.com"));
-        assert_eq!(canonical_host("[::1]").as_deref(), Some("::1"));
-        assert_eq!(canonical_host("0:0::1").as_deref(), Some("::1"));
-        for bad in ["", "a..b", "a/b", "a b", "-a.com", "*.x"] {
-            assert_eq!(canonical_host(bad), None, "{bad:?}");
-        }
-        for bad in ["Example.com", "*x.com", "a.*.com", "http://a", "a:443", ""] {
-            assert!(HostPattern::try_from(bad.to_owned()).is_err(), "{bad:?}");
-        }
-        let below = HostPattern::try_from("*.example.com".to_owned()).unwrap();
-        assert!(below.matches("a.b.example.com") && !below.matches("example.com"));
-        assert!(!below.matches("badexample.com"));
-    }
-
-    #[test]
-    fn url_paths_that_a_server_could_read_otherwise_are_refused() {
-        for bad in ["repos", "/a/../b", "/a//b", "/a/%2e%2E/b", "/a%2Fb", "/a?x", "/a#x", "/a\\b"] {
-            assert!(!is_canonical_url_path(bad), "{bad:?}");
-        }
-        let prefix = UrlPrefix::try_from("/repos".to_owned()).unwrap();
-        assert!(prefix.matches("/repos") && prefix.matches("/repos/x"));
-        assert!(!prefix.matches("/repos2"));
     }
 }

@@ -1,13 +1,13 @@
 //! The router: kind of work, profile, tier, phase, taint, floor and host become a wall with its
 //! limits and rights, or a refusal. The same question always gets the same answer.
 
-use ringwall_spec::{LimitName, Limits, Wall};
+use ringwall_spec::{EgressSpec, LimitName, Limits, Wall};
 use serde::{Deserialize, Serialize};
 
 use crate::decide::{Action, Subject, Task, Work};
 use crate::host::{HostFacts, Missing};
 use crate::layer::RuleRef;
-use crate::rights::{Egress, PathRights};
+use crate::rights::PathRights;
 use crate::stack::{LayerRef, Stack};
 use crate::strength::{Inside, at_least, known_walls};
 use crate::words::Kind;
@@ -34,7 +34,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Every one must allow a path.
     pub paths: Vec<PathRights>,
-    pub egress: Egress,
+    /// Nothing: no network.
+    pub egress: Option<EgressSpec>,
 }
 
 /// Why a wall was not taken.
@@ -175,7 +176,7 @@ impl Stack {
             Err(refusal) => Outcome::Refused(Box::new(refusal)),
         };
         DecisionRecord {
-            version: 1,
+            version: 2,
             request: request.clone(),
             host: host.clone(),
             layers: self.layer_refs(),

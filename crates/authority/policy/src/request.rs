@@ -1,10 +1,10 @@
 //! Requests as people write them, for `explain` and for test cases: `write ./docs/a`,
 //! `connect GET https://api.example.com/v1/`, `run build`.
 
-use ringwall_spec::Wall;
+use ringwall_spec::{Host, Scheme, Wall};
 
 use crate::decide::{Action, Stage, Work};
-use crate::pattern::{Anchors, FilePath, canonical_host};
+use crate::pattern::{Anchors, FilePath};
 use crate::values::ValueError;
 use crate::words::suggestion;
 
@@ -69,7 +69,7 @@ pub fn parse_asked(words: &[&str], anchors: &Anchors) -> Result<Asked, AskError>
         ("tunnel", [endpoint]) => connect(endpoint, Stage::Tunnel)?,
         ("connect", [method, url]) => web_request(method, url)?,
         ("secret", [name, endpoint]) => {
-            let (host, port) = host_and_port(endpoint)?;
+            let (host, port) = host_and_port(endpoint, Scheme::Https)?;
             Action::UseSecret { name: (*name).to_owned(), host, port }
         }
         ("phase", [name]) => Action::ChangePhase((*name).to_owned()),
@@ -95,26 +95,29 @@ fn call(tool: &str, read_only: bool) -> Action {
 }
 
 fn connect(endpoint: &str, stage: Stage) -> Result<Action, AskError> {
-    let (host, port) = host_and_port(endpoint)?;
-    Ok(Action::Connect { host, port, stage })
+    let (scheme, authority) = match endpoint.split_once("://") {
+        Some(("https", rest)) => (Some(Scheme::Https), rest),
+        Some(("http", rest)) => (Some(Scheme::Http), rest),
+        Some(_) => return Err(AskError::Endpoint(endpoint.to_owned())),
+        None => (None, endpoint),
+    };
+    let (host, port) = host_and_port(authority, scheme.unwrap_or_default())?;
+    let scheme = scheme.unwrap_or(Scheme::usual(Some(port)));
+    Ok(Action::Connect { scheme, host, port, stage })
 }
 
 fn web_request(method: &str, url: &str) -> Result<Action, AskError> {
-    let rest = url.strip_prefix("https://").unwrap_or(url);
-    let (endpoint, path) = match rest.split_once('/') {
-        Some((endpoint, path)) => (endpoint, format!("/{path}")),
-        None => (rest, "/".to_owned()),
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let (endpoint, path) = match url[authority..].find('/') {
+        Some(at) => url.split_at(authority + at),
+        None => (url, "/"),
     };
+    let path = path.split(['?', '#']).next().unwrap_or_default().to_owned();
     connect(endpoint, Stage::Request { method: method.to_owned(), path })
 }
 
-fn host_and_port(text: &str) -> Result<(String, u16), AskError> {
-    let wrong = || AskError::Endpoint(text.to_owned());
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
-            (host, port.parse().map_err(|_| wrong())?)
-        }
-        _ => (text, 443),
-    };
-    Ok((canonical_host(host).ok_or_else(wrong)?, port))
+fn host_and_port(text: &str, scheme: Scheme) -> Result<(String, u16), AskError> {
+    let (host, port) = Host::parse_authority(text, Some(scheme.default_port()))
+        .map_err(|_| AskError::Endpoint(text.to_owned()))?;
+    Ok((host.bare(), port))
 }

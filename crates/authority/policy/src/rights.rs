@@ -1,16 +1,17 @@
 //! The rights of a task as data, for those who enforce them: paths for mounts, endpoints for the
 //! gateway.
 
+use ringwall_spec::{Allow, Deny, EgressSpec, Preset, RuleSet};
 use serde::{Deserialize, Serialize};
 
-use crate::decide::Task;
-use crate::file::{AllowRule, DenyRule};
+use crate::decide::{Action, Task};
+use crate::file::NetworkRules;
 use crate::layer::{Layer, RuleRef};
 use crate::lower::Act;
-use crate::pattern::{FilePath, HostPattern, PathPattern};
+use crate::pattern::{FilePath, PathPattern};
 use crate::stack::Stack;
 use crate::values::Grant;
-use crate::words::{Preset, Reach, TaintEffect, Tier};
+use crate::words::{Reach, TaintEffect, Tier};
 
 /// What one layer lets a task do with files. A list that is absent restricts nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,27 +43,6 @@ fn fits(patterns: &[PathPattern], path: &FilePath) -> bool {
     patterns.iter().any(|pattern| pattern.matches(path))
 }
 
-/// Where a task may connect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Egress {
-    /// Nowhere; no gateway is needed.
-    None,
-    /// Where every layer allows it.
-    Layers(Vec<EgressRules>),
-}
-
-/// What one layer says of the network.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EgressRules {
-    pub reach: Reach,
-    pub presets: Vec<Preset>,
-    pub allow: Vec<AllowRule>,
-    pub deny: Vec<DenyRule>,
-    /// Hosts that elevations give beside all that, at port 443.
-    pub granted: Vec<HostPattern>,
-}
-
 impl Stack {
     /// One for each layer and each tier that counts.
     pub fn path_rights(&self, task: &Task) -> Vec<PathRights> {
@@ -80,55 +60,41 @@ impl Stack {
         rights
     }
 
-    pub fn egress(&self, task: &Task) -> Egress {
-        let mut layers = Vec::new();
+    /// Where a task may connect, as rules of the gateway with the secrets that may be used; nothing if
+    /// that is nowhere. Every layer of the policy is a set of rules, and each must allow.
+    pub fn egress(&self, task: &Task) -> Option<EgressSpec> {
+        let mut egress = EgressSpec::default();
+        let mut denied_everywhere = Vec::new();
         for layer in self.layers() {
             for subject in self.subjects(task) {
-                let row = layer.file.tier_rules(subject.tier);
-                let reach = match row {
-                    Some(row) => row.value.network.value,
-                    None if layer.base => Reach::None,
-                    None => Reach::Allowlist,
-                };
-                let grants = || active_grants(layer, task);
-                let tainted = task.tainted
-                    && layer.file.taint_effect(TaintEffect::NoNetwork).is_some()
-                    && !grants().any(|grant| *grant == Grant::Taint);
-                let granted: Vec<HostPattern> = grants()
-                    .filter_map(|grant| match grant {
-                        Grant::Connect(pattern) => Some(pattern.clone()),
-                        _ => None,
-                    })
-                    .collect();
-                let network = layer.file.network.as_ref().map(|network| &network.value);
-                let reaches = match (reach, network) {
-                    (Reach::None, _) => false,
-                    (Reach::Open, _) => true,
-                    (Reach::Allowlist, Some(network)) => {
-                        let named = network.presets.iter().flat_map(|presets| &presets.value);
-                        let listed = named.into_iter().any(|preset| *preset != Preset::None);
-                        let only_denies = network.presets.is_none() && network.allow.is_empty();
-                        listed || !network.allow.is_empty() || (only_denies && !layer.base)
-                    }
-                    (Reach::Allowlist, None) => !layer.base,
-                };
-                if tainted || (!reaches && granted.is_empty()) {
-                    return Egress::None;
-                }
-                let network = network.cloned().unwrap_or_default();
-                let rules = EgressRules {
-                    reach: if reaches { reach } else { Reach::None },
-                    presets: network.presets.map(|presets| presets.value).unwrap_or_default(),
-                    allow: network.allow.into_iter().map(|allow| allow.value).collect(),
-                    deny: network.deny.into_iter().map(|deny| deny.value).collect(),
-                    granted,
-                };
-                if !layers.contains(&rules) {
-                    layers.push(rules);
+                match reach_of(layer, subject.tier, task) {
+                    Reached::Nothing => return None,
+                    Reached::Inherited(deny) => denied_everywhere.extend(deny),
+                    Reached::Rules(rules) if egress.layers.contains(&rules) => {}
+                    Reached::Rules(rules) => egress.layers.push(rules),
                 }
             }
         }
-        Egress::Layers(layers)
+        for rules in &mut egress.layers {
+            for rule in &mut rules.allow {
+                if !self.may_use_secret(task, rule) {
+                    rule.secret = None;
+                }
+                if let Some(secret) = rule.secret.as_ref().filter(|it| !egress.secrets.contains(it))
+                {
+                    egress.secrets.push(secret.clone());
+                }
+            }
+        }
+        egress.layers.first_mut()?.deny.extend(denied_everywhere);
+        Some(egress)
+    }
+
+    /// Every layer may have something to say about the secret.
+    fn may_use_secret(&self, task: &Task, rule: &Allow) -> bool {
+        let (Some(name), Some(host)) = (&rule.secret, rule.host.exact()) else { return false };
+        let action = Action::UseSecret { name: name.clone(), host: host.bare(), port: rule.port() };
+        self.decide(task, &action).allowed
     }
 
     /// A guard-rail that could forbid writing: mounts cannot say what it says.
@@ -140,6 +106,74 @@ impl Stack {
     pub fn network_guard_rail(&self) -> Option<&RuleRef> {
         self.layers().iter().find_map(|layer| layer.guard_rail_of(&[Act::Connect, Act::Secret]))
     }
+}
+
+/// What one layer says of the network for one tier.
+enum Reached {
+    Nothing,
+    /// It only narrows and lists nothing: what the others allow, but not this.
+    Inherited(Vec<Deny>),
+    Rules(RuleSet),
+}
+
+fn reach_of(layer: &Layer, tier: Tier, task: &Task) -> Reached {
+    let reach = match layer.file.tier_rules(tier) {
+        Some(row) => row.value.network.value,
+        None if layer.base => Reach::None,
+        None => Reach::Allowlist,
+    };
+    let grants = || active_grants(layer, task);
+    let tainted = task.tainted
+        && layer.file.taint_effect(TaintEffect::NoNetwork).is_some()
+        && !grants().any(|grant| *grant == Grant::Taint);
+    if tainted {
+        return Reached::Nothing;
+    }
+    let network = layer.file.network.as_ref().map(|network| &network.value);
+    let deny: Vec<Deny> =
+        network.iter().flat_map(|network| &network.deny).map(|deny| deny.value.clone()).collect();
+    let is_list = network.is_some_and(|it| it.presets.is_some() || !it.allow.is_empty());
+    if reach == Reach::Allowlist && !layer.base && !is_list {
+        return Reached::Inherited(deny);
+    }
+    let mut rules = match reach {
+        Reach::None => RuleSet::default(),
+        Reach::Open => open_rules(network),
+        Reach::Allowlist => listed_rules(network),
+    };
+    rules.allow.extend(grants().filter_map(|grant| match grant {
+        Grant::Connect(host) => Some(Allow::host(host.clone())),
+        _ => None,
+    }));
+    if rules.is_nothing() { Reached::Nothing } else { Reached::Rules(RuleSet { deny, ..rules }) }
+}
+
+fn listed_rules(network: Option<&NetworkRules>) -> RuleSet {
+    let presets = network.iter().flat_map(|network| &network.presets);
+    let allow = network.iter().flat_map(|network| &network.allow);
+    RuleSet {
+        presets: presets.flat_map(|presets| presets.value.clone()).collect(),
+        allow: allow.map(|allow| allow.value.clone()).collect(),
+        ..RuleSet::default()
+    }
+}
+
+/// All is open, so only what carries a secret needs a rule.
+fn open_rules(network: Option<&NetworkRules>) -> RuleSet {
+    let mut rules = RuleSet { presets: vec![Preset::Open], ..RuleSet::default() };
+    let allow = network.iter().flat_map(|network| &network.allow).map(|allow| &allow.value);
+    for rule in allow.filter(|rule| rule.secret.is_some()) {
+        if rule.port() == rule.scheme().default_port() {
+            // All else there is as open as everywhere, and carries no secret.
+            rules.allow.push(Allow {
+                scheme: Some(rule.scheme()),
+                addresses: rule.addresses.clone(),
+                ..Allow::host(rule.host.clone())
+            });
+        }
+        rules.allow.push(rule.clone());
+    }
+    rules
 }
 
 /// What elevations that this layer knows give to a task that has them.

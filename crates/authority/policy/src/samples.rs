@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use ringwall_spec::Wall;
+use ringwall_spec::{GitRights, Host, HostPattern, Scheme, Wall};
 
 use crate::decide::{Action, Stage, Task, Work};
 use crate::file::PolicyFile;
 use crate::pattern::{Anchors, FilePath, PathPattern};
-use crate::presets::rules_of;
 use crate::stack::Stack;
 use crate::strength::known_walls;
 use crate::values::Grant;
@@ -21,7 +20,7 @@ const MOST_SAMPLES: usize = 400;
 pub(crate) struct Samples {
     paths: BTreeSet<String>,
     hosts: BTreeSet<String>,
-    ports: BTreeSet<u16>,
+    endpoints: BTreeSet<(Scheme, u16)>,
     methods: BTreeSet<String>,
     url_paths: BTreeSet<String>,
     pub(crate) tools: BTreeSet<String>,
@@ -49,7 +48,11 @@ impl Samples {
                 "./.git/config",
             ]),
             hosts: texts(&["unlisted.example", "169.254.169.254"]),
-            ports: BTreeSet::from([22, 80, 443]),
+            endpoints: BTreeSet::from([
+                (Scheme::Https, 22),
+                (Scheme::Http, 80),
+                (Scheme::Https, 443),
+            ]),
             methods: texts(&["GET", "POST", "DELETE"]),
             url_paths: texts(&["/", "/x"]),
             tools: texts(&["unlisted-tool"]),
@@ -83,8 +86,9 @@ impl Samples {
 
     /// Of each kind of value one that no rule names: a rule for all of them shows itself only there.
     fn add_unnamed(&mut self) {
-        let port = (1024..u16::MAX).find(|port| !self.ports.contains(port));
-        self.ports.extend(port);
+        let known = |port: &u16| self.endpoints.iter().any(|(_, known)| known == port);
+        let port = (1024..u16::MAX).find(|port| !known(port));
+        self.endpoints.extend(port.map(|port| (Scheme::Https, port)));
         for (values, name) in [
             (&mut self.methods, "UNNAMED"),
             (&mut self.url_paths, "/unnamed"),
@@ -123,7 +127,7 @@ impl Samples {
                     Grant::Read(path) | Grant::Write(path) => {
                         self.add_paths(std::slice::from_ref(path));
                     }
-                    Grant::Connect(host) => self.add_host(host.as_str()),
+                    Grant::Connect(host) => self.add_host(host),
                     Grant::Call(tool) => drop(self.tools.insert(tool.as_str().replace('*', "x"))),
                     _ => {}
                 }
@@ -131,21 +135,33 @@ impl Samples {
         }
         let Some(network) = &file.network else { return };
         for preset in network.value.presets.iter().flat_map(|presets| &presets.value) {
-            for host in rules_of(*preset).iter().flat_map(|rules| rules.hosts) {
-                self.hosts.insert((*host).to_owned());
+            for allow in preset.rules() {
+                self.hosts.extend(allow.host.exact().map(Host::bare));
+                self.add_git(allow.git.as_ref());
             }
         }
         for allow in network.value.allow.iter().map(|allow| &allow.value) {
-            self.add_host(allow.host.as_str());
-            self.ports.insert(allow.port);
-            self.methods.extend(allow.methods.iter().map(ToString::to_string));
-            self.url_paths.extend(allow.paths.iter().flat_map(|p| beside(p.as_str())));
+            self.add_host(&allow.host);
+            self.endpoints.insert((allow.scheme(), allow.port()));
+            self.add_requests(&allow.methods, &allow.paths);
+            self.add_git(allow.git.as_ref());
         }
         for deny in network.value.deny.iter().map(|deny| &deny.value) {
-            self.add_host(deny.host.as_str());
-            self.ports.extend(deny.port);
-            self.methods.extend(deny.methods.iter().map(ToString::to_string));
-            self.url_paths.extend(deny.paths.iter().flat_map(|p| beside(p.as_str())));
+            self.add_host(&deny.host);
+            self.endpoints.extend(deny.port.map(|port| (Scheme::usual(Some(port)), port)));
+            self.add_requests(&deny.methods, &deny.paths);
+        }
+    }
+
+    fn add_requests(&mut self, methods: &[String], paths: &[String]) {
+        self.methods.extend(methods.iter().map(|method| method.to_ascii_uppercase()));
+        self.url_paths.extend(paths.iter().flat_map(|path| beside(path)));
+    }
+
+    fn add_git(&mut self, git: Option<&GitRights>) {
+        if git.is_some() {
+            let ends = [ringwall_rules::REFERENCES, ringwall_rules::FETCH, ringwall_rules::PUSH];
+            self.url_paths.extend(ends.map(|end| format!("/unnamed{end}")));
         }
     }
 
@@ -163,11 +179,13 @@ impl Samples {
         }
     }
 
-    fn add_host(&mut self, pattern: &str) {
-        let bare = pattern.trim_start_matches("*.").trim_start_matches('*');
-        if !bare.is_empty() {
-            self.hosts.extend([bare.to_owned(), format!("x.{bare}"), format!("x{bare}")]);
+    fn add_host(&mut self, pattern: &HostPattern) {
+        if let Some(address @ Host::Address(_)) = pattern.exact() {
+            self.hosts.insert(address.bare());
+            return;
         }
+        let bare = pattern.exact().and_then(Host::name).or(pattern.domain()).unwrap_or_default();
+        self.hosts.extend(["", "x.", "y.x.", "x"].map(|front| format!("{front}{bare}")));
     }
 
     pub(crate) fn actions(&self, old: &Stack, new: &Stack) -> Vec<Action> {
@@ -215,8 +233,13 @@ impl Samples {
 
     fn at_host(&self, host: &str) -> Vec<Action> {
         let mut actions = Vec::new();
-        for port in &self.ports {
-            let connect = |stage| Action::Connect { host: host.to_owned(), port: *port, stage };
+        for (scheme, port) in &self.endpoints {
+            let connect = |stage| Action::Connect {
+                scheme: *scheme,
+                host: host.to_owned(),
+                port: *port,
+                stage,
+            };
             actions.extend([connect(Stage::Dial), connect(Stage::Tunnel)]);
             for method in &self.methods {
                 for path in &self.url_paths {

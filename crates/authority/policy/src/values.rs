@@ -3,35 +3,31 @@
 use std::fmt;
 use std::time::Duration;
 
-use ringwall_spec::{Wall, WallError, parse_bytes, parse_cpus, parse_duration};
+use ringwall_spec::{
+    BadPattern, HostPattern, Wall, WallError, parse_bytes, parse_cpus, parse_duration,
+};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::pattern::{HostPattern, NamePattern, PathPattern};
+use crate::pattern::{NamePattern, PathPattern};
 use crate::words::{Kind, suggestion};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("{text:?} is no path that policy can speak of: {why}")]
     Path { text: String, why: &'static str },
-    #[error(
-        "{0:?} is no host; write api.example.com, *.example.com or *, in lower case and without port"
-    )]
-    Host(String),
+    #[error(transparent)]
+    Host(#[from] BadPattern),
     #[error("{0:?} is no tool; write its name, with * for any characters")]
     Tool(String),
     #[error(
         "{0:?} is not the beginning of a command; write a program and its first arguments as plain words, for example cargo build"
     )]
     Command(String),
-    #[error("{0:?} is no path prefix; write /repos/ for example, without .. and without a query")]
-    UrlPrefix(String),
     #[error("{what} is longer than {most} bytes")]
     TooLong { what: &'static str, most: usize },
     #[error("{0:?} is no name; use at most 64 letters, digits, -, _ and .")]
     Name(String),
-    #[error("{0:?} is no HTTP method; write GET, POST and so on")]
-    Method(String),
     #[error("{0:?} is no key; write ed25519/ and 64 hexadecimal digits")]
     Key(String),
     #[error(
@@ -56,11 +52,6 @@ pub enum ValueError {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
-
-/// An HTTP method, in capitals.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Method(String);
 
 /// `ed25519/` and the 32 bytes of a public key in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -141,7 +132,7 @@ macro_rules! texts {
     };
 }
 
-texts!(Name, Method, PublicKey);
+texts!(Name, PublicKey);
 
 impl TryFrom<String> for Name {
     type Error = ValueError;
@@ -157,15 +148,6 @@ impl TryFrom<String> for Name {
 impl std::borrow::Borrow<str> for Name {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl TryFrom<String> for Method {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        let fits = (1..=16).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_uppercase());
-        if fits { Ok(Method(text)) } else { Err(ValueError::Method(text)) }
     }
 }
 
@@ -291,7 +273,7 @@ impl TryFrom<String> for Grant {
 impl From<Grant> for String {
     fn from(grant: Grant) -> String {
         match grant {
-            Grant::Connect(host) => format!("connect:{}", host.as_str()),
+            Grant::Connect(host) => format!("connect:{host}"),
             Grant::Read(path) => format!("read:{}", path.as_str()),
             Grant::Write(path) => format!("write:{}", path.as_str()),
             Grant::Run(kind) => format!("run:{kind}"),

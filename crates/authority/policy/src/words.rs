@@ -72,21 +72,6 @@ pub enum ToolReach {
     All,
 }
 
-/// A ready-made part of an allowlist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Preset {
-    /// Nothing; stands alone.
-    None,
-    /// Reading from the usual package registries.
-    Packages,
-    /// Fetching from the usual git hosts, never pushing.
-    GitRead,
-    /// Every public host; stands alone.
-    Open,
-}
-
 /// What a tainted task loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -139,7 +124,6 @@ named!(Profile: Low = "low", Medium = "medium", High = "high", VeryHigh = "very-
 named!(Tier: Low = "low", Medium = "medium", High = "high");
 named!(Reach: None = "none", Allowlist = "allowlist", Open = "open");
 named!(ToolReach: None = "none", ReadOnly = "read-only", Approved = "approved", All = "all");
-named!(Preset: None = "none", Packages = "packages", GitRead = "git-read", Open = "open");
 named!(TaintEffect: NoNetwork = "no-network", NoSecrets = "no-secrets", NoApply = "no-apply",
     NoPhaseChange = "no-phase-change", ReadOnlyTools = "read-only-tools", Isolate = "isolate");
 

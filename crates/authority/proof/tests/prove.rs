@@ -85,17 +85,17 @@ fn the_edit_taken_back_is_found_to_allow_something() {
 #[test]
 fn a_border_that_no_list_of_samples_reaches_is_found() {
     with_solver(|solver| {
-        let rail = |port: u32| {
+        let rail = |path: &str| {
             format!(
-                "forbid(principal, action == Action::\"connect\", resource) when {{ resource.port > {port} }};"
+                "forbid(principal, action == Action::\"connect\", resource) when {{ context.path like \"{path}\" }};"
             )
         };
-        let old = stack(DEFAULT_POLICY, Some(&rail(20_000)));
-        let new = stack(DEFAULT_POLICY, Some(&rail(20_001)));
-        assert!(compare(&old, &new).widened.is_empty(), "no sample has this port");
+        let old = stack(DEFAULT_POLICY, Some(&rail("/border*")));
+        let new = stack(DEFAULT_POLICY, Some(&rail("/border/*")));
+        assert!(compare(&old, &new).widened.is_empty(), "no sample has this path");
         let found = prove(&old, &new, solver()).unwrap();
-        let Proof::Widens(example) = found else { panic!("port 20001 is newly allowed") };
-        assert!(example.request.contains("20001"), "{}", example.request);
+        let Proof::Widens(example) = found else { panic!("/border is newly allowed") };
+        assert!(example.request.contains("/border"), "{}", example.request);
         let back = prove(&new, &old, solver()).unwrap();
         assert!(matches!(back, Proof::NothingNew { .. }), "{back:?}");
     });
@@ -117,4 +117,76 @@ fn a_solver_that_cannot_be_started_proves_nothing() {
     prove(&old, &new, Solver::at(Path::new("/nonexistent/cvc5"))).unwrap_err();
     // It says nothing.
     prove(&old, &new, Solver::at(Path::new("/bin/true"))).unwrap_err();
+}
+
+/// The shipped policy with other rules for the network.
+fn network(rules: &str) -> Stack {
+    stack(&edited("presets = [\"none\"]", rules), None)
+}
+
+const STAR: &str = "[[network.allow]]\nhost = \"*.example.com\"\n";
+const STARS: &str = "[[network.allow]]\nhost = \"**.example.com\"\n";
+const NAME: &str = "[[network.allow]]\nhost = \"a.example.com\"\n";
+const DEEP: &str = "[[network.allow]]\nhost = \"b.a.example.com\"\n";
+const READ: &str =
+    "[[network.allow]]\nhost = \"a.example.com\"\nmethods = [\"GET\"]\npaths = [\"/v1\"]\n";
+const DENY: &str = "[[network.deny]]\nhost = \"*.example.com\"\npaths = [\"/admin\"]\n";
+
+#[test]
+fn the_proof_reads_stars_as_the_gateway_does() {
+    with_solver(|solver| {
+        let widens = |old: &str, new: &str| {
+            let found = prove(&network(old), &network(new), solver()).unwrap();
+            matches!(found, Proof::Widens(_))
+        };
+        // A rule for exactly a host stands in place of one with a star, so it narrows it, too.
+        for (narrow, wide) in [
+            (NAME, STAR),
+            (STAR, STARS),
+            (DEEP, STARS),
+            (READ, NAME),
+            (&format!("{STAR}{READ}"), STAR),
+            (&format!("{STARS}{DENY}"), STARS),
+            ("presets = [\"packages\"]\n", "presets = [\"open\"]\n"),
+            (NAME, "presets = [\"open\"]\n"),
+        ] {
+            assert!(!widens(wide, narrow), "{wide} to {narrow}");
+            assert!(widens(narrow, wide), "{narrow} to {wide}");
+        }
+        // Neither holds the other.
+        for (one, other) in [(STAR, DEEP), (DEEP, STAR)] {
+            assert!(widens(one, other), "{one} to {other}");
+        }
+    });
+}
+
+#[test]
+fn what_is_proved_is_not_contradicted_by_any_sample() {
+    with_solver(|solver| {
+        let rules = [NAME, DEEP, READ, DENY, STAR];
+        let text = |set: usize| -> String {
+            let chosen = rules.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
+            chosen.map(|(_, rule)| *rule).collect()
+        };
+        let mut proved = 0;
+        // Each set of rules beside one of its neighbours.
+        for set in (1..32_usize).step_by(2) {
+            let other = set ^ (1 << (set % rules.len()));
+            let (old, new) = (network(&text(set)), network(&text(other)));
+            if matches!(prove(&old, &new, solver()), Ok(Proof::NothingNew { .. })) {
+                proved += 1;
+                assert_eq!(compare(&old, &new).widened, [], "{} to {}", text(set), text(other));
+            }
+        }
+        assert!(proved > 1, "{proved}");
+    });
+}
+
+#[test]
+fn what_the_proof_does_not_see_is_not_proved() {
+    let old = network(NAME);
+    let new = network(&format!("{NAME}addresses = [\"10.0.0.0/8\"]\n"));
+    let nobody = Solver::at(Path::new("/nonexistent/cvc5"));
+    let error = prove(&old, &new, nobody).unwrap_err();
+    assert!(error.to_string().contains("addresses"), "{error}");
 }

@@ -1,7 +1,12 @@
-//! What a sandbox may reach of the network, as a person, a policy or a program writes it. The gateway
-//! checks it and decides by it.
+//! What a sandbox may reach of the network: the one form in which a person, a policy, a grant or a
+//! program writes it. `ringwall-rules` checks it and decides by it.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::host_pattern::HostPattern;
+use crate::range::Range;
 
 /// What may be reached. Empty: nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +83,9 @@ pub enum Preset {
     Open,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
     #[default]
@@ -93,10 +100,10 @@ pub struct Allow {
     /// What events call the rule; without one, its destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A name, `*.` and a domain for one label more, or an address.
-    pub host: String,
-    #[serde(default)]
-    pub scheme: Scheme,
+    pub host: HostPattern,
+    /// Without one, `http` at port 80 and `https` at all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
     /// Without one, the scheme's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -108,7 +115,7 @@ pub struct Allow {
     pub paths: Vec<String>,
     /// Private ranges that this host may resolve to. Only here can an internal service be opened.
     #[serde(default)]
-    pub addresses: Vec<String>,
+    pub addresses: Vec<Range>,
     /// The secret that requests under this rule may carry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
@@ -138,8 +145,7 @@ pub struct GitRights {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deny {
-    /// `*.example.com` covers every depth here.
-    pub host: String,
+    pub host: HostPattern,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     #[serde(default)]
@@ -149,6 +155,21 @@ pub struct Deny {
 }
 
 impl Scheme {
+    /// Of a port, where nobody says which scheme is spoken there.
+    pub const fn usual(port: Option<u16>) -> Self {
+        match port {
+            Some(80) => Self::Http,
+            _ => Self::Https,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Https => 443,
@@ -159,11 +180,11 @@ impl Scheme {
 
 impl Allow {
     /// One host on its scheme's port, without further bounds.
-    pub fn host(host: impl Into<String>) -> Self {
+    pub const fn host(host: HostPattern) -> Self {
         Self {
             name: None,
-            host: host.into(),
-            scheme: Scheme::Https,
+            host,
+            scheme: None,
             port: None,
             methods: Vec::new(),
             paths: Vec::new(),
@@ -173,9 +194,41 @@ impl Allow {
             git: None,
         }
     }
+
+    pub fn scheme(&self) -> Scheme {
+        self.scheme.unwrap_or(Scheme::usual(self.port))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(self.scheme().default_port())
+    }
+}
+
+impl GitRights {
+    /// Whether they include all of these.
+    pub fn covers(&self, other: &Self) -> bool {
+        let names = |own: &[String], others: &[String]| {
+            let covers = |own: &String, other: &String| {
+                own == other || own.strip_suffix('*').is_some_and(|front| other.starts_with(front))
+            };
+            others.iter().all(|other| own.iter().any(|own| covers(own, other)))
+        };
+        (self.fetch || !other.fetch)
+            && (self.rewrite || !other.rewrite)
+            && names(&self.push, &other.push)
+            && names(&self.tags, &other.tags)
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl Preset {
+    pub const ALL: [Self; 4] = [Self::None, Self::Packages, Self::GitRead, Self::Open];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -185,20 +238,29 @@ impl Preset {
         }
     }
 
-    /// The hosts of a preset that is a list, all at port 443.
-    pub const fn hosts(self) -> &'static [&'static str] {
+    /// What a preset that is a list stands for. `Open` is a property of the whole set.
+    pub fn rules(self) -> Vec<Allow> {
         match self {
-            Self::Packages => PACKAGES,
-            Self::GitRead => GIT_HOSTS,
-            Self::None | Self::Open => &[],
+            Self::None | Self::Open => Vec::new(),
+            Self::Packages => listed(PACKAGES)
+                .map(|rule| Allow { methods: vec!["GET".into(), "HEAD".into()], ..rule })
+                .collect(),
+            Self::GitRead => listed(GIT_HOSTS)
+                .map(|rule| Allow {
+                    git: Some(GitRights { fetch: true, ..GitRights::default() }),
+                    ..rule
+                })
+                .collect(),
         }
     }
 
     pub fn named(name: &str) -> Option<Self> {
-        [Self::None, Self::Packages, Self::GitRead, Self::Open]
-            .into_iter()
-            .find(|preset| preset.name() == name)
+        Self::ALL.into_iter().find(|preset| preset.name() == name)
     }
+}
+
+fn listed(hosts: &[&str]) -> impl Iterator<Item = Allow> {
+    hosts.iter().filter_map(|host| host.parse().ok()).map(Allow::host)
 }
 
 // Package hosts are written in pieces: the repository's rule against naming them is about what its
@@ -244,8 +306,7 @@ impl EgressSpec {
         let mut ports: Vec<u16> = Vec::new();
         for rules in &self.layers {
             ports.extend(rules.presets.iter().flat_map(of_web));
-            let port = |allow: &Allow| allow.port.unwrap_or(allow.scheme.default_port());
-            ports.extend(rules.allow.iter().map(port));
+            ports.extend(rules.allow.iter().map(Allow::port));
         }
         ports.sort_unstable();
         ports.dedup();
@@ -277,10 +338,8 @@ impl EgressSpec {
         layers
             .map(|rules| {
                 let presets = rules.presets.iter().map(|preset| preset.name().to_owned());
-                let hosts = rules.allow.iter().map(|allow| {
-                    let port = allow.port.unwrap_or(allow.scheme.default_port());
-                    format!("{}:{port}", allow.host)
-                });
+                let hosts =
+                    rules.allow.iter().map(|allow| format!("{}:{}", allow.host, allow.port()));
                 presets.chain(hosts).collect::<Vec<_>>().join(" ")
             })
             .chain(model)
@@ -294,7 +353,10 @@ mod tests {
 
     #[test]
     fn one_layer_that_allows_nothing_leaves_nothing() {
-        let some = RuleSet { allow: vec![Allow::host("a.example.com")], ..RuleSet::default() };
+        let some = RuleSet {
+            allow: vec![Allow::host("a.example.com".parse().unwrap())],
+            ..RuleSet::default()
+        };
         let none = RuleSet { presets: vec![Preset::None], ..RuleSet::default() };
         let spec = |layers: &[&RuleSet]| EgressSpec {
             layers: layers.iter().map(|layer| (*layer).clone()).collect(),
@@ -317,9 +379,29 @@ mod tests {
 
     #[test]
     fn presets_are_found_by_their_names() {
-        for preset in [Preset::None, Preset::Packages, Preset::GitRead, Preset::Open] {
+        for preset in Preset::ALL {
             assert_eq!(Preset::named(preset.name()), Some(preset));
         }
         assert_eq!(Preset::named("everything"), None);
+    }
+
+    #[test]
+    fn every_host_of_a_preset_has_its_rule() {
+        assert_eq!(Preset::Packages.rules().len(), PACKAGES.len());
+        assert_eq!(Preset::GitRead.rules().len(), GIT_HOSTS.len());
+        assert!(Preset::None.rules().is_empty() && Preset::Open.rules().is_empty());
+    }
+
+    #[test]
+    fn port_80_is_http_unless_the_rule_says_otherwise() {
+        let rule = |scheme, port| {
+            let rule = Allow { scheme, port, ..Allow::host("a.example.com".parse().unwrap()) };
+            (rule.scheme(), rule.port())
+        };
+        assert_eq!(rule(None, None), (Scheme::Https, 443));
+        assert_eq!(rule(None, Some(80)), (Scheme::Http, 80));
+        assert_eq!(rule(None, Some(8080)), (Scheme::Https, 8080));
+        assert_eq!(rule(Some(Scheme::Http), None), (Scheme::Http, 80));
+        assert_eq!(rule(Some(Scheme::Https), Some(80)), (Scheme::Https, 80));
     }
 }

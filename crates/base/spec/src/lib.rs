@@ -6,9 +6,12 @@
 mod command;
 mod egress;
 mod facts;
+mod host;
+mod host_pattern;
 mod id;
 mod limits;
 mod outcome;
+mod range;
 mod rights;
 mod sandbox;
 mod text;
@@ -25,9 +28,12 @@ pub use facts::{
     Capabilities, CheckedFact, DeniedOpen, Evidence, IdMapLine, LandlockFacts, MountFact,
     Namespace, NamespaceKind, RingFacts, SeccompFacts,
 };
+pub use host::{BadHost, Host};
+pub use host_pattern::{BadPattern, HostPattern};
 pub use id::{IdError, SandboxId, SandboxName};
 pub use limits::{KeptLimit, LimitError, LimitMeans, LimitName, Limits};
 pub use outcome::{ChangeSummary, Ending, Outcome, Usage};
+pub use range::{BadRange, Range};
 pub use rights::{RightsError, WriteRights};
 pub use sandbox::{SandboxSpec, WorkspaceMode, WorkspaceSpec};
 pub use text::{is_deceptive, push_shown, shown};

@@ -232,7 +232,7 @@ mod tests {
     fn a_sandbox_with_more_of_the_network_than_a_grant_is_noticed() {
         let open = RuleSet::default();
         let narrow = RuleSet {
-            allow: vec![ringwall_spec::Allow::host("api.example.com")],
+            allow: vec![ringwall_spec::Allow::host("api.example.com".parse().unwrap())],
             ..RuleSet::default()
         };
         let bounds = |layers: &[&RuleSet], secrets: &[&str]| NetworkBounds {

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use ringwall_engine::{PolicySearch, ToolGate, deciding};
 use ringwall_grant::Ask;
 use ringwall_policy::{
-    Action, Anchors, Decision, Egress, FilePath, HostFacts, Kind as WorkKind, PlaceRequest, Stack,
-    Stage, TakenIn, Task, Work,
+    Action, Anchors, Decision, FilePath, HostFacts, Kind as WorkKind, PlaceRequest, Stack, Stage,
+    TakenIn, Task, Work,
 };
-use ringwall_spec::Wall;
+use ringwall_spec::{Host, Scheme, Wall};
 use ringwall_workspace::is_protected;
 
 use crate::refused::{Kind, Refused};
@@ -126,7 +126,7 @@ impl Rules {
 
     /// Whether commands of the task could reach a network.
     pub fn has_network(&self, task: &Task) -> bool {
-        self.stack.as_ref().is_some_and(|stack| !matches!(stack.egress(task), Egress::None))
+        self.stack.as_ref().is_some_and(|stack| stack.egress(task).is_some())
     }
 
     /// Why the task may not do this, if it may not.
@@ -191,14 +191,15 @@ impl Rules {
     /// The model is named by whoever starts the agent; what the policy denies by name stays denied.
     pub fn allow_model(&self, task: &Task, base_url: &str) -> Result<(), Refused> {
         let Some(stack) = &self.stack else { return Ok(()) };
-        let rest = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
-        let authority = rest.split('/').next().unwrap_or_default();
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().unwrap_or(443)),
-            None => (authority, if base_url.starts_with("http://") { 80 } else { 443 }),
+        let (scheme, rest) = match base_url.split_once("://") {
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some((_, rest)) => (Scheme::Https, rest),
+            None => (Scheme::Https, base_url),
         };
-        let Some(host) = ringwall_policy::canonical_host(host) else { return Ok(()) };
-        let dial = Action::Connect { host, port, stage: Stage::Dial };
+        let authority = rest.split('/').next().unwrap_or_default();
+        let read = Host::parse_authority(authority, Some(scheme.default_port()));
+        let Ok((host, port)) = read else { return Ok(()) };
+        let dial = Action::Connect { scheme, host: host.bare(), port, stage: Stage::Dial };
         let decision = deciding(|| stack.decide(task, &dial));
         let denying = |rule: &&ringwall_policy::RuleRef| {
             !rule.permits && rule.rule.starts_with("network.deny")

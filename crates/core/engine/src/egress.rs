@@ -2,15 +2,12 @@
 //!
 //! Invariants:
 //! - with a policy, every layer of it and what was asked for must allow;
-//! - what the gateway's rules cannot say is narrower there, or refused, never wider.
+//! - what a policy says with a guard-rail, and rules cannot say, is refused.
 
 use std::collections::BTreeSet;
 
-use ringwall_policy::{
-    Action, AllowRule, DenyRule, Egress, EgressRules, HostPattern, Method, Reach, Stack, Task,
-    UrlPrefix,
-};
-use ringwall_spec::{Allow, Deny, EgressSpec, Preset, RuleSet, Scheme};
+use ringwall_policy::{Stack, Task};
+use ringwall_spec::{Allow, EgressSpec, HostPattern, Range, RuleSet, Scheme};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
@@ -26,8 +23,6 @@ pub enum EgressError {
         "{0} could forbid connections, and the gateway cannot ask it; write [[network.deny]] instead, or name other actions in it"
     )]
     GuardRail(String),
-    #[error("[[network.{list}]] with the host * is no rule that the gateway can keep; {fix}")]
-    Everything { list: &'static str, fix: &'static str },
     #[error("the policy does not let this task use the secret {0}; leave --secret {0} out")]
     SecretNotByPolicy(String),
     #[error("the tool asks for no host to reach; leave --net and --secret out")]
@@ -35,9 +30,6 @@ pub enum EgressError {
     #[error(transparent)]
     Secret(#[from] SecretError),
 }
-
-/// What the preset `open` opens of a host.
-const OPEN_PORTS: [u16; 2] = [80, 443];
 
 /// What a tool wants that is content with whatever may be reached.
 const ANY_HOST: &str = "*";
@@ -86,17 +78,20 @@ pub(crate) fn wanted_by_tool(mut egress: EgressSpec, wanted: &[String]) -> Egres
     }
     // What leads to an internal service is said by the rules that allow it, and counts where all say it.
     let ranges = egress.layers.iter().flat_map(|rules| &rules.allow).flat_map(|it| &it.addresses);
-    let addresses: BTreeSet<String> = ranges.cloned().collect();
-    let allow = wanted.iter().flat_map(|host| {
+    let addresses: BTreeSet<Range> = ranges.copied().collect();
+    let wanted = wanted.iter().filter_map(|host| {
         let (name, port) = match host.rsplit_once(':') {
-            Some((name, port)) => (name, port.parse().ok()),
+            Some((name, port)) => (name, Some(port.parse().ok()?)),
             None => (host.as_str(), None),
         };
+        Some((HostPattern::parse(name).ok()?, port))
+    });
+    let allow = wanted.flat_map(|(host, port)| {
         [Scheme::Https, Scheme::Http].map(|scheme| Allow {
-            scheme,
+            scheme: Some(scheme),
             port,
-            addresses: addresses.iter().cloned().collect(),
-            ..Allow::host(name)
+            addresses: addresses.iter().copied().collect(),
+            ..Allow::host(host.clone())
         })
     });
     egress.layers.push(RuleSet { allow: allow.collect(), ..RuleSet::default() }.narrowing());
@@ -112,15 +107,14 @@ pub(crate) fn egress_by(
     if asked.iter().flat_map(|asked| &asked.layers).any(RuleSet::is_nothing) {
         return Ok(None);
     }
-    let layers = match stack.egress(task) {
-        Egress::None if asked.is_some() => return Err(EgressError::NotByPolicy),
-        Egress::None => return Ok(None),
-        Egress::Layers(layers) => layers,
+    let mut egress = match stack.egress(task) {
+        None if asked.is_some() => return Err(EgressError::NotByPolicy),
+        None => return Ok(None),
+        Some(egress) => egress,
     };
     if let Some(rail) = stack.network_guard_rail() {
         return Err(EgressError::GuardRail(rail.to_string()));
     }
-    let mut egress = lowered(stack, task, &layers)?;
     if let Some(asked) = asked {
         if let Some(name) = asked.secrets.iter().find(|name| !egress.secrets.contains(name)) {
             return Err(EgressError::SecretNotByPolicy(name.clone()));
@@ -156,115 +150,15 @@ pub(crate) fn within(mut egress: EgressSpec, most: Option<&NetworkBounds>) -> Op
     Some(egress).filter(|egress| !egress.is_nothing())
 }
 
-/// Layers of policy as sets of rules, with the secrets that may be used.
-fn lowered(stack: &Stack, task: &Task, layers: &[EgressRules]) -> Result<EgressSpec, EgressError> {
-    let mut egress = EgressSpec::default();
-    let mut denied_everywhere = Vec::new();
-    for rules in layers {
-        let deny: Vec<Deny> = rules.deny.iter().map(denied).collect::<Result<_, _>>()?;
-        if inherits(rules) {
-            denied_everywhere.extend(deny);
-            continue;
-        }
-        let listed = match rules.reach {
-            Reach::None => Vec::new(),
-            // All is open, so only what carries a secret needs a rule.
-            Reach::Open => rules.allow.iter().filter(|rule| rule.secret.is_some()).collect(),
-            Reach::Allowlist => rules.allow.iter().collect::<Vec<_>>(),
-        };
-        let mut set = RuleSet { presets: presets(rules), deny, ..RuleSet::default() };
-        for rule in listed {
-            let mut allow = allowed(rule)?;
-            if rules.reach == Reach::Open && OPEN_PORTS.contains(&rule.port) {
-                // All else there is as open as everywhere, and carries no secret.
-                let (methods, paths) = (Vec::new(), Vec::new());
-                set.allow.push(Allow { methods, paths, secret: None, ..allow.clone() });
-            }
-            allow.secret = allow.secret.filter(|name| may_use(stack, task, name, rule));
-            let new = |name: &&String| !egress.secrets.contains(name);
-            egress.secrets.extend(allow.secret.iter().filter(new).cloned().collect::<Vec<_>>());
-            set.allow.push(allow);
-        }
-        for host in &rules.granted {
-            set.allow.push(Allow::host(host_of(host, "allow")?));
-        }
-        egress.layers.push(set);
-    }
-    if let Some(first) = egress.layers.first_mut() {
-        first.deny.extend(denied_everywhere);
-    }
-    Ok(egress)
-}
-
-/// A layer that only narrows, and names nothing that may be reached: whatever the others allow.
-fn inherits(rules: &EgressRules) -> bool {
-    rules.reach == Reach::Allowlist && rules.presets.is_empty() && rules.allow.is_empty()
-}
-
-fn presets(rules: &EgressRules) -> Vec<Preset> {
-    match rules.reach {
-        Reach::None => Vec::new(),
-        Reach::Open => vec![Preset::Open],
-        Reach::Allowlist => {
-            rules.presets.iter().filter_map(|preset| Preset::named(preset.name())).collect()
-        }
-    }
-}
-
-fn allowed(rule: &AllowRule) -> Result<Allow, EgressError> {
-    Ok(Allow {
-        scheme: if rule.port == 80 { Scheme::Http } else { Scheme::Https },
-        port: Some(rule.port),
-        methods: words(&rule.methods),
-        paths: prefixes(&rule.paths),
-        secret: rule.secret.as_ref().map(|name| name.as_str().to_owned()),
-        passthrough: rule.passthrough,
-        ..Allow::host(host_of(&rule.host, "allow")?)
-    })
-}
-
-fn denied(rule: &DenyRule) -> Result<Deny, EgressError> {
-    Ok(Deny {
-        host: host_of(&rule.host, "deny")?,
-        port: rule.port,
-        methods: words(&rule.methods),
-        paths: prefixes(&rule.paths),
-    })
-}
-
-fn words(methods: &[Method]) -> Vec<String> {
-    methods.iter().map(|method| method.as_str().to_owned()).collect()
-}
-
-fn prefixes(paths: &[UrlPrefix]) -> Vec<String> {
-    paths.iter().map(|path| path.as_str().to_owned()).collect()
-}
-
-/// In a rule that allows, `*.` is one label for the gateway and any number for the policy: narrower.
-fn host_of(host: &HostPattern, list: &'static str) -> Result<String, EgressError> {
-    match (host.as_str(), list) {
-        ("*", "allow") => {
-            Err(EgressError::Everything { list, fix: "use presets = [\"open\"] or name the hosts" })
-        }
-        ("*", _) => {
-            Err(EgressError::Everything { list, fix: "use network = \"none\" or name the hosts" })
-        }
-        (host, _) => Ok(host.to_owned()),
-    }
-}
-
-/// Every layer may have something to say about the secret.
-fn may_use(stack: &Stack, task: &Task, name: &str, rule: &AllowRule) -> bool {
-    let host = rule.host.as_str();
-    let host = host.strip_prefix("*.").map_or_else(|| host.to_owned(), |rest| format!("a.{rest}"));
-    let action = Action::UseSecret { name: name.to_owned(), host, port: rule.port };
-    stack.decide(task, &action).allowed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ringwall_policy::{LayerText, OriginKind, Tier};
+    use ringwall_spec::Preset;
+
+    fn pattern(text: &str) -> HostPattern {
+        text.parse().unwrap()
+    }
 
     fn stack(base: &str, others: &[&str]) -> Stack {
         let mut built_in = Stack::built_in();
@@ -285,10 +179,7 @@ mod tests {
 
     fn of_tier(stack: &Stack, tier: Tier) -> Option<EgressSpec> {
         let task = Task { tier: Some(tier), ..Task::default() };
-        match stack.egress(&task) {
-            Egress::None => None,
-            Egress::Layers(layers) => Some(lowered(stack, &task, &layers).unwrap()),
-        }
+        stack.egress(&task)
     }
 
     #[test]
@@ -303,7 +194,7 @@ mod tests {
     const LISTED: &str = "presets = [\"packages\"]\n\
         [[network.allow]]\nhost = \"api.example.com\"\nmethods = [\"GET\"]\npaths = [\"/v1/\"]\nsecret = \"key\"\n\
         [[network.allow]]\nhost = \"plain.example.com\"\nport = 80\n\
-        [[network.deny]]\nhost = \"*.internal\"\n";
+        [[network.deny]]\nhost = \"**.internal\"\n";
 
     #[test]
     fn the_allowlist_of_a_policy_becomes_rules() {
@@ -315,8 +206,8 @@ mod tests {
         assert_eq!(set.allow[0].methods, ["GET"]);
         assert_eq!(set.allow[0].paths, ["/v1/"]);
         assert_eq!(set.allow[0].secret.as_deref(), Some("key"));
-        assert_eq!((set.allow[1].scheme, set.allow[1].port), (Scheme::Http, Some(80)));
-        assert_eq!(set.deny[0].host, "*.internal");
+        assert_eq!((set.allow[1].scheme(), set.allow[1].port()), (Scheme::Http, 80));
+        assert_eq!(set.deny[0].host, pattern("**.internal"));
         assert_eq!(medium.secrets, ["key"]);
     }
 
@@ -353,7 +244,8 @@ mod tests {
     fn what_somebody_asks_for_only_narrows() {
         let stack = stack(LISTED, &[]);
         let task = Task { tier: Some(Tier::Medium), ..Task::default() };
-        let wide = Allow { secret: Some("key".to_owned()), ..Allow::host("api.example.com") };
+        let wide =
+            Allow { secret: Some("key".to_owned()), ..Allow::host(pattern("api.example.com")) };
         let rules = RuleSet { allow: vec![wide], ..RuleSet::default() };
         let asked = EgressSpec { layers: vec![rules.clone()], ..EgressSpec::default() };
         let given = egress_by(&stack, &task, Some(asked)).unwrap().unwrap();
@@ -371,8 +263,8 @@ mod tests {
 
     #[test]
     fn a_tool_gets_the_hosts_that_it_wants_and_no_others() {
-        let range = "10.0.0.0/8".to_owned();
-        let given = Allow { addresses: vec![range.clone()], ..Allow::host("a.example.com") };
+        let range: Range = "10.0.0.0/8".parse().unwrap();
+        let given = Allow { addresses: vec![range], ..Allow::host(pattern("a.example.com")) };
         let rules = RuleSet { allow: vec![given], ..RuleSet::default() };
         let egress = EgressSpec { layers: vec![rules], transparent: true, ..EgressSpec::default() };
         let wanted = |hosts: &[&str]| {
@@ -383,26 +275,14 @@ mod tests {
         assert!(!narrowed.transparent);
         let [_, layer] = &narrowed.layers[..] else { panic!("{narrowed:?}") };
         let seen: Vec<_> =
-            layer.allow.iter().map(|it| (it.host.as_str(), it.port, it.scheme)).collect();
+            layer.allow.iter().map(|it| (it.host.clone(), it.port, it.scheme())).collect();
         let (both, none) = ([Scheme::Https, Scheme::Http], None);
         let expected: Vec<_> = [("a.example.com", Some(8443)), ("*.example.org", none)]
             .into_iter()
-            .flat_map(|(host, port)| both.map(|scheme| (host, port, scheme)))
+            .flat_map(|(host, port)| both.map(|scheme| (pattern(host), port, scheme)))
             .collect();
         assert_eq!(seen, expected);
-        assert!(layer.allow.iter().all(|it| it.addresses == [range.clone()]));
+        assert!(layer.allow.iter().all(|it| it.addresses == [range]));
         assert_eq!(wanted(&["*"]).layers, egress.layers);
-    }
-
-    #[test]
-    fn what_the_gateway_cannot_keep_is_refused() {
-        for (rule, list) in [("allow", "allow"), ("deny", "deny")] {
-            let text = format!("presets = [\"packages\"]\n[[network.{rule}]]\nhost = \"*\"\n");
-            let stack = stack(&text, &[]);
-            let task = Task { tier: Some(Tier::Medium), ..Task::default() };
-            let Egress::Layers(layers) = stack.egress(&task) else { panic!() };
-            let error = lowered(&stack, &task, &layers).unwrap_err();
-            assert!(matches!(error, EgressError::Everything { list: found, .. } if found == list));
-        }
     }
 }

@@ -12,7 +12,7 @@ use ringwall_egress::{Form, Provider, ProviderError, SecretSpec};
 use ringwall_safekeeping::{
     Content, Directory, FileError, Trust, create_new, if_there, read, replace,
 };
-use ringwall_spec::{ModelEndpoint, SandboxSpec};
+use ringwall_spec::{Host, HostPattern, ModelEndpoint, SandboxSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
@@ -34,7 +34,7 @@ pub enum SecretError {
     )]
     Unbound(String),
     #[error("secret {name} is bound to {host}, so it cannot be the key of the model at {url}")]
-    Elsewhere { name: String, host: String, url: String },
+    Elsewhere { name: String, host: HostPattern, url: String },
     #[error("the secret is empty, or longer than 16 KiB")]
     Value,
     #[error("{0:?} is no name for an environment variable")]
@@ -56,7 +56,7 @@ pub struct StoredSecret {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretBinding {
-    pub host: String,
+    pub host: HostPattern,
     pub port: u16,
     pub methods: Vec<String>,
     pub paths: Vec<String>,
@@ -282,11 +282,10 @@ impl Engine {
 }
 
 /// Whether a URL is of this host.
-fn is_at(url: &str, host: &str) -> bool {
+fn is_at(url: &str, host: &HostPattern) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let name = authority.rsplit_once(':').map_or(authority, |(name, _)| name);
-    name.eq_ignore_ascii_case(host)
+    Host::parse_authority(authority, Some(443)).is_ok_and(|(name, _)| host.matches(&name))
 }
 
 fn to_text(stored: &StoredSecret) -> Vec<u8> {
@@ -314,7 +313,9 @@ mod tests {
 
     #[test]
     fn a_url_is_of_the_host_in_its_authority_and_of_no_other() {
+        let is_at = |url, host: &str| super::is_at(url, &host.parse().unwrap());
         assert!(is_at("https://api.example.com", "api.example.com"));
+        assert!(is_at("https://api.example.com", "*.example.com"));
         assert!(is_at("https://API.example.com:8443/x", "api.example.com"));
         for url in ["https://evil.example/api.example.com", "https://api.example.com.evil.example"]
         {

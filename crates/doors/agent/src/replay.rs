@@ -104,7 +104,8 @@ impl TakenIn<'_> {
         };
         match wish {
             Wish::Exec(exec) => {
-                let kind = exec.counts_as(self.options.kind, self.task.tainted);
+                let floor = self.options.kind.max(self.policy.kind_of_command(&exec.command));
+                let kind = exec.counts_as(floor, self.task.tainted);
                 let of_kind = self.policy.taints(Taken::OutputOf(kind));
                 let reaches = self.policy.has_network(&self.task);
                 let by_network = reaches && self.policy.taints(Taken::Network);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ringwall_spec::HostPattern;
 use serde::{Deserialize, Serialize};
 
 /// Where a secret comes from. A keyring is read with a command.
@@ -25,7 +26,7 @@ pub enum Provider {
 pub struct SecretSpec {
     pub name: String,
     pub from: Provider,
-    pub host: String,
+    pub host: HostPattern,
     #[serde(default = "https_port")]
     pub port: u16,
     #[serde(default)]

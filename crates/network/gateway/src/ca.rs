@@ -7,12 +7,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
+use ringwall_spec::Host;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
-
-use crate::host::Host;
 
 /// A task that runs longer gets no new connections: its sandbox trusts no other authority.
 const LIFETIME: Duration = Duration::hours(24);

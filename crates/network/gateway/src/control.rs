@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use ringwall_egress::{Answer, ControlError, Order, Question, Reply};
 use ringwall_linux::fdpass;
+use ringwall_rules::{Ask, AskedRequest, authorize};
+use ringwall_spec::Host;
 
-use crate::authorize::{Ask, AskedRequest, authorize};
 use crate::event::Lines;
 use crate::gateway::Gateway;
-use crate::host::Host;
 use crate::listen::Listeners;
-use crate::rules;
 use crate::secret::Sources;
 
 /// Stacks count against the process's limit of memory, whatever the machine has of cores.
@@ -103,19 +102,14 @@ fn listeners(descriptors: Vec<OwnedFd>) -> Result<Listeners, String> {
 
 /// The decision itself, made for nobody. Nothing is looked up.
 fn explain(question: &Question) -> Result<Answer, String> {
-    let rules = rules::check(&question.rules).map_err(|error| error.to_string())?;
+    let rules = ringwall_rules::check(&question.rules).map_err(|error| error.to_string())?;
     let refused = |reason: &dyn std::fmt::Display| Answer::Refused { reason: reason.to_string() };
     let host = match Host::parse(&question.host) {
         Ok(host) => host,
         Err(reason) => return Ok(refused(&reason)),
     };
-    let request = match &question.request {
-        None => None,
-        Some((method, path)) => Some(AskedRequest {
-            method: method.parse().map_err(|_| format!("{method:?} is no method"))?,
-            path: path.clone(),
-        }),
-    };
+    let asked = question.request.clone();
+    let request = asked.map(|(method, path)| AskedRequest { method, path });
     let scheme = question.scheme;
     let port = question.port.unwrap_or(scheme.default_port());
     Ok(match authorize(&rules, &Ask { host, port, scheme, request }) {

@@ -8,16 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use ringwall_egress::{Form, Provider, SecretSpec};
+use ringwall_rules::{Ask, AskedRequest, BadRules, GoesBy, Matching, Permit, target};
+use ringwall_spec::{HostPattern, Scheme};
 use thiserror::Error;
 
-use crate::authorize::{Ask, AskedRequest, GoesBy, Permit};
 use crate::needles::{Needles, hexadecimal, percent_decoded};
 use crate::oauth::OAuthClient;
-use crate::pattern::HostPattern;
-use crate::rules::{BadRules, Matching, Scheme};
 use crate::secret::{NoSecret, Secret, Sources};
 use crate::sigv4::Signer;
-use crate::target;
 
 #[derive(Debug, Error)]
 pub enum BadSecret {
@@ -246,6 +244,7 @@ impl Credential {
         };
         let secret = get(&spec.from)?;
         secrets.add(secret.bytes());
+        ringwall_rules::check_host(&spec.host)?;
         let value = match &spec.form {
             Form::Header(header) => Value::Plain(header_name(spec, header)?, secret),
             Form::AwsSigV4(config) => {
@@ -268,7 +267,7 @@ impl Credential {
         };
         Ok(Self {
             name: spec.name.clone(),
-            host: HostPattern::parse(&spec.host).map_err(BadRules::from)?,
+            host: spec.host.clone(),
             port: spec.port,
             matching: Matching::check(&spec.name, &spec.methods, &spec.paths)?,
             require: spec.require,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_spec::Host;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -12,8 +13,6 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-use crate::host::Host;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_TRIES: usize = 4;

@@ -8,14 +8,14 @@ use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::BinDecodable;
+use ringwall_rules::Destination;
+use ringwall_spec::Host;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 
-use crate::authorize::Destination;
 use crate::event::{Door, Verdict};
 use crate::exchange::Visit;
-use crate::host::Host;
 use crate::task::{NoWay, Task};
 
 /// Queries of one task that are being answered at a time; more are dropped, as networks do.

@@ -8,8 +8,9 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, Uri, Version};
+use ringwall_rules::{Ask, AskedRequest, Permit};
+use ringwall_spec::Scheme;
 
-use crate::authorize::{Ask, AskedRequest, Permit};
 use crate::body::{Body, Download, Progress, Record, Upload};
 use crate::credential::Applied;
 use crate::dial::Speak;
@@ -22,7 +23,6 @@ use crate::meter::{Exhausted, OpenConnection};
 use crate::needles::Needles;
 use crate::oauth::Fetch;
 use crate::problem::{OWN_ANSWER, Problem};
-use crate::rules::Scheme;
 use crate::sigv4;
 use crate::task::{Held, Leash, Stream, Task};
 use crate::websocket;
@@ -106,7 +106,7 @@ async fn try_exchange(
 }
 
 fn asked(head: &Parts) -> AskedRequest {
-    AskedRequest { method: head.method.clone(), path: head.uri.path().to_owned() }
+    AskedRequest { method: head.method.as_str().to_owned(), path: head.uri.path().to_owned() }
 }
 
 fn length(head: &Parts) -> Option<u64> {

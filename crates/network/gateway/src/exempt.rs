@@ -3,12 +3,9 @@
 
 use std::net::IpAddr;
 
+use ringwall_rules::{BadRules, Destination};
+use ringwall_spec::{BadPattern, BadRange, Host, HostPattern, Range};
 use thiserror::Error;
-
-use crate::address::{BadRange, Range};
-use crate::authorize::Destination;
-use crate::host::Host;
-use crate::pattern::{BadPattern, HostPattern};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadExempt {
@@ -18,6 +15,8 @@ pub enum BadExempt {
     Form(String),
     #[error(transparent)]
     Host(#[from] BadPattern),
+    #[error(transparent)]
+    Rules(#[from] BadRules),
     #[error(transparent)]
     Range(#[from] BadRange),
 }
@@ -40,6 +39,7 @@ impl Exempt {
         let (host, port) = endpoint.rsplit_once(':').ok_or_else(form)?;
         let port: u16 = port.parse().map_err(|_| form())?;
         let host = HostPattern::parse(host)?;
+        ringwall_rules::check_host(&host)?;
         let addresses = match (addresses, &host) {
             (Some(addresses), _) => Range::parse(addresses)?,
             (None, HostPattern::Exact(Host::Address(address))) => Range::one(*address),

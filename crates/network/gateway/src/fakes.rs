@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, PoisonError};
 
-use crate::host::Host;
+use ringwall_spec::Host;
 
 /// A network that is nobody's (RFC 2544), so no such address is ever meant for itself.
 const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);

@@ -11,19 +11,18 @@ use hyper::header::UPGRADE;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::TokioIo;
+use ringwall_rules::Ask;
+use ringwall_spec::{Host, Scheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::authorize::Ask;
 use crate::body::{self, Body};
 use crate::event::{Door, Verdict};
 use crate::exchange::{Visit, exchange};
 use crate::framing::Framed;
 use crate::head::{self, BadHead};
-use crate::host::Host;
 use crate::inference::{self, is_inference};
 use crate::lane::Lane;
 use crate::problem::Problem;
-use crate::rules::Scheme;
 use crate::task::{Stream, Way};
 use crate::tunnel;
 

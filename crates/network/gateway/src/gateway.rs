@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_egress::{Entrance, Settings, TaskInfo, TaskSpec};
+use ringwall_rules::BadRules;
 use ringwall_spec::RuleSet;
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -19,7 +20,6 @@ use crate::inference::BadInference;
 use crate::listen::{self, Listeners, Serving};
 use crate::meter::Usage;
 use crate::resolve::{ResolveError, Resolver};
-use crate::rules::{self, BadRules};
 use crate::secret::Sources;
 use crate::task::Task;
 
@@ -128,7 +128,7 @@ impl Gateway {
 
     /// New rules for a task, every set of which must allow; open streams that they forbid are closed.
     pub fn reload(&self, id: &str, rules: &[RuleSet]) -> Result<(), TaskError> {
-        let rules = rules::check(rules)?;
+        let rules = ringwall_rules::check(rules)?;
         let task = self.task(id)?;
         task.set_rules(rules);
         Ok(())

@@ -7,13 +7,14 @@ use hyper::Method;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
+use ringwall_rules::{FETCH, PUSH, REFERENCES, target};
+use ringwall_spec::GitRights;
 use thiserror::Error;
 
 use crate::fetch::{self, LONGEST_FETCH};
 use crate::held::{self, Reading};
 use crate::pack::{BadPack, LONGEST_PACK};
 use crate::problem::Problem;
-use crate::rules::GitRights;
 use crate::task::Task;
 
 /// The list of commands; the objects follow it.
@@ -86,18 +87,18 @@ pub struct List {
 
 pub fn classify(method: &Method, path: &str, query: Option<&str>) -> Result<Asked, BadGit> {
     // The repository's path must be as plain as any path rule wants it.
-    crate::target::check_path(path).map_err(|_| BadGit::NotGit)?;
+    target::check_path(path).map_err(|_| BadGit::NotGit)?;
     let of_repository =
         |end: &str| path.strip_suffix(end).is_some_and(|repository| repository.len() > 1);
     match (method.as_str(), query) {
-        ("GET", Some("service=git-upload-pack")) if of_repository("/info/refs") => {
+        ("GET", Some("service=git-upload-pack")) if of_repository(REFERENCES) => {
             Ok(Asked::FetchRefs)
         }
-        ("GET", Some("service=git-receive-pack")) if of_repository("/info/refs") => {
+        ("GET", Some("service=git-receive-pack")) if of_repository(REFERENCES) => {
             Ok(Asked::PushRefs)
         }
-        ("POST", None) if of_repository("/git-upload-pack") => Ok(Asked::Fetch),
-        ("POST", None) if of_repository("/git-receive-pack") => Ok(Asked::Push),
+        ("POST", None) if of_repository(FETCH) => Ok(Asked::Fetch),
+        ("POST", None) if of_repository(PUSH) => Ok(Asked::Push),
         _ => Err(BadGit::NotGit),
     }
 }
@@ -367,7 +368,7 @@ mod tests {
             ("/a/b/info/refs", Some("service=git-upload-pack&x=1")),
             ("/a/b/HEAD", None),
             ("/a/../b/info/refs", Some("service=git-upload-pack")),
-            ("/info/refs", Some("service=git-upload-pack")),
+            (REFERENCES, Some("service=git-upload-pack")),
             ("/login", None),
         ] {
             assert_eq!(get(path, query), Err(BadGit::NotGit), "{path} {query:?}");

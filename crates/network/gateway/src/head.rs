@@ -3,12 +3,11 @@
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode, Version};
+use ringwall_rules::{Ask, GoesBy};
+use ringwall_spec::{Host, Scheme};
 use thiserror::Error;
 
-use crate::authorize::{Ask, GoesBy};
-use crate::host::Host;
 use crate::needles::{Needles, percent_decoded};
-use crate::rules::Scheme;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum BadHead {

@@ -2,11 +2,10 @@
 
 use std::io;
 
+use ringwall_spec::Host;
 use rustls::server::{Accepted, Acceptor};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
-
-use crate::host::Host;
 
 /// Greetings with post-quantum key shares have about two kilobytes.
 const LONGEST_HELLO: usize = 32 * 1024;

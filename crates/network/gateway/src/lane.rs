@@ -10,17 +10,17 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use ringwall_rules::{Ask, Destination, Permit};
+use ringwall_spec::{Host, Scheme};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::authorize::{Ask, Destination, Permit, survivors};
+use crate::address::survivors;
 use crate::body::Body;
 use crate::dial::{DialError, Speak, dial};
 use crate::event::Verdict;
 use crate::gateway::Shared;
-use crate::host::Host;
 use crate::problem::Problem;
-use crate::rules::Scheme;
 use crate::task::{Stream, Task};
 
 /// Connections of one lane to a server that speaks HTTP/1 only.

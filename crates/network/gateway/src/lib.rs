@@ -1,12 +1,11 @@
 //! The egress gateway: the only way out of a sandbox, and the only place that knows a secret.
 //!
 //! A connection goes accept (`listen`) -> identify (`forward`, `socks`, `tunnel`, `dns`) -> decide
-//! ([`authorize`]) -> resolve, judge and pin ([`address`], `task`) -> dial (`dial`, `lane`) -> relay
+//! (`ringwall_rules::authorize`) -> resolve, judge and pin ([`address`], `task`) -> dial (`dial`, `lane`) -> relay
 //! (`exchange`, `websocket`, `relay`) -> record ([`event`]). Everything that a sandbox sends is
 //! hostile input.
 
 pub mod address;
-pub mod authorize;
 mod body;
 mod ca;
 mod call;
@@ -28,7 +27,6 @@ pub mod git;
 mod head;
 mod held;
 mod hello;
-pub mod host;
 mod inference;
 mod lane;
 mod listen;
@@ -36,16 +34,12 @@ pub mod meter;
 mod needles;
 mod oauth;
 pub mod pack;
-pub mod pattern;
-pub mod presets;
 mod problem;
 mod relay;
 mod resolve;
-pub mod rules;
 mod secret;
 mod sigv4;
 pub mod socks;
-pub mod target;
 mod task;
 mod tunnel;
 mod usage;

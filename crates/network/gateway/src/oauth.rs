@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::{Method, Uri};
 use ringwall_egress::OAuth;
+use ringwall_spec::Host;
 use serde::Deserialize;
 use thiserror::Error;
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::event::{Door, Verdict};
-use crate::host::Host;
 use crate::lane::{self, Form};
 use crate::secret::Secret;
 use crate::task::Task;

@@ -2,15 +2,15 @@
 
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode, Version};
+use ringwall_rules::Refusal;
+use ringwall_spec::BadHost;
 use thiserror::Error;
 
-use crate::authorize::Refusal;
 use crate::body::{self, Body, BodyError};
 use crate::credential::BadCredential;
 use crate::event::{NotRecorded, Verdict};
 use crate::git::BadGit;
 use crate::head::BadHead;
-use crate::host::BadHost;
 use crate::inference::BadCall;
 use crate::lane::LaneError;
 use crate::meter::Exhausted;
@@ -89,7 +89,11 @@ impl Problem {
             Self::Head(BadHead::Override(_)) => StatusCode::FORBIDDEN,
             Self::Head(_) | Self::Host(_) | Self::Broken => StatusCode::BAD_REQUEST,
             Self::Refused(
-                Refusal::Host(_) | Refusal::Literal { .. } | Refusal::Path(_) | Refusal::Method(_),
+                Refusal::Host(_)
+                | Refusal::Punycode { .. }
+                | Refusal::Literal { .. }
+                | Refusal::Path(_)
+                | Refusal::Method(_),
             ) => StatusCode::BAD_REQUEST,
             Self::Refused(_) | Self::Credential(_) | Self::Git(_) => StatusCode::FORBIDDEN,
             Self::Call(reason) => reason.status(),

@@ -10,9 +10,8 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use ringwall_egress::Names;
+use ringwall_spec::Host;
 use thiserror::Error;
-
-use crate::host::Host;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

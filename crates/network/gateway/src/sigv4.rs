@@ -6,10 +6,10 @@ use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use ring::{digest, hmac};
 use ringwall_egress::SigV4;
+use ringwall_rules::Ask;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use crate::authorize::Ask;
 use crate::needles::hexadecimal;
 use crate::secret::Secret;
 
@@ -209,9 +209,8 @@ fn hmac_hex(key: &[u8], message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Host;
-    use crate::rules::Scheme;
     use hyper::Request;
+    use ringwall_spec::{Host, Scheme};
     use zeroize::Zeroizing;
 
     fn signed(service: &str, request: Request<()>) -> Result<Parts, BadSignature> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_spec::{BadHost, Host};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -10,7 +11,6 @@ use crate::early::Early;
 use crate::event::{Door, Verdict};
 use crate::exchange::Visit;
 use crate::forward::decide_and_record;
-use crate::host::{BadHost, Host};
 use crate::tunnel;
 
 const VERSION: u8 = 5;

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_egress::{TaskInfo, TaskSpec};
+use ringwall_rules::{Ask, Destination, Permit, Refusal, Rules, authorize, authorize_name};
+use ringwall_spec::{Host, RuleSet, Scheme};
 use tokio::sync::watch;
 
-use crate::authorize::{Ask, Destination, Permit, Refusal, authorize, authorize_name, survivors};
+use crate::address::survivors;
 use crate::ca::Authority;
 use crate::credential::Credentials;
 use crate::event::{Door, Event, NotRecorded, Verdict, bounded};
 use crate::fakes::Fakes;
 use crate::gateway::{Shared, TaskError};
-use crate::host::Host;
 use crate::inference::Inference;
 use crate::meter::{Exhausted, Meter};
 use crate::resolve::ResolveError;
-use crate::rules::{self, RuleSet, Rules, Scheme};
 use crate::secret::Sources;
 
 /// Refusals of one task that are recorded one by one in each minute.
@@ -63,7 +63,7 @@ impl Task {
         shared: Arc<Shared>,
     ) -> Result<Self, TaskError> {
         let rules: Vec<RuleSet> = std::iter::once(&spec.rules).chain(&spec.also).cloned().collect();
-        let rules = Arc::new(rules::check(&rules)?);
+        let rules = Arc::new(ringwall_rules::check(&rules)?);
         Ok(Self {
             id: spec.id.clone(),
             rules: watch::Sender::new(Some(rules)),

@@ -10,6 +10,7 @@ use hyper::header::UPGRADE;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use ringwall_spec::Scheme;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::StartHandshake;
@@ -24,7 +25,6 @@ use crate::hello::{BadHello, Hello, check_name, check_open, read_hello};
 use crate::lane::{Lane, LaneError};
 use crate::needles::Needles;
 use crate::relay::{Relay, relay};
-use crate::rules::Scheme;
 use crate::task::{Cut, Held, Stream, Way};
 
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use biscuit_auth::builder::{AuthorizerBuilder, Check, Policy};
 use biscuit_auth::{AuthorizerLimits, Biscuit, error};
+use ringwall_spec::Host;
 
 use super::{Refused, SeenElevation};
 use crate::fact::{Fact, Term};
@@ -110,6 +111,7 @@ fn elevated(seen: &SeenElevation) -> Result<Policy, error::Token> {
 
 fn statements(request: &Request, now: u64) -> Vec<Fact> {
     let text = |text: &str| Term::Text(text.to_owned());
+    let mut wanted_also = None;
     let (kind, wanted) = match &request.ask {
         Ask::Identity => ("identity", None),
         Ask::Tool { name } => ("tool", Some(Fact::new("want_tool", [text(name)]))),
@@ -118,8 +120,15 @@ fn statements(request: &Request, now: u64) -> Vec<Fact> {
         Ask::Connect { host, port, method } => {
             // Between commas, as in the grant; without a method, what no list of methods has.
             let method = method.as_ref().map_or("-".to_owned(), |method| format!(",{method},"));
-            let terms = [text(host), Term::Number(i64::from(*port)), text(&method)];
-            ("connect", Some(Fact::new("want_endpoint", terms)))
+            let asks = |host: &str| {
+                let terms = [text(host), Term::Number(i64::from(*port)), text(&method)];
+                Fact::new("want_endpoint", terms)
+            };
+            // A grant names all hosts with one label more by `*.` and their parent.
+            let read = Host::parse_bare(host).ok();
+            let parent = read.as_ref().and_then(Host::parent);
+            wanted_also = parent.map(|parent| asks(&format!("*.{parent}")));
+            ("connect", Some(asks(host)))
         }
         Ask::Secret { name } => ("secret", Some(Fact::new("want_name", [text(name)]))),
         Ask::Phase { name } => ("phase", Some(Fact::new("want_name", [text(name)]))),
@@ -133,6 +142,6 @@ fn statements(request: &Request, now: u64) -> Vec<Fact> {
         Fact::new("want_tenant", [text(&request.tenant)]),
         Fact::new("now", [Term::Number(i64::try_from(now).unwrap_or(i64::MAX))]),
     ];
-    facts.extend(wanted);
+    facts.extend(wanted.into_iter().chain(wanted_also));
     facts
 }

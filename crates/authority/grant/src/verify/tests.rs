@@ -14,12 +14,13 @@ use crate::{Authority as Minter, SecretKey};
 /// Few words, so that they often meet.
 const TOOLS: [&str; 6] = ["grep", "git", "git-log", "git-*", "g*", "*"];
 const PATHS: [&str; 6] = ["/", "/a", "/a/b", "/ab", "/b", "/a/b/c"];
-const ENDPOINTS: [&str; 8] = [
+const ENDPOINTS: [&str; 9] = [
     "a.example:443",
     "a.example:443 GET",
     "a.example:* GET,POST",
     "b.example:80",
     "*.example:443",
+    "**.example:443 GET",
     "*.example:* POST",
     "*:80 GET",
     "*:*",
@@ -96,7 +97,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         word(&PATHS).prop_map(|path| Ask::Read { path }),
         word(&PATHS).prop_map(|path| Ask::Write { path }),
         (
-            word(&["a.example", "b.example", "example", "c.other"]),
+            word(&["a.example", "b.example", "a.b.example", "example", "c.other"]),
             proptest::sample::select(&[80, 443][..]),
             proptest::sample::select(&METHODS[..])
         )

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use cedar_policy::pst::{BinaryOp, Expr, Literal, PatternElem, UnaryOp, Var};
+use ringwall_spec::{Host, HostPattern};
 
-use crate::pattern::{Anchor, Glob, HostPattern, NamePattern, PathPattern, UrlPrefix};
+use crate::pattern::{Anchor, Glob, NamePattern, PathPattern};
 
 pub(crate) type E = Arc<Expr>;
 
@@ -118,8 +119,28 @@ pub(crate) fn paths(patterns: &[PathPattern]) -> E {
     any(patterns.iter().map(path))
 }
 
-pub(crate) fn host(pattern: &HostPattern, value: E) -> E {
-    if pattern.is_everything() { truth(true) } else { like(value, &Glob::of(pattern.as_str())) }
+/// Whether the endpoint is one of these hosts, as [`HostPattern::matches`]. What always goes together in a
+/// request is asked together, so that a solver need not know it.
+pub(crate) fn host(pattern: &HostPattern) -> E {
+    let below =
+        |domain: &str| like(resource("host"), &Glob(vec![None, Some(format!(".{domain}"))]));
+    match pattern {
+        HostPattern::Exact(host @ Host::Address(_)) => {
+            all([is(resource("host"), &host.bare()), resource("address")])
+        }
+        HostPattern::Exact(host @ Host::Name(name)) => all([
+            is(resource("host"), name),
+            all([is(resource("parent"), host.parent().unwrap_or_default()), is_name()]),
+        ]),
+        HostPattern::OneLabel(domain) => {
+            all([is(resource("parent"), domain), all([below(domain), is_name()])])
+        }
+        HostPattern::AnyDepth(domain) => all([below(domain), is_name()]),
+    }
+}
+
+pub(crate) fn is_name() -> E {
+    not(resource("address"))
 }
 
 /// As [`NamePattern::matches`].
@@ -131,7 +152,27 @@ pub(crate) fn tool(pattern: &NamePattern) -> E {
     }
 }
 
-pub(crate) fn url_paths(prefixes: &[UrlPrefix]) -> E {
-    let globs = prefixes.iter().flat_map(UrlPrefix::alternatives);
-    any(globs.map(|glob| like(context("path"), &glob)))
+/// Whether the path is one of these or lies below one, in the very same letters.
+pub(crate) fn url_paths(prefixes: &[String]) -> E {
+    any(prefixes
+        .iter()
+        .map(|prefix| all([lies_below(context("path"), prefix), other_letters(prefix)])))
+}
+
+/// The same, whatever of its letters are capitals: some servers make no difference.
+pub(crate) fn url_paths_in_any_letters(prefixes: &[String]) -> E {
+    any(prefixes.iter().map(|prefix| other_letters(prefix)))
+}
+
+fn other_letters(prefix: &str) -> E {
+    lies_below(context("lowerPath"), &prefix.to_ascii_lowercase())
+}
+
+/// As [`ringwall_rules::target::lies_below`].
+fn lies_below(path: E, prefix: &str) -> E {
+    let below = |front: String| Glob(vec![Some(front), None]);
+    if prefix.ends_with('/') {
+        return like(path, &below(prefix.to_owned()));
+    }
+    any([is(Arc::clone(&path), prefix), like(path, &below(format!("{prefix}/")))])
 }

@@ -16,10 +16,10 @@ use cedar_policy::pst::{
     PstConstructionError, ResourceConstraint, StaticPolicy, Template,
 };
 use cedar_policy::{Policy, PolicySet};
+use ringwall_spec::HostPattern;
 use serde::{Deserialize, Serialize};
 
 use crate::file::PolicyFile;
-use crate::pattern::HostPattern;
 use crate::values::Grant;
 use expr::{E, all, any, elevated};
 
@@ -114,7 +114,7 @@ impl Rule {
 
     /// The same, of no other hosts than these. `when` must say so, too.
     fn of_host(self, host: &HostPattern) -> Rule {
-        Rule { host: (!host.is_everything()).then(|| host.clone()), ..self }
+        Rule { host: Some(host.clone()), ..self }
     }
 
     fn unless(self, lifted: Vec<E>) -> Rule {

@@ -130,7 +130,7 @@ fn an_edit_that_only_orders_walls_is_told() {
 }
 
 #[test]
-fn tools_are_compared_with_each_kind_and_ports_that_no_rule_names() {
+fn tools_are_compared_with_each_kind_and_ports_that_a_rule_leaves_out() {
     let with = |rest: &str| {
         let tool = format!("[[tool]]\nnames = [\"x\"]\n{rest}\n[[tool]]");
         user(&DEFAULT_POLICY.replacen("[[tool]]", &tool, 1))
@@ -145,7 +145,7 @@ fn tools_are_compared_with_each_kind_and_ports_that_no_rule_names() {
         let rules = if ports.is_empty() { all } else { ports.iter().map(rule).collect() };
         user(&format!("{DEFAULT_POLICY}\n{rules}"))
     };
-    for named in [&[22, 80, 443][..], &[22, 80, 443, 1024, 1025, 8443]] {
+    for named in [&[80][..], &[22, 443]] {
         let found = compare(&denied(&[]), &denied(named)).widened;
         assert!(found.iter().any(|it| it.what.contains("a.example")), "{named:?} {found:?}");
     }
@@ -167,5 +167,28 @@ fn cases_beside_a_policy_pass_and_fail() {
     ] {
         let fault = shipped().run_cases("t", wrong).unwrap_err();
         assert!(fault.message.contains("did you mean"), "{fault}");
+    }
+}
+
+#[test]
+fn private_addresses_and_branches_are_compared_though_no_request_shows_them() {
+    let stack = |rule: &str| {
+        let rule = format!("[[network.allow]]\nhost = \"git.example.com\"\n{rule}\n");
+        user(&shipped_but("presets = [\"none\"]", &rule))
+    };
+    for (narrow, wide) in [
+        ("", "addresses = [\"10.0.0.0/8\"]"),
+        ("addresses = [\"10.1.0.0/16\"]", "addresses = [\"10.0.0.0/8\"]"),
+        ("git = { push = [\"main\"] }", "git = { push = [\"*\"] }"),
+        ("git = { push = [\"main\"] }", "git = { push = [\"main\"], rewrite = true }"),
+    ] {
+        let (narrow, wide) = (stack(narrow), stack(wide));
+        let found = compare(&narrow, &wide).widened;
+        assert!(found.iter().any(|it| it.what.contains("as not before")), "{found:?}");
+        assert_eq!(compare(&wide, &narrow).widened, []);
+        for (old, new) in [(&narrow, &wide), (&wide, &narrow)] {
+            assert_eq!(claims(old, new).unwrap_err(), NoClaims::Network);
+        }
+        assert!(claims(&wide, &wide).unwrap().is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Policies, hosts and requests for the tests.
 
 use ringwall_policy::*;
+use ringwall_spec::Scheme;
 
 pub(crate) fn layer(origin: OriginKind, text: &str) -> LayerText {
     LayerText {
@@ -51,7 +52,7 @@ pub(crate) fn work(kind: Kind) -> PlaceRequest {
 
 pub(crate) fn get(host: &str, path: &str) -> Action {
     let stage = Stage::Request { method: "GET".into(), path: path.into() };
-    Action::Connect { host: host.into(), port: 443, stage }
+    Action::Connect { scheme: Scheme::Https, host: host.into(), port: 443, stage }
 }
 
 pub(crate) fn wall_of(record: &DecisionRecord) -> String {

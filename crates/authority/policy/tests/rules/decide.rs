@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::common::{get, layer, path, shipped_but, task, user};
 use ringwall_policy::*;
+use ringwall_spec::Scheme;
 
 const PHASES: &str = r#"
 phase = "plan"
@@ -191,7 +192,9 @@ fn what_is_taken_in_taints() {
 #[test]
 fn the_allowlist_counts_by_host_port_method_and_path() {
     let stack = stack();
-    let connect = |host: &str, port, stage| Action::Connect { host: host.into(), port, stage };
+    let scheme = Scheme::Https;
+    let connect =
+        |host: &str, port, stage| Action::Connect { scheme, host: host.into(), port, stage };
     let request =
         |method: &str, path: &str| Stage::Request { method: method.into(), path: path.into() };
     for (action, allowed) in [
@@ -209,6 +212,7 @@ fn the_allowlist_counts_by_host_port_method_and_path() {
         (connect("api.example.com", 443, Stage::Tunnel), false),
         (connect("a.mirror.example", 8443, Stage::Tunnel), true),
         (connect("mirror.example", 8443, Stage::Tunnel), false),
+        (connect("b.a.mirror.example", 8443, Stage::Tunnel), false),
         (connect("bad.mirror.example", 8443, Stage::Dial), false),
         (connect("files.example.com", 443, Stage::Dial), false),
     ] {
@@ -241,6 +245,7 @@ fn presets_read_and_do_not_write() {
     let stack = user(&shipped_but("\"none\"]", "\"packages\", \"git-read\"]"));
     let task = task(Tier::Medium);
     let request = |method: &str, path: &str| Action::Connect {
+        scheme: Scheme::Https,
         host: "github.com".into(),
         port: 443,
         stage: Stage::Request { method: method.into(), path: path.into() },

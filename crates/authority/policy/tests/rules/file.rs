@@ -37,7 +37,11 @@ fn wrong_values_are_refused_with_place_and_suggestion() {
             "start it with /",
         ),
         ("version = 1\nphase = \"plan\"\n[phases.plans]\n", 2, "did you mean \"plans\"?"),
-        ("version = 1\n[[network.allow]]\nhost = \"Example.com\"\n", 3, "is no host"),
+        (
+            "version = 1\n[[network.allow]]\nhost = \"*ample.com\"\n",
+            3,
+            "*.example.com for one label",
+        ),
         ("version = 1\nversion = 1\n", 2, "duplicate key"),
         ("version = ", 1, ""),
     ] {
@@ -66,7 +70,7 @@ fn a_rule_that_could_not_be_kept_is_refused() {
     let key = "ed25519/".to_owned() + &"00".repeat(32);
     let text = format!(
         "version = 1\n[[approver]]\nname = \"ann\"\nkey = \"{key}\"\n[[elevation]]\nname = \"net\"\n\
-         grants = [\"connect:*\"]\napprovers = [\"anne\"]\nmax = \"1h\"\n"
+         grants = [\"connect:*.x.org\"]\napprovers = [\"anne\"]\nmax = \"1h\"\n"
     );
     assert!(fault(&text).message.contains("did you mean \"ann\"?"));
 }

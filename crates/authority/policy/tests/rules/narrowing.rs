@@ -28,7 +28,7 @@ const TABLES: [&str; 15] = [
     "[limits]\nmemory = \"8G\"\ntimeout = \"100h\"\npids = 64",
     "[network]\npresets = [\"open\"]",
     "[[network.allow]]\nhost = \"evil.example\"\n[[network.allow]]\nhost = \"api.example.com\"\nsecret = \"github\"",
-    "[[network.deny]]\nhost = \"*\"",
+    "[[network.deny]]\nhost = \"**.com\"",
     "[phases.plan]\nwrite = [\"/**\"]\nnext = [\"plan\"]",
     "[taint]\nsources = []\neffects = []",
     "[[tool]]\nnames = [\"*\"]\nkind = \"compute\"\napproved = true\nread-only = true",
@@ -36,7 +36,7 @@ const TABLES: [&str; 15] = [
 ];
 
 const ELEVATION: &str = "[[approver]]\nname = \"eve\"\nkey = \"ed25519/4444444444444444444444444444444444444444444444444444444444444444\"\n\
-    [[elevation]]\nname = \"net\"\ngrants = [\"connect:*\", \"write:/**\", \"read:/**\", \"apply\", \"taint\", \"call:*\", \"run:build\", \"phase:plan\"]\n\
+    [[elevation]]\nname = \"net\"\ngrants = [\"connect:**.example.com\", \"write:/**\", \"read:/**\", \"apply\", \"taint\", \"call:*\", \"run:build\", \"phase:plan\"]\n\
     approvers = [\"eve\"]\nmax = \"1h\"";
 
 fn file(keys: &BTreeSet<usize>, tables: &BTreeSet<usize>, elevation: bool) -> String {

@@ -92,9 +92,9 @@ fn tiers_reach_the_network_of_the_table() {
         let request = PlaceRequest { task: task(tier), ..work(Kind::Files) };
         stack.place(&request, &everything()).plan().unwrap().egress.clone()
     };
-    assert_eq!(egress(&stack, Tier::Low), Egress::None);
-    assert!(matches!(egress(&stack, Tier::Medium), Egress::Layers(_)));
-    assert_eq!(egress(&shipped(), Tier::Medium), Egress::None);
+    assert_eq!(egress(&stack, Tier::Low), None);
+    assert!(egress(&stack, Tier::Medium).is_some());
+    assert_eq!(egress(&shipped(), Tier::Medium), None);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ringwall_spec::HostPattern;
+
 use super::{Kind, LimitWishes, Manifest, ManifestError, Wants};
 
 const MAX_NAME: usize = 64;
@@ -164,21 +166,12 @@ fn is_variable(name: &str) -> bool {
 }
 
 fn is_host(text: &str) -> bool {
-    let (host, port) = match text.split_once(':') {
+    let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(port)),
         None => (text, None),
     };
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    if text == "*" {
-        return true;
-    }
-    let host = host.strip_prefix("*.").unwrap_or(host);
     let port_fits = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
-    host.len() <= 253 && host.split('.').all(label) && port_fits
+    text == "*" || (HostPattern::parse(host).is_ok() && port_fits)
 }
 
 impl LimitWishes {

@@ -39,7 +39,7 @@ async fn what_is_denied_by_path_is_denied_in_every_writing() {
     let (origin, world) = world_with(|port| {
         serde_json::json!({
             "allow": [{"host": HOST, "port": port}],
-            "deny": [{"host": "*.example.com", "paths": ["/admin"]}]
+            "deny": [{"host": "**.example.com", "paths": ["/admin"]}]
         })
     })
     .await;

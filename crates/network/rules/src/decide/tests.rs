@@ -1,18 +1,19 @@
 //! What rules allow, alone and in layers.
 
+use ringwall_spec::RuleSet;
+
 use super::*;
-use crate::rules::RuleSet;
 
 fn rules(json: serde_json::Value) -> Rules {
-    crate::rules::check(&[serde_json::from_value::<RuleSet>(json).unwrap()]).unwrap()
+    crate::check(&[serde_json::from_value::<RuleSet>(json).unwrap()]).unwrap()
 }
 
 fn ask(url: &str, request: Option<(&str, &str)>) -> Ask {
     let (scheme, authority) = url.split_once("://").unwrap();
     let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
     let (host, port) = Host::parse_authority(authority, Some(scheme.default_port())).unwrap();
-    let request = request
-        .map(|(method, path)| AskedRequest { method: method.parse().unwrap(), path: path.into() });
+    let request =
+        request.map(|(method, path)| AskedRequest { method: method.into(), path: path.into() });
     Ask { host, port, scheme, request }
 }
 
@@ -56,7 +57,7 @@ fn deny_wins() {
     let rules = rules(serde_json::json!({
         "presets": ["open"],
         "allow": [{"host": "a.example.com"}],
-        "deny": [{"host": "*.example.com", "paths": ["/admin"]}, {"host": "evil.example.net"}]
+        "deny": [{"host": "**.example.com", "paths": ["/admin"]}, {"host": "evil.example.net"}]
     }));
     let decide = |url, request| authorize(&rules, &ask(url, request));
     assert!(decide("https://a.example.com", None).is_ok());
@@ -84,7 +85,8 @@ fn a_method_is_denied_however_it_is_written() {
         assert!(decide(method).is_err(), "{method}");
     }
     assert_eq!(decide("GET").unwrap().goes_by, GoesBy { methods: true, paths: false });
-    let git = authorize(&rules, &ask("https://b.example.com", Some(("GET", "/")))).unwrap();
+    let git =
+        authorize(&rules, &ask("https://b.example.com", Some(("GET", "/r/info/refs")))).unwrap();
     assert_eq!(git.goes_by, GoesBy { methods: true, paths: true });
 }
 
@@ -97,7 +99,11 @@ fn the_exact_host_counts_before_the_star() {
         {"host": "api.example.com", "paths": ["/v1"], "secret": "key"}
     ]}));
     let decide = |url, request| authorize(&rules, &ask(url, Some(request)));
-    assert!(decide("https://git.example.com", ("GET", "/x")).unwrap().git.is_some());
+    assert!(decide("https://git.example.com", ("GET", "/x/info/refs")).unwrap().git.is_some());
+    for (method, path) in [("GET", "/x"), ("POST", "/x/git-receive-pack"), ("GET", "/info/refs")] {
+        let refused = decide("https://git.example.com", (method, path)).unwrap_err();
+        assert!(matches!(refused, Refusal::NotGit { .. }), "{method} {path}: {refused}");
+    }
     assert!(decide("https://api.example.com", ("POST", "/x")).is_err());
     let secret = |path| decide("https://api.example.com", ("GET", path)).unwrap().secret;
     assert_eq!(secret("/v1/x").as_deref(), Some("key"));
@@ -119,7 +125,7 @@ fn every_set_of_rules_must_allow() {
         {"host": "git.example.com", "git": {"fetch": true, "push": ["agent/*"]}},
     ]});
     for sets in [[wide.clone(), narrow.clone()], [narrow, wide]] {
-        let rules = crate::rules::check(&sets.map(set)).unwrap();
+        let rules = crate::check(&sets.map(set)).unwrap();
         let decide = |url, request| authorize(&rules, &ask(url, request));
         let api = decide("https://api.example.com", Some(("GET", "/"))).unwrap();
         assert_eq!(api.secret.as_deref(), Some("key"));
@@ -145,7 +151,7 @@ fn a_layer_that_narrows_names_no_secret_and_one_that_gives_must() {
     };
     let asked = || set(serde_json::json!({"allow": [{"host": host, "secret": "key"}]}));
     let secret = |sets: &[RuleSet], method, path| {
-        let rules = crate::rules::check(sets).unwrap();
+        let rules = crate::check(sets).unwrap();
         authorize(&rules, &ask("https://api.example.com", Some((method, path)))).unwrap().secret
     };
     let key = Some("key".to_owned());
@@ -181,22 +187,24 @@ fn a_name_resolves_only_if_some_rule_could_use_it() {
 }
 
 #[test]
-fn only_addresses_that_survive_are_dialled() {
-    let host = Host::parse("a.example.com").unwrap();
-    let answers: Vec<IpAddr> =
-        ["10.0.0.1", "1.1.1.1", "127.0.0.1"].iter().map(|text| text.parse().unwrap()).collect();
-    let permit = Permit::default();
-    let at = |port| Destination { host: &host, port };
-    let to = at(Some(8443));
-    assert_eq!(survivors(to, &answers, &permit, &[]), Ok(vec![answers[1]]));
-    assert!(survivors(to, &answers[2..], &permit, &[]).is_err());
-    assert!(survivors(to, &[], &permit, &[]).is_err());
-    let exempt = |text| [Exempt::parse(text).unwrap()];
-    let right = exempt("a.example.com:8443=127.0.0.1");
-    assert_eq!(survivors(to, &answers[2..], &permit, &right), Ok(vec![answers[2]]));
-    assert_eq!(survivors(at(None), &answers[2..], &permit, &right), Ok(vec![answers[2]]));
-    assert!(survivors(at(Some(443)), &answers[2..], &permit, &right).is_err());
-    for other in ["b.example.com:8443=127.0.0.1", "a.example.com:8443=127.0.0.2"] {
-        assert!(survivors(to, &answers[2..], &permit, &exempt(other)).is_err(), "{other}");
-    }
+fn a_denial_of_requests_keeps_tls_from_passing_unseen() {
+    let deny = |json| {
+        rules(serde_json::json!({
+            "allow": [{"host": "*.example.com", "passthrough": true}], "deny": [json]
+        }))
+    };
+    let passes =
+        |rules: &Rules| authorize(rules, &ask("https://a.example.com", None)).unwrap().passthrough;
+    assert!(passes(&deny(serde_json::json!({"host": "b.example.com", "methods": ["POST"]}))));
+    assert!(passes(&deny(serde_json::json!({"host": "a.example.com", "port": 80}))));
+    assert!(!passes(&deny(serde_json::json!({"host": "a.example.com", "methods": ["POST"]}))));
+    assert!(!passes(&deny(serde_json::json!({"host": "**.example.com", "paths": ["/admin"]}))));
+}
+
+#[test]
+fn a_host_with_two_readings_is_never_reached() {
+    let open = rules(serde_json::json!({"presets": ["open"]}));
+    assert!(authorize(&open, &ask("https://xn--bcher-kva.example", None)).is_ok());
+    let refused = authorize(&open, &ask("https://xn--a-ecp.ru", None)).unwrap_err();
+    assert!(matches!(refused, Refusal::Punycode { .. }), "{refused}");
 }

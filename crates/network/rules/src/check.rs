@@ -1,16 +1,11 @@
-//! The rules of a task, checked.
+//! Rules, checked: what cannot be kept is refused before it is used.
 
 use std::collections::BTreeSet;
 
-use hyper::Method;
-pub use ringwall_spec::{Allow, Deny, GitRights, Preset, RuleSet, Scheme};
+use ringwall_spec::{Allow, Deny, GitRights, Host, HostPattern, Preset, Range, RuleSet, Scheme};
 use thiserror::Error;
 
-use crate::address::{BadRange, Range};
-use crate::host::Host;
-use crate::pattern::{BadPattern, HostPattern};
-use crate::presets;
-use crate::target;
+use crate::{names, target};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadRules {
@@ -32,10 +27,12 @@ pub enum BadRules {
     SecretOverHttp(String),
     #[error("rule {rule}: {pattern:?} is no branch or tag")]
     Branch { rule: String, pattern: String },
-    #[error(transparent)]
-    Host(#[from] BadPattern),
-    #[error("rule {rule}: {reason}")]
-    Range { rule: String, reason: BadRange },
+    #[error(
+        "host pattern {0}: anybody can register a name there; name the domain of one owner, as in *.example.com"
+    )]
+    PublicSuffix(HostPattern),
+    #[error("host pattern {0}: a label that begins with xn-- is not valid punycode; write it anew")]
+    Punycode(HostPattern),
     #[error("more than {MOST_RULES} rules, or {MOST_LAYERS} sets of rules")]
     TooMany,
 }
@@ -70,11 +67,11 @@ pub struct Rule {
 }
 
 #[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) name: String,
-    pub(crate) host: HostPattern,
-    pub(crate) port: Option<u16>,
-    pub(crate) matching: Matching,
+pub struct Refused {
+    pub name: String,
+    pub host: HostPattern,
+    pub port: Option<u16>,
+    pub matching: Matching,
 }
 
 /// Methods and paths; empty means any.
@@ -86,14 +83,11 @@ pub struct Matching {
 
 impl Matching {
     pub fn check(rule: &str, methods: &[String], paths: &[String]) -> Result<Self, BadRules> {
-        let bad_method =
-            |method: &String| BadRules::Method { rule: rule.into(), method: method.clone() };
         let mut checked = BTreeSet::new();
         for method in methods {
             let upper = method.to_ascii_uppercase();
-            Method::from_bytes(upper.as_bytes()).map_err(|_| bad_method(method))?;
-            if upper == "CONNECT" {
-                return Err(bad_method(method));
+            if !is_method(&upper) || upper == "CONNECT" {
+                return Err(BadRules::Method { rule: rule.into(), method: method.clone() });
             }
             checked.insert(upper);
         }
@@ -108,15 +102,15 @@ impl Matching {
         self.methods.is_empty() && self.paths.is_empty()
     }
 
-    pub fn covers(&self, method: &Method, path: &str) -> bool {
-        let method = self.methods.is_empty() || self.methods.contains(method.as_str());
+    pub fn covers(&self, method: &str, path: &str) -> bool {
+        let method = self.methods.is_empty() || self.methods.contains(method);
         method && (self.paths.is_empty() || self.paths.iter().any(|p| target::lies_below(path, p)))
     }
 
     /// For rules that deny, which cover a path however a server may read its letters.
-    pub(crate) fn may_cover(&self, method: &Method, path: &str) -> bool {
+    pub(crate) fn may_cover(&self, method: &str, path: &str) -> bool {
         let below = |prefix: &String| target::may_lie_below(path, prefix);
-        let method = self.methods.is_empty() || self.methods.contains(method.as_str());
+        let method = self.methods.is_empty() || self.methods.contains(method);
         method && (self.paths.is_empty() || self.paths.iter().any(below))
     }
 }
@@ -137,19 +131,12 @@ pub fn check(sets: &[RuleSet]) -> Result<Rules, BadRules> {
 fn check_set(set: &RuleSet) -> Result<Rules, BadRules> {
     let open = set.presets.contains(&Preset::Open);
     let mut rules = Rules { open, narrows: set.narrows, ..Rules::default() };
-    let presets = set.presets.iter().flat_map(|preset| presets::rules_of(*preset));
+    let presets = set.presets.iter().flat_map(|preset| preset.rules());
     for allow in set.allow.iter().cloned().chain(presets) {
         rules.allow.push(check_allow(allow)?);
     }
     for deny in &set.deny {
-        let host = HostPattern::parse_denied(&deny.host)?;
-        let name = format!("deny {host}");
-        rules.deny.push(Refused {
-            matching: Matching::check(&name, &deny.methods, &deny.paths)?,
-            host,
-            port: deny.port,
-            name,
-        });
+        rules.deny.push(check_deny(deny)?);
     }
     if rules.allow.len() + rules.deny.len() > MOST_RULES {
         return Err(BadRules::TooMany);
@@ -157,52 +144,86 @@ fn check_set(set: &RuleSet) -> Result<Rules, BadRules> {
     Ok(rules)
 }
 
-fn check_allow(allow: Allow) -> Result<Rule, BadRules> {
-    let host = HostPattern::parse(&allow.host)?;
-    let port = allow.port.unwrap_or(allow.scheme.default_port());
-    let name = allow.name.unwrap_or_else(|| format!("{host}:{port}"));
+/// Whether a rule may let somebody reach these hosts: not where anybody can register a name.
+pub fn check_host(host: &HostPattern) -> Result<(), BadRules> {
+    names::check_pattern(host)?;
+    match host.domain() {
+        Some(domain) if psl::domain_str(domain).is_none() => {
+            Err(BadRules::PublicSuffix(host.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks one rule that denies. What anybody can register may be denied as a whole.
+pub fn check_deny(deny: &Deny) -> Result<Refused, BadRules> {
+    let Deny { host, port, methods, paths } = deny;
+    names::check_pattern(host)?;
+    let name = format!("deny {host}");
+    if *port == Some(0) {
+        return Err(BadRules::Port(name));
+    }
+    let matching = Matching::check(&name, methods, paths)?;
+    Ok(Refused { matching, host: host.clone(), port: *port, name })
+}
+
+/// Checks one rule that allows.
+pub fn check_allow(allow: Allow) -> Result<Rule, BadRules> {
+    let (scheme, port) = (allow.scheme(), allow.port());
+    // Whoever adds a field decides here what it means.
+    let Allow {
+        name,
+        host,
+        scheme: _,
+        port: _,
+        methods,
+        paths,
+        addresses,
+        secret,
+        passthrough,
+        git,
+    } = allow;
+    check_host(&host)?;
+    let name = name.unwrap_or_else(|| format!("{host}:{port}"));
     if port == 0 {
         return Err(BadRules::Port(name));
     }
-    let ranges = allow.addresses.iter().map(|range| Range::parse(range));
-    let addresses: Vec<Range> = ranges
-        .collect::<Result<_, _>>()
-        .map_err(|reason| BadRules::Range { rule: name.clone(), reason })?;
-    if let HostPattern::Exact(Host::Address(address)) = host
-        && crate::address::judge(address, &addresses).is_err()
+    if let Some(Host::Address(address)) = host.exact()
+        && crate::address::judge(*address, &addresses).is_err()
     {
         return Err(BadRules::Address(name));
     }
-    if allow.passthrough {
-        let plain = allow.methods.is_empty() && allow.paths.is_empty();
-        if !plain || allow.secret.is_some() || allow.git.is_some() {
-            return Err(BadRules::Passthrough(name));
-        }
-        if allow.scheme != Scheme::Https {
-            return Err(BadRules::PassthroughScheme(name));
-        }
+    let bounded = !methods.is_empty() || !paths.is_empty() || secret.is_some() || git.is_some();
+    if passthrough && bounded {
+        return Err(BadRules::Passthrough(name));
     }
-    if allow.secret.is_some() && allow.scheme != Scheme::Https {
+    if passthrough && scheme != Scheme::Https {
+        return Err(BadRules::PassthroughScheme(name));
+    }
+    if secret.is_some() && scheme != Scheme::Https {
         return Err(BadRules::SecretOverHttp(name));
     }
-    for pattern in allow.git.iter().flat_map(|git| git.push.iter().chain(&git.tags)) {
+    check_branches(&name, git.as_ref())?;
+    let matching = Matching::check(&name, &methods, &paths)?;
+    Ok(Rule { name, host, scheme, port, matching, addresses, secret, passthrough, git })
+}
+
+fn check_branches(rule: &str, git: Option<&GitRights>) -> Result<(), BadRules> {
+    for pattern in git.iter().flat_map(|git| git.push.iter().chain(&git.tags)) {
         let body = pattern.strip_suffix('*').unwrap_or(pattern);
         let odd = |byte: u8| byte <= b' ' || byte >= 0x7f || b"*?[\\^~:".contains(&byte);
         if pattern.is_empty() || body.contains("..") || body.bytes().any(odd) {
-            return Err(BadRules::Branch { rule: name, pattern: pattern.clone() });
+            return Err(BadRules::Branch { rule: rule.to_owned(), pattern: pattern.clone() });
         }
     }
-    Ok(Rule {
-        matching: Matching::check(&name, &allow.methods, &allow.paths)?,
-        name,
-        host,
-        scheme: allow.scheme,
-        port,
-        addresses,
-        secret: allow.secret,
-        passthrough: allow.passthrough,
-        git: allow.git,
-    })
+    Ok(())
+}
+
+/// A token of HTTP without small letters: some servers take `get` for `GET`, and others do not.
+pub fn is_method(text: &str) -> bool {
+    let token =
+        |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(token)
 }
 
 #[cfg(test)]
@@ -240,5 +261,24 @@ mod tests {
     fn an_internal_service_needs_its_address() {
         let rules = serde_json::json!({"allow": [{"host": "10.0.0.1", "addresses": ["10.0.0.1"]}]});
         assert_eq!(checked(rules).unwrap().allow.len(), 1);
+    }
+
+    #[test]
+    fn nobody_may_allow_what_anybody_can_register() {
+        for host in ["*.com", "**.com", "*.co.uk", "*.github.io", "**.s3.amazonaws.com", "*.corp"] {
+            let refused = checked(serde_json::json!({"allow": [{"host": host}]})).unwrap_err();
+            assert!(refused.contains("*.example.com"), "{refused}");
+            assert!(checked(serde_json::json!({"deny": [{"host": host}]})).is_ok(), "{host}");
+        }
+    }
+
+    #[test]
+    fn broken_punycode_is_in_no_rule() {
+        for host in ["xn--a-ecp.ru", "*.xn--a-ecp.ru", "xn--\u{80}", "xn--.example.com"] {
+            for list in ["allow", "deny"] {
+                assert!(checked(serde_json::json!({list: [{"host": host}]})).is_err(), "{host}");
+            }
+        }
+        assert!(checked(serde_json::json!({"allow": [{"host": "xn--bcher-kva.example"}]})).is_ok());
     }
 }

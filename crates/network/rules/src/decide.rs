@@ -1,16 +1,12 @@
 //! The one decision: may this task go there? Every door asks here and nowhere else.
 
-use std::net::IpAddr;
-
-use hyper::Method;
+use ringwall_spec::{BadHost, GitRights, Host, Range, Scheme};
 use thiserror::Error;
 
-use crate::address::{BadAddress, Range};
-use crate::exempt::Exempt;
-use crate::host::{BadHost, Host};
-use crate::pattern::HostPattern;
-use crate::rules::{GitRights, Matching, Rule, Rules, Scheme};
+use crate::address::BadAddress;
+use crate::check::{Matching, Refused, Rule, Rules, is_method};
 use crate::target::{self, Ambiguous};
+use crate::{git, names};
 
 /// Where a client wants to go, and, once it is known, what it asks for there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,15 +17,22 @@ pub struct Ask {
     pub request: Option<AskedRequest>,
 }
 
+/// Where a connection goes; DNS is asked without a port.
+#[derive(Debug, Clone, Copy)]
+pub struct Destination<'a> {
+    pub host: &'a Host,
+    pub port: Option<u16>,
+}
+
 impl Ask {
-    pub(crate) fn destination(&self) -> Destination<'_> {
+    pub fn destination(&self) -> Destination<'_> {
         Destination { host: &self.host, port: Some(self.port) }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedRequest {
-    pub method: Method,
+    pub method: String,
     /// Without the query.
     pub path: String,
 }
@@ -54,11 +57,11 @@ pub struct GoesBy {
 }
 
 impl GoesBy {
-    pub(crate) fn of(matching: &Matching) -> Self {
+    pub fn of(matching: &Matching) -> Self {
         Self { methods: !matching.methods.is_empty(), paths: !matching.paths.is_empty() }
     }
 
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub fn or(self, other: Self) -> Self {
         Self { methods: self.methods || other.methods, paths: self.paths || other.paths }
     }
 }
@@ -68,12 +71,18 @@ impl GoesBy {
 pub enum Refusal {
     #[error(transparent)]
     Host(#[from] BadHost),
+    #[error("{host} is not valid punycode; a label of it begins with xn--")]
+    Punycode { host: String },
     #[error("{host} is an address; allow a name, or write a rule for exactly this address")]
     Literal { host: String },
     #[error("no rule allows {host} on port {port}")]
     NoRule { host: String, port: u16 },
     #[error("no rule for {host} allows {method} {path}")]
     NoRequestRule { host: String, method: String, path: String },
+    #[error(
+        "the rule for {host} allows git only, over its smart protocol, and not {method} {path}"
+    )]
+    NotGit { host: String, method: String, path: String },
     #[error(
         "{0:?} is not written in capital letters, as methods are; some servers take it for another"
     )]
@@ -86,12 +95,6 @@ pub enum Refusal {
     Address { host: String, reason: BadAddress },
     #[error("{host} has no address")]
     NoAddress { host: String },
-}
-
-impl Refusal {
-    pub(crate) fn address(host: &Host, reason: BadAddress) -> Self {
-        Self::Address { host: host.to_string(), reason }
-    }
 }
 
 impl Permit {
@@ -121,14 +124,17 @@ fn both(one: &GitRights, other: &GitRights) -> GitRights {
     }
 }
 
+/// Letters of a method that no rule allows.
+const MOST_SHOWN: usize = 32;
+
 /// Decides about a connection, or, with `ask.request`, about one request on it. Nothing has been
 /// looked up in DNS before this says yes.
 pub fn authorize(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
-    if let Some(request) = &ask.request {
-        let method = request.method.as_str();
-        if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
-            return Err(Refusal::Method(crate::event::bounded(method)));
-        }
+    if !names::is_clear(&ask.host) {
+        return Err(Refusal::Punycode { host: ask.host.to_string() });
+    }
+    if let Some(request) = ask.request.as_ref().filter(|request| !is_method(&request.method)) {
+        return Err(Refusal::Method(request.method.chars().take(MOST_SHOWN).collect()));
     }
     let mut permit = authorize_by(rules, ask)?;
     let mut named = (!rules.narrows).then(|| permit.secret.take());
@@ -156,7 +162,9 @@ fn authorize_by(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
     }
     check_denies(rules, ask)?;
     let permit = allowed(rules, ask)?;
-    Ok(Permit { goes_by, ..permit })
+    // What a denial looks at inside must be seen.
+    let passthrough = permit.passthrough && !denials(rules, ask).any(|_| true);
+    Ok(Permit { goes_by, passthrough, ..permit })
 }
 
 /// What any rule for the host goes by, also one for another port: a server may listen at both.
@@ -166,7 +174,7 @@ fn goes_by(rules: &Rules, ask: &Ask) -> GoesBy {
         let git = GoesBy { methods: rule.git.is_some(), paths: rule.git.is_some() };
         GoesBy::of(&rule.matching).or(git)
     };
-    let denied = rules.deny.iter().filter(|rule| rule.host.matches_at_any_depth(&ask.host));
+    let denied = rules.deny.iter().filter(|rule| rule.host.matches(&ask.host));
     let denied = denied.map(|rule| GoesBy::of(&rule.matching));
     allowed.map(of_allowed).chain(denied).fold(GoesBy::default(), GoesBy::or)
 }
@@ -176,8 +184,8 @@ fn allowed(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
         rules.allow.iter().filter(|rule| reaches(rule, ask)).collect();
     // Rules for exactly this host stand in place of those with a star, so that what they withhold
     // is withheld.
-    if destination.iter().any(|rule| matches!(rule.host, HostPattern::Exact(_))) {
-        destination.retain(|rule| matches!(rule.host, HostPattern::Exact(_)));
+    if destination.iter().any(|rule| rule.host.exact().is_some()) {
+        destination.retain(|rule| rule.host.exact().is_some());
     }
     if destination.is_empty() {
         return authorize_without_rule(rules, ask);
@@ -185,18 +193,25 @@ fn allowed(rules: &Rules, ask: &Ask) -> Result<Permit, Refusal> {
     let Some(request) = &ask.request else {
         return Ok(permit(connection_rule(&destination)));
     };
-    let covers = |rule: &&&Rule| rule.matching.covers(&request.method, &request.path);
-    let mut covering = destination.iter().filter(covers);
+    let matches = |rule: &&&Rule| rule.matching.covers(&request.method, &request.path);
+    let is_served = |rule: &&&Rule| {
+        let git = rule.git.as_ref();
+        git.is_none_or(|rights| git::may_serve(rights, &request.method, &request.path))
+    };
+    let mut covering = destination.iter().filter(matches).filter(is_served);
     // One that carries a secret, if there is one: without it the request could not be made at all.
     covering
         .clone()
         .find(|rule| rule.secret.is_some())
         .or_else(|| covering.next())
         .map(|rule| permit(rule))
-        .ok_or_else(|| Refusal::NoRequestRule {
-            host: ask.host.to_string(),
-            method: request.method.to_string(),
-            path: request.path.clone(),
+        .ok_or_else(|| {
+            let host = ask.host.to_string();
+            let (method, path) = (request.method.clone(), request.path.clone());
+            match destination.iter().filter(matches).any(|rule| rule.git.is_some()) {
+                true => Refusal::NotGit { host, method, path },
+                false => Refusal::NoRequestRule { host, method, path },
+            }
         })
 }
 
@@ -222,20 +237,23 @@ pub fn authorize_name(rules: &Rules, host: &Host) -> Result<Permit, Refusal> {
     Err(refusal)
 }
 
+/// What denies something at this host and port.
+fn denials<'r>(rules: &'r Rules, ask: &'r Ask) -> impl Iterator<Item = &'r Refused> {
+    let here = |deny: &&Refused| {
+        deny.host.matches(&ask.host) && deny.port.is_none_or(|port| port == ask.port)
+    };
+    rules.deny.iter().filter(here)
+}
+
 fn check_denies(rules: &Rules, ask: &Ask) -> Result<(), Refusal> {
-    for deny in &rules.deny {
-        if !deny.host.matches_at_any_depth(&ask.host) || deny.port.is_some_and(|p| p != ask.port) {
-            continue;
-        }
-        let denied = match &ask.request {
-            None => deny.matching.covers_everything(),
-            Some(request) => deny.matching.may_cover(&request.method, &request.path),
-        };
-        if denied {
-            return Err(Refusal::Denied { rule: deny.name.clone() });
-        }
+    let denies = |deny: &&Refused| match &ask.request {
+        None => deny.matching.covers_everything(),
+        Some(request) => deny.matching.may_cover(&request.method, &request.path),
+    };
+    match denials(rules, ask).find(denies) {
+        Some(deny) => Err(Refusal::Denied { rule: deny.name.clone() }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn reaches(rule: &Rule, ask: &Ask) -> bool {
@@ -267,39 +285,6 @@ fn permit(rule: &Rule) -> Permit {
         git: rule.git.clone(),
         goes_by: GoesBy::default(),
     }
-}
-
-/// Where a connection goes; DNS is asked without a port.
-#[derive(Debug, Clone, Copy)]
-pub struct Destination<'a> {
-    pub host: &'a Host,
-    pub port: Option<u16>,
-}
-
-/// Keeps the addresses that may be dialled, in the order of the answer.
-pub fn survivors(
-    to: Destination<'_>,
-    answers: &[IpAddr],
-    permit: &Permit,
-    exempt: &[Exempt],
-) -> Result<Vec<IpAddr>, Refusal> {
-    let host = to.host;
-    let mut kept = Vec::new();
-    let mut refusal = Refusal::NoAddress { host: host.to_string() };
-    for address in answers {
-        if exempt.iter().any(|exempt| exempt.opens(to, *address)) {
-            kept.push(*address);
-            continue;
-        }
-        let verdict = crate::address::judge(*address, &permit.addresses).and_then(|()| {
-            if crate::address::is_own(*address) { Err(BadAddress::Own(*address)) } else { Ok(()) }
-        });
-        match verdict {
-            Ok(()) => kept.push(*address),
-            Err(reason) => refusal = Refusal::address(host, reason),
-        }
-    }
-    if kept.is_empty() { Err(refusal) } else { Ok(kept) }
 }
 
 #[cfg(test)]
