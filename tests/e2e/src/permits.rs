@@ -134,10 +134,13 @@ fn a_key_of_permits_that_others_can_read_or_that_is_damaged_raises_no_living_san
     let key = world.home().join("permit-key");
     assert_eq!(fs::metadata(&key).expect("a key").permissions().mode() & 0o7777, 0o600);
     fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("ours");
-    world.ringwall(["create"]).is_refused().says(&["permit-key", "not private"]);
+    world.ringwall(["create"]).is_refused().says(&["permit-key", "open to others"]);
     let keeper = Keeper::start(&world);
     let word = keeper.say(b"whatever");
-    assert!(word["refused"]["why"].as_str().unwrap_or_default().contains("not private"), "{word}");
+    assert!(
+        word["refused"]["why"].as_str().unwrap_or_default().contains("open to others"),
+        "{word}"
+    );
     fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("ours");
     fs::write(&key, b"short").expect("ours");
     world.ringwall(["create"]).is_refused().says(&["permit-key", "32 bytes", "remove"]);

@@ -241,10 +241,10 @@ fn a_key_that_others_can_read_is_refused() {
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let error = Authority::open(world.home.path()).unwrap_err();
-    assert!(error.to_string().contains("not private"), "{error}");
+    assert!(error.to_string().contains("open to others"), "{error}");
     let keys = world.home.path().join("keys");
     std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(Authority::open(world.home.path()).unwrap_err().to_string().contains("not private"));
+    assert!(Authority::open(world.home.path()).unwrap_err().to_string().contains("open to others"));
 }
 
 #[test]
