@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::linger::Linger;
+
 const LONGEST_HEAD: usize = 64 * 1024;
 const LONGEST_CHUNK_LINE: usize = 16;
 
@@ -76,6 +78,11 @@ impl Framing {
             }
         }
         Ok(())
+    }
+
+    /// Whether the body of a request has not ended yet.
+    fn is_in_body(&self) -> bool {
+        !matches!(self.state, State::Head(_) | State::Opaque | State::Broken(_))
     }
 
     /// Whether what follows is not HTTP any more.
@@ -250,6 +257,7 @@ pub struct Framed<S> {
     stream: S,
     framing: Framing,
     poisoned: bool,
+    linger: Option<Linger>,
 }
 
 /// What no parser takes for a part of a message.
@@ -257,7 +265,7 @@ const POISON: &[u8] = b"\0\r\n\r\n";
 
 impl<S> Framed<S> {
     pub fn new(stream: S) -> Self {
-        Self { stream, framing: Framing::default(), poisoned: false }
+        Self { stream, framing: Framing::default(), poisoned: false, linger: None }
     }
 }
 
@@ -286,7 +294,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Framed<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -300,7 +308,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let Self { stream, framing, linger, .. } = &mut *self;
+        if linger.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+            if !framing.is_in_body() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        linger.get_or_insert_with(Linger::begin).poll(stream, context)
     }
 
     fn poll_write_vectored(

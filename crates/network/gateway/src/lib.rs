@@ -29,6 +29,7 @@ mod held;
 mod hello;
 mod inference;
 mod lane;
+mod linger;
 mod listen;
 pub mod meter;
 mod needles;

@@ -6,6 +6,7 @@ use http_body_util::BodyExt;
 use hyper::{Request, Version};
 use ringwall_gateway::event::{Door, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::origin::Origin;
 use crate::world::{
@@ -192,4 +193,32 @@ async fn new_rules_close_what_they_forbid() {
         "nor is one of a task that ended"
     );
     assert!(!origin.seen().iter().any(|seen| seen.uri.contains("/3")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_refused_while_it_sends_is_not_cut_off_before_it_has_the_answer() {
+    let origin = Origin::plain().await;
+    let port = origin.port();
+    let rule = serde_json::json!({
+        "host": "api.example.com", "port": port, "scheme": "http", "methods": ["GET"],
+    });
+    let task = serde_json::json!({"rules": {"allow": [rule]}});
+    let world = World::start(TestAuthority::new(), usual_names(), task);
+    let mut stream = TcpStream::connect(world.proxy).await.unwrap();
+    let place = format!("api.example.com:{port}");
+    let (piece, pieces) = (vec![b'x'; 40_000], 6);
+    let length = piece.len() * pieces;
+    let head = format!(
+        "POST http://{place}/x HTTP/1.1\r\nHost: {place}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for sent in 0..pieces {
+        stream.write_all(&piece).await.unwrap_or_else(|error| panic!("piece {sent}: {error}"));
+        // The refusal is on its way after the first piece.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("an end, and no reset");
+    assert_eq!(status_of(&String::from_utf8_lossy(&answer)), 403);
+    assert!(origin.seen().is_empty(), "{:?}", origin.seen());
 }
