@@ -115,7 +115,7 @@ impl Ground {
 }
 
 /// The store of images, what guests go on from, the audit log, what is known of programs, the key of
-/// snapshots, and the lock under which records come into being.
+/// snapshots, the one that seals permits, and the lock under which records come into being.
 fn is_expected(path: &Path) -> bool {
     let stays = ["images", "templates", "audit", "keys"];
     stays.iter().any(|place| path.starts_with(place))
@@ -127,6 +127,7 @@ fn is_expected(path: &Path) -> bool {
         || path == Path::new("grants/held")
         || path == Path::new("sandboxes")
         || path == Path::new("sandboxes/.creation")
+        || path == Path::new("permit-key")
 }
 
 fn files_below(root: &Path) -> BTreeSet<PathBuf> {
