@@ -175,6 +175,8 @@ pub(crate) enum Verb {
     /// Read and verify the log of what was decided and done
     #[command(subcommand)]
     Audit(Box<AuditVerb>),
+    /// Explain what was refused last, by which rule, and what would allow it
+    Why(WhyArgs),
     /// Serve the API: sandboxes, commands, files and tools for many clients
     #[command(
         after_help = "The state is in a file of RINGWALL_HOME, or, for several engines on one \
@@ -263,6 +265,18 @@ pub(crate) struct LogsArgs {
     pub(crate) follow: bool,
     #[arg(value_name = "ID")]
     pub(crate) sandbox: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// Explain this many refusals, the last one at the end
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", value_parser = values::count)]
+    pub(crate) lines: u32,
+    /// Explain refusals of this sandbox, task, call or grant only
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

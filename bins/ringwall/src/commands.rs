@@ -33,6 +33,7 @@ mod tool;
 mod top;
 mod verify;
 mod vm;
+mod why;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -70,7 +71,7 @@ pub(crate) fn run(verb: Verb, early: Option<EarlyLauncher>) -> anyhow::Result<Ex
         | Verb::Agent(_)
         | Verb::Tool(_) => granted::record_ended()?,
         // A log that cannot be written can still be read.
-        Verb::Audit(_) => drop(granted::record_ended()),
+        Verb::Audit(_) | Verb::Why(_) => drop(granted::record_ended()),
         _ => {}
     }
     let done = match verb {
@@ -81,6 +82,7 @@ pub(crate) fn run(verb: Verb, early: Option<EarlyLauncher>) -> anyhow::Result<Ex
         Verb::Tool(verb) => return tool::run(verb),
         Verb::Agent(verb) => return agent::run(verb),
         Verb::Audit(verb) => return audit::run(&verb),
+        Verb::Why(args) => return why::run(&args),
         Verb::Net(verb) => return net::run(*verb),
         Verb::Policy(verb) => return ringwall_engine::deciding(|| policy::run(verb)),
         Verb::Mcp(args) => return mcp::run(*args),

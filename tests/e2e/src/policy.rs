@@ -70,6 +70,32 @@ fn work_of_no_known_kind_is_untrusted_and_gets_a_machine_or_nothing() {
 }
 
 #[test]
+fn why_names_the_rule_of_the_last_refusal_and_what_would_allow_it() {
+    let world = world(SHIPPED);
+    let why = |words: &[&str], parts: &[&str]| {
+        let shown = world.ringwall([&["why"], words].concat());
+        let out = shown.exits(0).out();
+        assert!(parts.iter().all(|part| out.contains(part)), "{parts:?}\n{out}");
+    };
+    why(&[], &["nothing was refused"]);
+    world.sh(&["--kind", "build", "--wall", "process"], "true").is_refused();
+    why(
+        &[],
+        &["refused   run build", "profiles.medium", "ringwall.toml:", "to allow", "audit show"],
+    );
+    // A limit refuses, too, and it is the newer refusal.
+    let flags = ["--image", "test:latest", "--kind", "build", "--timeout", "200ms"];
+    world.sh(&flags, "sleep 30").exits(124);
+    why(&[], &["the time limit", "--timeout"]);
+    let all = world.ringwall(["why", "-n", "9", "-o", "json"]).exits(0).json();
+    assert_eq!(all[0]["refusal"]["what"], "run build", "{all}");
+    let ended = all.as_array().and_then(|all| all.last()).expect("the limit");
+    let id = ended["ids"]["sandbox"].as_str().expect("a sandbox");
+    why(&[id], &["the time limit", id]);
+    why(&["no-such-id"], &["nothing was refused for no-such-id"]);
+}
+
+#[test]
 fn a_wall_that_is_too_weak_is_refused_by_the_rule_that_says_so() {
     let world = world(SHIPPED);
     let refused = world.sh(&["--kind", "build", "--wall", "process"], "true");

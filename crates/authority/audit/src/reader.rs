@@ -87,6 +87,15 @@ impl LogReader {
         count: usize,
         filter: &Filter,
     ) -> Result<(Vec<Stored>, LogReader), ReadError> {
+        LogReader::last_where(log, count, |record| filter.takes(record))
+    }
+
+    /// The same for records that meet any condition.
+    pub fn last_where(
+        log: &Path,
+        count: usize,
+        takes: impl Fn(&Stored) -> bool,
+    ) -> Result<(Vec<Stored>, LogReader), ReadError> {
         let mut span: u64 = 64 << 10;
         loop {
             let mut reader = LogReader::open(log)?;
@@ -96,7 +105,7 @@ impl LogReader {
             let mut found = VecDeque::with_capacity(count.min(1024));
             for record in reader.by_ref() {
                 let record = record?;
-                if filter.takes(&record) {
+                if takes(&record) {
                     found.push_back(record);
                 }
                 if found.len() > count {
