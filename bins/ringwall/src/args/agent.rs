@@ -160,7 +160,7 @@ pub(crate) struct AgentPolicyArgs {
     /// [default: container with --image, else process]
     #[arg(long, value_name = "WALL")]
     pub(crate) wall: Option<Wall>,
-    /// The image for a container ring (see `ringwall image`)
+    /// Image for a container or vm ring; pulled if it is missing
     #[arg(long, value_name = "REF")]
     pub(crate) image: Option<String>,
     /// How far the task is trusted: high, medium or low [default: the policy's]
