@@ -202,7 +202,7 @@ pub(crate) enum Verb {
     /// Body of the process that keeps a living sandbox
     #[command(hide = true)]
     Keep,
-    /// Print docs/cli.md
+    /// Print docs/reference/cli.md
     #[command(hide = true)]
     Reference,
 }
