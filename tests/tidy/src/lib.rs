@@ -32,3 +32,5 @@ mod rules;
 mod seccomp;
 #[cfg(test)]
 mod sources;
+#[cfg(test)]
+mod words;
