@@ -23,6 +23,8 @@ mod paths;
 #[cfg(test)]
 mod permits;
 #[cfg(test)]
+mod pictures;
+#[cfg(test)]
 mod promises;
 #[cfg(test)]
 mod repository;
