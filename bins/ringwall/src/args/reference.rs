@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn every_flag_stands_in_the_reference() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(reference() == written, "docs/reference/cli.md: `ringwall reference` prints it");
     }

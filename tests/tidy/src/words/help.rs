@@ -4,7 +4,7 @@ use super::{Finding, prose, replaced_words};
 
 const MAX_WORDS: usize = 12;
 /// The verbs that help texts begin with.
-const VERBS: [&str; 84] = [
+const VERBS: [&str; 87] = [
     "Allow",
     "Answer",
     "Apply",
@@ -41,6 +41,7 @@ const VERBS: [&str; 84] = [
     "Link",
     "List",
     "Listen",
+    "Lock",
     "Look",
     "Make",
     "Manage",
@@ -59,6 +60,7 @@ const VERBS: [&str; 84] = [
     "Protect",
     "Pull",
     "Put",
+    "Raise",
     "Read",
     "Record",
     "Refuse",
@@ -87,6 +89,7 @@ const VERBS: [&str; 84] = [
     "Treat",
     "Use",
     "Verify",
+    "Vouch",
     "Wait",
     "Write",
 ];
