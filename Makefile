@@ -188,7 +188,7 @@ lab-all: lab-programs ## the same with every machine of tests/lab/machines
 	$(LAB) bad-input
 	$(LAB) run --all
 
-hosts-page: build ## make docs/hosts.md from the results of the last `make lab` or `make lab-all`
+hosts-page: build ## make docs/reference/hosts.md from the results of the last `make lab` or `make lab-all`
 	$(LAB) page
 
 install: dist-programs ## optimised programs and all tools, into PREFIX (/usr/local)

@@ -6,6 +6,7 @@ mod audit;
 mod docker;
 mod error;
 mod grant;
+mod groups;
 mod mcp;
 mod net;
 mod policy;
@@ -100,11 +101,10 @@ fn verb_path(arguments: &[OsString]) -> String {
     path
 }
 
-/// Runs untrusted programs behind a wall of isolation rings, and proves that the wall was there.
+/// Run commands from AI agents in layered sandboxes
 #[derive(Debug, Parser)]
 #[command(name = "ringwall", version, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes of `run` and `exec`: the command's own; 124 time limit, \
-    125 Ringwall's own error, 126 not executable, 127 not found, 137 killed or out of memory.")]
+#[command(override_help = groups::HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -112,99 +112,101 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run a command behind a fresh wall
+    /// Run one command in a new sandbox
     Run(Box<RunArgs>),
-    /// Make a sandbox that lives on; prints its id
+    /// Start a long-lived sandbox and print its id
     Create(Box<CreateArgs>),
-    /// Run a command in a living sandbox
+    /// Run a command in a running sandbox
     Exec(Box<ExecArgs>),
     /// List sandboxes
     Ps(PsArgs),
-    /// Watch sandboxes, agents and their budgets, and answer what waits for a person
+    /// Watch sandboxes, agents and budgets live, and answer questions
     #[command(after_help = "Without a terminal the list is printed once.")]
     Top(TopArgs),
-    /// Show what the command of a sandbox has written
+    /// Show the output of a sandbox's first command
     Logs(LogsArgs),
-    /// End living sandboxes
+    /// Stop running sandboxes
     Stop(StopArgs),
-    /// Remove ended sandboxes with their logs and kept changes
+    /// Remove ended sandboxes with their logs and changes
     Rm(RmArgs),
-    /// Copy files into or out of a living sandbox
+    /// Copy files into or out of a running sandbox
     Cp(CpArgs),
     /// Show what a sandbox changed in its workspace
     Diff(DiffArgs),
-    /// Write a sandbox's changes back to the workspace
+    /// Write a sandbox's changes to the workspace
     Apply(ApplyArgs),
-    /// Show or change where a living sandbox may write in its workspace
+    /// Show or change where a running sandbox can write
     Rights(ChangeRightsArgs),
-    /// Show the phase of a living sandbox, or move it to another
+    /// Show or change the phase of a running sandbox
     Phase(PhaseArgs),
-    /// Keep a living microVM with its memory; it goes on
+    /// Save a running microVM with its memory
     Snapshot(SnapshotArgs),
-    /// Make a sandbox that goes on from a snapshot; prints its id
+    /// Start a sandbox from a snapshot and print its id
     Restore(RestoreArgs),
-    /// Copy a living microVM; prints the ids of the copies
+    /// Clone a running microVM and print the ids
     Fork(ForkArgs),
-    /// Give tasks to agents whose every step is done behind a wall, and look at what they did
+    /// Let a model work on a task in sandboxes
     #[command(subcommand)]
     Agent(AgentVerb),
     /// Get, list and remove images
     #[command(subcommand)]
     Image(ImageVerb),
-    /// Install, call and make tools that run as WebAssembly
+    /// Call and manage WebAssembly tools
     #[command(subcommand)]
     Tool(ToolVerb),
-    /// Write, check and explain policies: what may run where
+    /// Decide what may run where
     #[command(subcommand)]
     Policy(PolicyVerb),
-    /// Make, narrow and revoke grants: what the holder of a token may do
+    /// Issue, narrow and revoke tokens with limited rights
     #[command(subcommand)]
     Grant(GrantVerb),
-    /// Decide on what was refused and can be allowed by a person
+    /// Answer requests for more rights
     #[command(subcommand)]
     Approvals(ApprovalsVerb),
-    /// Show and explain what sandboxes reached, and propose rules
+    /// Show, test and reload network rules
     #[command(subcommand)]
     Net(Box<NetVerb>),
-    /// Name secrets, and say which endpoint may see each
+    /// Name secrets for the egress proxy
     #[command(subcommand)]
     Secret(SecretVerb),
-    /// Look after what microVMs are made of
+    /// Manage the kernels of microVMs
     #[command(subcommand)]
     Vm(VmVerb),
-    /// Read and verify the log of what was decided and done
+    /// Read and verify the audit log
     #[command(subcommand)]
     Audit(Box<AuditVerb>),
-    /// Explain what was refused last, by which rule, and what would allow it
+    /// Explain the last refusal and what would allow it
     Why(WhyArgs),
-    /// Serve the API: sandboxes, commands, files and tools for many clients
+    /// Serve the REST API
     #[command(
         after_help = "The state is in a file of RINGWALL_HOME, or, for several engines on one \
         state, in the PostgreSQL database that RINGWALL_POSTGRESQL names (host=/run/postgresql dbname=ringwall)."
     )]
     Serve(Box<ServeDaemonArgs>),
-    /// Serve an agent over the Model Context Protocol, on standard input and output
+    /// Serve sandboxes to an MCP client on standard input and output
     Mcp(Box<McpArgs>),
-    /// Check what this machine can do and how to fix what it cannot
+    /// Show what works here, and how to fix the rest
     Doctor(DoctorArgs),
-    /// Attack every wall of this machine from inside, and report what got through
+    /// Attack your own sandboxes and report what got through
     Verify(VerifyArgs),
-    /// Remove what crashed runs left behind
+    /// Remove leftovers of crashed runs
     Gc(OutputArgs),
     /// Print a completion script for a shell
     Completions {
+        /// The shell
         #[arg(value_name = "SHELL")]
         shell: Shell,
     },
     /// Print the manual page, or write one for every command into a directory
     Man {
+        /// The directory for the pages [default: print one page]
         #[arg(value_name = "DIR")]
         directory: Option<PathBuf>,
     },
     /// Body of the process that keeps a living sandbox
     #[command(hide = true)]
     Keep,
-    /// Print docs/cli.md
+    /// Print docs/reference/cli.md
     #[command(hide = true)]
     Reference,
 }
@@ -217,7 +219,7 @@ pub(crate) struct PhaseArgs {
     /// The phase to move to
     #[arg(value_name = "PHASE")]
     pub(crate) phase: Option<String>,
-    /// A file with the token of the grant that must allow it
+    /// Read the required grant's token from a file
     #[arg(long, value_name = "FILE", requires = "phase")]
     pub(crate) grant: Option<PathBuf>,
 }
@@ -227,10 +229,10 @@ pub(crate) struct ChangeRightsArgs {
     /// Id, beginning of an id, or name
     #[arg(value_name = "SANDBOX")]
     pub(crate) sandbox: String,
-    /// Everything can be written again
+    /// Allow writing everywhere in the workspace
     #[arg(long, conflicts_with_all = ["may_write", "may_only_read"])]
     pub(crate) everywhere: bool,
-    /// Nothing can be written any more
+    /// Deny writing everywhere in the workspace
     #[arg(long, conflicts_with_all = ["may_write", "may_only_read", "everywhere"])]
     pub(crate) nowhere: bool,
     #[command(flatten)]
@@ -241,7 +243,7 @@ pub(crate) struct ChangeRightsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// Also list sandboxes that have ended but still hold changes or a log
+    /// List ended sandboxes, too, that hold changes or a log
     #[arg(short, long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -250,19 +252,20 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// How often to look again
+    /// Wait this long between two looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::duration)]
     pub(crate) every: Duration,
-    /// Text, or one JSON document a line until nobody reads any more
+    /// Choose the format: text, or one JSON document a line
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
     pub(crate) format: AgentFormat,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// Go on until the sandbox ends
+    /// Follow the output until the sandbox ends
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Id, unique beginning of an id, or name of the sandbox
     #[arg(value_name = "ID")]
     pub(crate) sandbox: String,
 }
@@ -272,7 +275,7 @@ pub(crate) struct WhyArgs {
     /// Explain this many refusals, the last one at the end
     #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", value_parser = values::count)]
     pub(crate) lines: u32,
-    /// Explain refusals of this sandbox, task, call or grant only
+    /// Id of the sandbox, task, call or grant [default: all]
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     #[command(flatten)]
@@ -281,64 +284,68 @@ pub(crate) struct WhyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// How long its processes get to end by themselves
+    /// Give its processes this time to end by themselves
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = values::duration)]
     pub(crate) grace: Duration,
+    /// Ids, unique beginnings of ids, or names of sandboxes
     #[arg(value_name = "ID", required = true)]
     pub(crate) sandboxes: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// End the sandbox first if it is running
+    /// Stop a running sandbox first
     #[arg(short, long)]
     pub(crate) force: bool,
+    /// Ids, unique beginnings of ids, or names of sandboxes
     #[arg(value_name = "ID", required = true)]
     pub(crate) sandboxes: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
-    /// What to copy: a path of this machine, or ID:PATH
+    /// The file: a path of this machine, or ID:PATH
     #[arg(value_name = "SRC", value_parser = values::sandbox_path())]
     pub(crate) source: SandboxPath,
-    /// Where to: a path of this machine, or ID:PATH
+    /// The destination: a path of this machine, or ID:PATH
     #[arg(value_name = "DST", value_parser = values::sandbox_path())]
     pub(crate) destination: SandboxPath,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// Only count changed lines per file
+    /// Count changed lines of each file
     #[arg(long, conflicts_with = "name_only")]
     pub(crate) stat: bool,
-    /// Only list what changed, one path a line
+    /// List changed paths, one a line
     #[arg(long)]
     pub(crate) name_only: bool,
+    /// Id, unique beginning of an id, or name of the sandbox
     #[arg(value_name = "ID")]
     pub(crate) sandbox: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// Also write this protected path (hooks, CI, editor or shell configuration)
+    /// Write this protected path, too: hooks, CI, editor or shell configuration
     #[arg(long, value_name = "PATH")]
     pub(crate) allow_protected: Vec<PathBuf>,
     /// Leave this path out, with what is below it
     #[arg(long, value_name = "PATH")]
     pub(crate) except: Vec<PathBuf>,
-    /// Overwrite files that were changed here since the run
+    /// Overwrite files that you changed since the run
     #[arg(long)]
     pub(crate) force: bool,
-    /// Take plain changes only: no new executables, hooks, configuration, links or dot-directories,
-    /// unless they are named with --allow-protected
+    /// Take plain changes only: no new executables, hooks, configuration, links or dot-directories.
+    /// --allow-protected names exceptions
     #[arg(long)]
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Id, unique beginning of an id, or name of the sandbox
     #[arg(value_name = "ID")]
     pub(crate) sandbox: String,
-    /// Only these paths, and what is below them [default: everything]
+    /// The paths to apply, with all below them [default: everything]
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
@@ -347,7 +354,7 @@ pub(crate) struct ApplyArgs {
 pub(crate) enum ImageVerb {
     /// Get an image from a registry
     Pull {
-        /// For example docker.io/library/alpine:3.20 or 127.0.0.1:5000/tools@sha256:...
+        /// The image: docker.io/library/alpine:3.20, or with @sha256:...
         #[arg(value_name = "REF")]
         reference: String,
         #[command(flatten)]
@@ -355,15 +362,17 @@ pub(crate) enum ImageVerb {
     },
     /// List images
     Ls(OutputArgs),
-    /// Show an image: its layers, its root image for VMs and what it wants to run
+    /// Show an image's layers and default command
     Inspect {
+        /// Name or digest of the image
         #[arg(value_name = "REF")]
         reference: String,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Make an image's root image for VMs, unless it is there, and print its path
+    /// Make an image's file system for microVMs and print its path
     Root {
+        /// Name or digest of the image
         #[arg(value_name = "REF")]
         reference: String,
         #[command(flatten)]
@@ -371,17 +380,19 @@ pub(crate) enum ImageVerb {
     },
     /// Remove images that no sandbox uses
     Rm {
+        /// Names or digests of images
         #[arg(value_name = "REF", required = true)]
         references: Vec<String>,
     },
     /// Read an image from an OCI layout directory or a `docker save` archive
     Import {
+        /// An OCI layout directory or a `docker save` archive
         #[arg(value_name = "PATH")]
         path: PathBuf,
         /// Store the image under this name [default: the name it carries]
         #[arg(long, value_name = "REF")]
         name: Option<String>,
-        /// Let a name that the file carries replace an image of that name
+        /// Let it replace an image with the name that the file carries
         #[arg(long)]
         replace: bool,
         #[command(flatten)]
@@ -391,7 +402,7 @@ pub(crate) enum ImageVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Start a microVM with this image and say how long that took
+    /// Start a microVM with this image and print the time
     #[arg(long, value_name = "IMAGE")]
     pub(crate) vm_start: Option<String>,
     #[command(flatten)]
@@ -400,34 +411,34 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Only this wall; may be given more than once
+    /// Attack only this wall, repeatable
     #[arg(long = "wall", value_name = "WALL")]
     pub(crate) walls: Vec<Wall>,
-    /// Leave out microVMs, which take longer
+    /// Skip microVMs, which take longer
     #[arg(long, conflicts_with = "walls")]
     pub(crate) quick: bool,
-    /// Attack without any wall: shows that the attacks can work, and must fail
+    /// Attack without a sandbox. Shows that the attacks work, and must fail
     #[arg(long, conflicts_with_all = ["walls", "quick"])]
     pub(crate) control: bool,
-    /// Attack another sandbox: a command that runs the command behind it, in words without quotes
+    /// Attack another sandbox: a command that runs the command after it
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["walls", "quick", "control"])]
     pub(crate) behind: Option<String>,
     /// Play this many rounds of random actions instead of the known attacks
     #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["quick", "control", "behind"])]
     pub(crate) adversary: Option<u32>,
-    /// The first round's seed, to repeat it; a new one if there is none
+    /// Repeat the rounds that began with this seed
     #[arg(long, value_name = "NUMBER", requires = "adversary")]
     pub(crate) seed: Option<u64>,
-    /// How the report is printed; rounds of random actions know `table` and `json`
+    /// Choose the format. Rounds of random actions have `table` and `json`
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table")]
     pub(crate) format: VerifyFormat,
-    /// Write the report into this file too, as JSON
+    /// Write the report to this file, too, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Use a wall that did not hold all the same; stands in the audit log
+    /// Allow a wall that failed its attacks. The audit log records it
     #[arg(long, value_name = "WALL", requires = "reason", conflicts_with_all = ["walls", "quick", "control", "report"])]
     pub(crate) accept_risk: Option<Wall>,
-    /// Why the risk is taken
+    /// Record why the risk is taken
     #[arg(long, value_name = "TEXT", requires = "accept_risk")]
     pub(crate) reason: Option<String>,
 }
@@ -442,7 +453,7 @@ pub(crate) enum VerifyFormat {
 
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct OutputArgs {
-    /// How results are printed
+    /// Choose the format of results
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
     format: Format,
 }

@@ -1,4 +1,4 @@
-//! Every command in README.md and docs/*.md, run as it is written.
+//! Every command in README.md and in the Markdown files below docs, run as it is written.
 //!
 //! Commands stand in ```console blocks, each after `$ `, and `> ` goes on with the line before. Each block
 //! is one shell in a fresh home, in a project with the files of `project`; a block marked `console
@@ -13,8 +13,10 @@ use crate::support::{Registry, World};
 
 const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const EXCEPTIONS: &str = include_str!("documents/exceptions.txt");
-/// Made from the code: usage, and no commands.
-const GENERATED: [&str; 2] = ["docs/cli.md", "docs/api-routes.md"];
+/// Made from the code: usage, and no commands. The page of each tool shows a call of it, which the tests of the
+/// tools make.
+const GENERATED: [&str; 3] =
+    ["docs/reference/cli.md", "docs/reference/api-routes.md", "docs/reference/tools/"];
 /// What a line of a command begins with.
 const COMMANDS: [&str; 5] = ["ringwall ", "make ", "curl ", "claude ", "docker "];
 /// Longer than all commands of one block.
@@ -53,17 +55,27 @@ fn exceptions() -> Vec<Exception> {
 
 fn documents() -> Vec<(String, String)> {
     let mut names = vec!["README.md".to_owned()];
-    for entry in fs::read_dir(Path::new(TOP).join("docs")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        names.extend(name.ends_with(".md").then(|| format!("docs/{name}")));
-    }
-    names.retain(|name| !GENERATED.contains(&name.as_str()));
+    collect("docs", &mut names);
+    names.retain(|name| !GENERATED.iter().any(|made| name.starts_with(made)));
     names.sort();
     let read = |name: String| {
         let text = fs::read_to_string(Path::new(TOP).join(&name)).unwrap();
         (name, text)
     };
     names.into_iter().map(read).collect()
+}
+
+/// The Markdown files of a folder and of those in it.
+fn collect(folder: &str, names: &mut Vec<String>) {
+    for entry in fs::read_dir(Path::new(TOP).join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{folder}/{}", entry.file_name().into_string().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            collect(&name, names);
+        } else if name.ends_with(".md") {
+            names.push(name);
+        }
+    }
 }
 
 /// The blocks of a document, and the lines that look like commands and stand in none.

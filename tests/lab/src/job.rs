@@ -13,7 +13,7 @@ pub struct Job {
     /// The name of its file.
     #[serde(skip)]
     pub name: String,
-    /// What it shows, for docs/hosts.md.
+    /// What it shows, for docs/reference/hosts.md.
     pub about: String,
     #[serde(default)]
     pub kind: JobKind,

@@ -16,7 +16,7 @@ pub struct Machine {
     /// The name of its file.
     #[serde(skip)]
     pub name: String,
-    /// One sentence for docs/hosts.md.
+    /// One sentence for docs/reference/hosts.md.
     pub about: String,
     /// A directory below `kernels` in the cache.
     pub kernel: String,

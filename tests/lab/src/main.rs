@@ -17,7 +17,7 @@ const USAGE: &str = "usage: ringwall-lab COMMAND, in the root of the repository
   run [--all] [MACHINE...]   boot machines and run their jobs; without names: those for CI
   bad-input                  try what must fail, and look whether anything is left
   boot MACHINE               boot one machine, print the process id of QEMU and wait
-  page                       take the results over and make docs/hosts.md from them
+  page                       take the results over and make docs/reference/hosts.md from them
   agent                      serve jobs; inside a machine only
 
 RINGWALL_PROGRAMS is the directory with the programs, RINGWALL_CACHE the cache of the set-up.";
@@ -25,8 +25,8 @@ RINGWALL_PROGRAMS is the directory with the programs, RINGWALL_CACHE the cache o
 const MACHINES: &str = "tests/lab/machines";
 const JOBS: &str = "tests/lab/jobs";
 const OUT: &str = "target/lab";
-const KEPT: &str = "docs/hosts/results.json";
-const PAGE: &str = "docs/hosts.md";
+const KEPT: &str = "docs/reference/hosts/results.json";
+const PAGE: &str = "docs/reference/hosts.md";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! Makes docs/hosts.md from the kept results. Nobody writes that page by hand.
+//! Makes docs/reference/hosts.md from the kept results. Nobody writes that page by hand.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::results::{JobResult, MachineResults, Outcome, Results};
 const HEAD: &str = "# Hosts: what works where
 
 The lab boots the machines below under QEMU and runs the same jobs on each of them, as root and as
-an ordinary user. This page is made from the results (`docs/hosts/results.json`) by `make hosts-page`.
+an ordinary user. This page is made from the results (`docs/reference/hosts/results.json`) by `make hosts-page`.
 Do not edit it. `make lab` boots a small set of the machines and `make lab-all` boots all of them.
 
 | word | meaning |

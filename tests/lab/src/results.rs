@@ -1,4 +1,4 @@
-//! Results of jobs: what is kept in docs/hosts/results.json, and what docs/hosts.md is made from.
+//! Results of jobs: what is kept in docs/reference/hosts/results.json, and what docs/reference/hosts.md is made from.
 
 use std::fs;
 use std::path::Path;

@@ -165,8 +165,9 @@ fn the_page_shows_every_outcome_with_its_reason() {
 #[test]
 fn the_page_of_hosts_is_made_from_the_kept_results() {
     let jobs = job::read_all(&root().join("tests/lab/jobs")).expect("jobs");
-    let kept = Results::read(&root().join("docs/hosts/results.json")).expect("kept results");
-    let page = std::fs::read_to_string(root().join("docs/hosts.md")).expect("the page");
+    let kept =
+        Results::read(&root().join("docs/reference/hosts/results.json")).expect("kept results");
+    let page = std::fs::read_to_string(root().join("docs/reference/hosts.md")).expect("the page");
     assert_eq!(page, page::render(&kept, &jobs), "make it again with: make hosts-page");
 }
 

@@ -134,7 +134,7 @@ const SCENARIOS: [&str; 9] = [
 ];
 
 /// Beginnings of those that call tools, prompts and resources of the server that was written for the suite,
-/// or what Ringwall does not offer; docs/mcp.md says why for each.
+/// or what Ringwall does not offer; docs/internals/development.md says why for each.
 const NOT_FOR_US: [&str; 8] = [
     "tools-call-",
     "json-schema-2020-12",

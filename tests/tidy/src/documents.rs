@@ -81,7 +81,7 @@ fn link_targets(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn every_variable_of_the_environment_stands_among_the_settings() {
-    let settings = read("docs/settings.md");
+    let settings = read("docs/reference/settings.md");
     let mut known = std::collections::BTreeSet::new();
     for file in text_files().iter().filter(|file| is_product_code(&file.path)) {
         let product = file.text.split("#[cfg(test)]").next().unwrap_or_default();
@@ -89,12 +89,12 @@ fn every_variable_of_the_environment_stands_among_the_settings() {
     }
     let stands = |name: &&String| settings.contains(&format!("`{name}`"));
     let missing: Vec<String> = known.iter().filter(|name| !stands(name)).cloned().collect();
-    assert_none("missing in docs/settings.md:", &missing);
+    assert_none("missing in docs/reference/settings.md:", &missing);
     let gone: Vec<String> = code_spans(&settings)
         .filter(|span| is_variable(span) && !known.contains(*span))
         .map(str::to_owned)
         .collect();
-    assert_none("docs/settings.md names variables that nothing reads:", &gone);
+    assert_none("docs/reference/settings.md names variables that nothing reads:", &gone);
 }
 
 fn is_product_code(path: &str) -> bool {

@@ -23,6 +23,8 @@ mod paths;
 #[cfg(test)]
 mod permits;
 #[cfg(test)]
+mod pictures;
+#[cfg(test)]
 mod promises;
 #[cfg(test)]
 mod repository;
@@ -32,3 +34,5 @@ mod rules;
 mod seccomp;
 #[cfg(test)]
 mod sources;
+#[cfg(test)]
+mod words;

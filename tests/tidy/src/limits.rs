@@ -1,4 +1,4 @@
-//! The table of every numeric limit in `docs/security/limits.md` says what the code says.
+//! The table of every numeric limit in `docs/reference/limits.md` says what the code says.
 //!
 //! The table is made from the constants themselves: `RINGWALL_WRITE_LIMITS=1` writes it anew.
 
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use crate::repository::{read, root, rust_files};
 
-const DOCUMENT: &str = "docs/security/limits.md";
+const DOCUMENT: &str = "docs/reference/limits.md";
 /// Everything behind this line is made here.
 const BEGIN: &str = "<!-- made from the constants in the code -->\n";
 

@@ -1,4 +1,4 @@
-//! Every row of SECURITY.md's tables of vulnerabilities names what would notice a breach, and that exists.
+//! SECURITY.md names what would notice each breach, and SPECIFICATION.md what checks each promised figure.
 
 use std::collections::BTreeSet;
 
@@ -96,4 +96,64 @@ fn a_promise_without_a_test_is_noticed() {
     assert!(findings(&table("not tested: nobody can"), &known).is_empty());
     assert_eq!(findings(&table("nothing"), &known).len(), 1);
     assert_eq!(findings(&table("`read-secret`, `read-nothing`"), &known).len(), 1);
+}
+
+/// What the benches promise: the name, and the bound as the specification writes it.
+fn promised_figures() -> Vec<(String, String)> {
+    let mut figures = Vec::new();
+    for file in rust_files().iter().filter(|file| file.path.starts_with("benches/src/")) {
+        for call in file.text.split("promise(").skip(1) {
+            let call: String = call.split_whitespace().collect::<Vec<_>>().join(" ");
+            let Some((name, rest)) = call.strip_prefix('"').and_then(|call| call.split_once('"'))
+            else {
+                continue;
+            };
+            let bound = rest.trim_start_matches([',', ' ']);
+            let words = [("AtMost(", "<="), ("AtLeast(", ">=")];
+            let known =
+                words.iter().find_map(|(call, sign)| Some((bound.strip_prefix(call)?, sign)));
+            if let Some((number, sign)) = known {
+                let number = number.split(')').next().unwrap_or_default();
+                figures.push((name.to_owned(), format!("{sign} {number}")));
+            }
+        }
+    }
+    figures
+}
+
+#[test]
+fn the_specification_has_every_figure_that_the_benches_promise() {
+    let specification = read("SPECIFICATION.md");
+    let figures = promised_figures();
+    assert!(figures.len() > 25, "only {} promised figures were found", figures.len());
+    let row = |(name, bound): &(String, String)| format!("| `{name}` | {bound} |");
+    let missing = figures.iter().map(row).filter(|row| !specification.contains(row.as_str()));
+    assert_none("rows that SPECIFICATION.md lacks:", &missing.collect::<Vec<_>>());
+    let rows =
+        specification.lines().filter(|line| line.contains("| <= ") || line.contains("| >= "));
+    let known: BTreeSet<String> = figures.iter().map(row).collect();
+    let gone: Vec<String> = rows.filter(|line| !known.contains(*line)).map(str::to_owned).collect();
+    assert_none("SPECIFICATION.md promises figures that no bench has:", &gone);
+}
+
+#[test]
+fn every_other_promise_of_the_specification_names_a_test() {
+    let (known, specification) = (known(), read("SPECIFICATION.md"));
+    let (mut findings, mut inside, mut rows) = (Vec::new(), false, 0);
+    for line in specification.lines() {
+        match line {
+            "| promise | checked by |" => inside = true,
+            "|---|---|" => {}
+            row if inside && row.starts_with('|') => {
+                let tests = row.rsplit("| ").next().unwrap_or_default();
+                rows += 1;
+                findings.extend(names(tests).next().is_none().then(|| row.to_owned()));
+                let unknown = names(tests).filter(|name| !known.contains(*name));
+                findings.extend(unknown.map(|name| format!("there is no test {name}")));
+            }
+            _ => inside = false,
+        }
+    }
+    assert!(rows > 10, "only {rows} promises name a test");
+    assert_none("SPECIFICATION.md:", &findings);
 }

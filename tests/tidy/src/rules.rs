@@ -64,7 +64,7 @@ fn the_files_that_a_new_field_of_a_rule_touches_are_the_promised_ones() {
         .map(str::to_owned)
         .collect();
     let mut touched = files_that_name_every_field();
-    touched.extend([TYPE.to_owned(), "docs/network.md".to_owned()]);
+    touched.extend([TYPE.to_owned(), "docs/reference/network-rules.md".to_owned()]);
     let missing = touched.difference(&named).map(|file| format!("{file}: not in ARCHITECTURE.md"));
     let gone = named.difference(&touched).map(|file| format!("{file}: names not every field"));
     let findings: Vec<String> = missing.chain(gone).collect();
@@ -73,8 +73,8 @@ fn the_files_that_a_new_field_of_a_rule_touches_are_the_promised_ones() {
 
 #[test]
 fn every_field_of_a_rule_is_documented() {
-    let document = read("docs/network.md");
-    let (_, rules) = document.split_once("\n## Rules\n").expect("docs/network.md has rules");
+    let document = read("docs/reference/network-rules.md");
+    let (_, rules) = document.split_once("\n## Rules\n").expect("docs/reference/network-rules.md has rules");
     let documented = |field: &String| {
         let rows = rules.lines().filter(|line| line.starts_with("| `"));
         rows.filter_map(|row| row.split(" | ").next())
@@ -83,5 +83,5 @@ fn every_field_of_a_rule_is_documented() {
     let fields = fields();
     assert!(fields.len() >= 10, "{fields:?}");
     let findings: Vec<String> = fields.into_iter().filter(|field| !documented(field)).collect();
-    assert_none("fields of a rule that docs/network.md does not name:", &findings);
+    assert_none("fields of a rule that docs/reference/network-rules.md does not name:", &findings);
 }

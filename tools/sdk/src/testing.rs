@@ -17,7 +17,7 @@ const END: &str = "<!-- end -->";
 
 /// Runs the examples of the `tool.json` in `package` (give `env!("CARGO_MANIFEST_DIR")`): inputs
 /// and outputs fit the schemas, and each input gives exactly its output. Then checks that the page
-/// `docs/tools/NAME.md`, where the repository has one, shows this manifest.
+/// `docs/reference/tools/NAME.md`, where the repository has one, shows this manifest.
 ///
 /// With `RINGWALL_BLESS=1` in the environment outputs and page are written instead.
 pub fn check<Input: DeserializeOwned, Output: Serialize>(
@@ -76,7 +76,7 @@ fn fits(schema: &jsonschema::Validator, value: &Value, what: &str) {
 
 fn check_page(package: &str, manifest: &Value, bless: bool) {
     let name = manifest["name"].as_str().expect("the manifest has a name");
-    let page = Path::new(package).join("../../docs/tools").join(format!("{name}.md"));
+    let page = Path::new(package).join("../../docs/reference/tools").join(format!("{name}.md"));
     // A tool outside this repository has no page here.
     let Ok(text) = fs::read_to_string(&page) else { return };
     let (before, rest) = text.split_once(BEGIN).expect("the page has a place for the reference");

@@ -12,27 +12,29 @@ use super::{LimitArgs, NetworkArgs, OutputArgs, values};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentVerb {
-    /// Give a task to a new agent
+    /// Start an agent on a task
     #[command(
         after_help = "Exit codes: 0 the task is done, 3 the agent has stopped and can be resumed, \
         125 Ringwall's own error."
     )]
     Run(Box<AgentRunArgs>),
-    /// Go on with an agent that has stopped or was killed; no finished call is done again
+    /// Resume an agent that stopped or was killed
     Resume {
+        /// Id of the agent
         #[arg(value_name = "ID")]
         id: AgentId,
         #[command(flatten)]
         bounds: BoundArgs,
-        /// Write the changes back to the workspace when the task is done
+        /// Apply the changes to the workspace when the task is done
         #[arg(long)]
         apply: bool,
-        /// How progress is printed
+        /// Choose the format of progress
         #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
         format: AgentFormat,
     },
-    /// Show all that an agent did: turns, calls, walls, approvals, costs
+    /// Show an agent's turns, calls, walls, approvals and costs
     Show {
+        /// Id of the agent
         #[arg(value_name = "ID")]
         id: AgentId,
         #[command(flatten)]
@@ -40,11 +42,12 @@ pub(crate) enum AgentVerb {
     },
     /// List agents
     Ls(OutputArgs),
-    /// Say what another policy would have refused
+    /// Show what another policy would have refused
     Replay {
+        /// Id of the agent
         #[arg(value_name = "ID")]
         id: AgentId,
-        /// The policy to ask, in place of those that are found
+        /// Ask this policy instead of the ones that are found
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
         #[command(flatten)]
@@ -71,22 +74,22 @@ pub(crate) enum ProviderName {
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentRunArgs {
-    /// What is to be done
+    /// The task, in words
     #[arg(value_name = "TASK")]
     pub(crate) task: String,
-    /// Show this directory; changes are kept apart until they are applied
+    /// Show a copy of this directory. Changes are applied later
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Write the changes back to the workspace when the task is done
+    /// Apply the changes to the workspace when the task is done
     #[arg(long, requires = "workspace")]
     pub(crate) apply: bool,
-    /// WASM tools that are offered to the model, by name or `prefix*` [default: all]
+    /// Offer these tools to the model, by name or `prefix*` [default: all]
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,
     /// Offer no WASM tools
     #[arg(long, conflicts_with = "tools")]
     pub(crate) no_tools: bool,
-    /// How progress is printed
+    /// Choose the format of progress
     #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
     pub(crate) format: AgentFormat,
     #[command(flatten)]
@@ -104,22 +107,22 @@ pub(crate) struct AgentRunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// The model, as its provider names it
+    /// Use this model, by its provider's name
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: String,
-    /// In whose words it is asked; many servers speak those of openai
+    /// Use this provider's protocol. Many servers speak openai
     #[arg(long, value_name = "PROVIDER", default_value = "anthropic")]
     pub(crate) provider: ProviderName,
-    /// Where it is, up to /v1 [default: the provider's own]
+    /// Send requests to this URL, up to /v1 [default: the provider's own]
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// The name of the secret that is its key (`ringwall secret add`)
+    /// Use this secret as the key (see `ringwall secret add`)
     #[arg(long, value_name = "NAME")]
     pub(crate) key_secret: Option<String>,
-    /// The most that it may answer at once, in tokens
+    /// Limit one answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 8192)]
     pub(crate) max_output_tokens: u32,
-    /// Use a model whose price is not known; what it costs is then not counted
+    /// Allow a model without a known price. Its cost is not counted
     #[arg(long)]
     pub(crate) allow_unpriced: bool,
 }
@@ -127,28 +130,28 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits of the agent")]
 pub(crate) struct BoundArgs {
-    /// Calls of tools, also those of sub-agents [default: 200]
+    /// Limit calls of tools, sub-agents included [default: 200]
     #[arg(long, value_name = "N", value_parser = values::long_count)]
     max_steps: Option<u64>,
-    /// Time in which it works [default: 1h]
+    /// Limit the time that it works [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     max_time: Option<Duration>,
-    /// Tokens, input and output together [default: 2000000]
+    /// Limit tokens, input and output together [default: 2000000]
     #[arg(long, value_name = "N", value_parser = values::long_count)]
     max_tokens: Option<u64>,
-    /// What the model may cost, in the currency of its price
+    /// Limit the cost of the model, in the currency of its price
     #[arg(long, value_name = "AMOUNT", value_parser = money)]
     max_money: Option<u64>,
-    /// Time of all calls together [default: 30m]
+    /// Limit the time of all calls together [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     max_tool_time: Option<Duration>,
-    /// Failed calls in a row [default: 8]
+    /// Limit failed calls in a row [default: 8]
     #[arg(long, value_name = "N", value_parser = values::count)]
     max_errors: Option<u32>,
-    /// The same call with the same result in a row [default: 3]
+    /// Limit repeats of the same call with the same result [default: 3]
     #[arg(long, value_name = "N", value_parser = values::count)]
     max_repeats: Option<u32>,
-    /// Sub-agents of sub-agents [default: 2]
+    /// Limit the depth of sub-agents [default: 2]
     #[arg(long, value_name = "N", value_parser = values::count)]
     max_depth: Option<u32>,
 }
@@ -156,31 +159,30 @@ pub(crate) struct BoundArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Policy")]
 pub(crate) struct AgentPolicyArgs {
-    /// The wall of the sandbox, if a stronger one than the policy's; without a policy, the wall
-    /// [default: container with --image, else process]
+    /// Use this wall, at least as strong as the policy's [default: container with --image, else
+    /// process]
     #[arg(long, value_name = "WALL")]
     pub(crate) wall: Option<Wall>,
-    /// The image for a container ring (see `ringwall image`)
+    /// Use this image for a container or vm ring, pulled if missing
     #[arg(long, value_name = "REF")]
     pub(crate) image: Option<String>,
-    /// How far the task is trusted: high, medium or low [default: the policy's]
+    /// Set the trust level: high, medium or low. High gives more rights [default: the policy's]
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<Tier>,
-    /// How much is at risk, if more than the policy says: low, medium, high or very-high
+    /// Raise the risk level: low, medium, high or very-high. High gives stronger isolation
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<Profile>,
-    /// The phase that the task begins in [default: the policy's first]
+    /// Name the phase in which the task begins [default: the policy's first]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<String>,
-    /// The kind of work that you answer for the agent's commands to be: compute, files, build or
-    /// untrusted. The model can only say worse of one, and a tainted task's are untrusted
-    /// [default: untrusted]
+    /// Vouch for this kind of work: compute, files, build or untrusted. The model can only raise
+    /// the risk. Commands of a tainted task are untrusted [default: untrusted]
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Option<Kind>,
-    /// A policy beside those that are found: it can only narrow them
+    /// Use this policy file, too. It can only narrow the others
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// A file with the token of the grant that the agent gets [default: one for its workspace]
+    /// Read the token of the agent's grant from a file [default: one for its workspace]
     #[arg(long, value_name = "FILE")]
     pub(crate) grant: Option<PathBuf>,
 }

@@ -10,40 +10,41 @@ use super::{OutputArgs, values};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsVerb {
-    /// List what waits for a decision
+    /// List open questions
     Ls {
-        /// Also list what was decided or has lapsed
+        /// List answered and expired questions, too
         #[arg(short, long)]
         all: bool,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Show exactly what is asked for, by whom, and what was decided
+    /// Show a question, its requester and its answer
     Show {
+        /// Id of the question
         #[arg(value_name = "ID")]
         id: ApprovalId,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Allow exactly what is asked for
+    /// Approve exactly this request
     Approve {
         #[command(flatten)]
         decision: DecisionArgs,
-        /// How long it is allowed for [default: as long as the policy allows]
+        /// Allow it for this time [default: as long as the policy allows]
         #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
         lasting: Option<Duration>,
     },
-    /// Refuse what is asked for
+    /// Deny this request
     Deny {
         #[command(flatten)]
         decision: DecisionArgs,
     },
-    /// Print a link to the daemon's page for deciding; it lets one person in, once
+    /// Print a link to the approvals page, for one person, once
     Page {
         #[command(flatten)]
         key: KeyArgs,
     },
-    /// Make your own key for approving; prints its public part for the policy
+    /// Create your key for approvals and print its public part
     Keygen {
         #[command(flatten)]
         key: KeyArgs,
@@ -52,9 +53,10 @@ pub(crate) enum ApprovalsVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct DecisionArgs {
+    /// Id of the question
     #[arg(value_name = "ID")]
     pub(crate) id: ApprovalId,
-    /// Why, for the record
+    /// Record this reason
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) reason: String,
     #[command(flatten)]
@@ -65,7 +67,7 @@ pub(crate) struct DecisionArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyArgs {
-    /// The file of your key [default: ringwall/approver.key in your configuration]
+    /// Use your key in this file [default: ringwall/approver.key in your configuration]
     #[arg(long = "key", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ pub(crate) enum AuditVerb {
     Show(ShowArgs),
     /// Print records for other programs, one a line
     Export(ExportArgs),
-    /// Look whether anything in the log was edited, removed, moved, added or cut off
+    /// Check that the log was not changed
     #[command(
         after_help = "Exit codes: 0 the log is whole, 1 it is not, 125 it could not be read."
     )]
@@ -25,13 +25,13 @@ pub(crate) enum AuditVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only records of this task
+    /// Show only records of this task
     #[arg(long, value_name = "ID")]
     task: Option<String>,
-    /// Only records of this sandbox
+    /// Show only records of this sandbox
     #[arg(long, value_name = "ID")]
     sandbox: Option<String>,
-    /// Only events of this kind
+    /// Show only events of this kind
     #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(Event::KINDS))]
     kind: Option<String>,
 }
@@ -49,10 +49,10 @@ impl FilterArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
-    /// How many records
+    /// Print this many records
     #[arg(short = 'n', long, value_name = "COUNT", default_value = "10", value_parser = values::count)]
     pub(crate) lines: u32,
-    /// Go on with new records until interrupted
+    /// Follow new records until interrupted
     #[arg(short, long)]
     pub(crate) follow: bool,
     #[command(flatten)]
@@ -72,10 +72,10 @@ pub(crate) struct ShowArgs {
         conflicts_with = "task"
     )]
     pub(crate) seq: Option<u64>,
-    /// Everything that led to what this task did and came of it
+    /// Show everything that belongs to this task
     #[arg(long, value_name = "ID")]
     pub(crate) task: Option<String>,
-    /// Also print the proof that the record is in the log, with all that an auditor needs
+    /// Print the proof that the record is in the log, too
     #[arg(long, requires = "seq")]
     pub(crate) proof: bool,
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// What a line is: a record as it stands in the log, or an event of OCSF 1.7
+    /// Write records of the log, or events of OCSF 1.7
     #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
     pub(crate) format: ExportFormat,
     #[command(flatten)]
@@ -99,16 +99,16 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditVerifyArgs {
-    /// A copy of a log [default: the log in Ringwall's home]
+    /// Check this copy of a log [default: the log in Ringwall's home]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// A file with the log's public key [default: keys/audit.pub in Ringwall's home]
+    /// Read the log's public key from a file [default: keys/audit.pub in Ringwall's home]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// A signed checkpoint that was kept elsewhere: the log must begin with what it was made of
+    /// Check that the log continues from this saved checkpoint
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Vec<PathBuf>,
-    /// Write the newest signed checkpoint to this file, if the log is whole
+    /// Save the newest signed checkpoint to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) save_checkpoint: Option<PathBuf>,
     #[command(flatten)]

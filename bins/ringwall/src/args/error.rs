@@ -20,6 +20,10 @@ impl UsageError {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 UsageError::Asked(Box::new(error))
             }
+            // `ringwall` alone: its help says more than an error.
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if verb == "ringwall" => {
+                UsageError::Asked(Box::new(error))
+            }
             _ => UsageError::Wrong(one_line(&error, verb)),
         }
     }

@@ -10,27 +10,27 @@ use super::{OutputArgs, values};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GrantVerb {
-    /// Make a grant; prints its token
+    /// Issue a grant and print its token
     #[command(
         after_help = "What is not named is not granted. The token is printed to standard output \
         and kept nowhere: whoever has it may use it."
     )]
     New(Box<GrantNewArgs>),
-    /// Make a grant that allows less from one on standard input; prints its token
+    /// Narrow the grant on standard input and print the new token
     #[command(after_help = "A list that is given replaces what was granted by what both allow; \
         --none takes all of a list away. Needs no key, and can be done anywhere.")]
     Narrow(Box<GrantNarrowArgs>),
     /// Show what the grant on standard input allows
     Inspect(OutputArgs),
-    /// End grants at once, with all that were made from them
+    /// Revoke grants, and all that were narrowed from them
     Revoke {
-        /// Ids, or unique beginnings of ids, as `ringwall grant ls` shows them
+        /// Ids of `ringwall grant ls`, or their unique beginnings
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
-    /// List the grants that were made here
+    /// List the grants that were issued here
     Ls {
-        /// Also list grants that have expired or were revoked
+        /// List expired and revoked grants, too
         #[arg(short, long)]
         all: bool,
         #[command(flatten)]
@@ -40,16 +40,16 @@ pub(crate) enum GrantVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct GrantNewArgs {
-    /// The task that it is for
+    /// Name the task that it is for
     #[arg(long, value_name = "NAME")]
     task: Name,
-    /// Whose task it is
+    /// Name the tenant of the task
     #[arg(long, value_name = "NAME", default_value = "local")]
     tenant: Name,
-    /// Who is to hold it, for people to read
+    /// Name the holder, for people to read
     #[arg(long, value_name = "NAME", default_value = "agent")]
     holder: Name,
-    /// How long it is good for
+    /// Set how long it is valid
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = values::duration)]
     pub(crate) lifetime: Duration,
     #[command(flatten)]
@@ -60,15 +60,15 @@ pub(crate) struct GrantNewArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GrantNarrowArgs {
-    /// Who is to hold it, for people to read
+    /// Name the holder, for people to read
     #[arg(long, value_name = "NAME")]
     holder: Option<Name>,
-    /// How long it is good for from now, if that is shorter
+    /// Set a shorter time from now
     #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
     pub(crate) lifetime: Option<Duration>,
     #[command(flatten)]
     lists: ListArgs,
-    /// Leave nothing of a list
+    /// Remove a whole list
     #[arg(long, value_name = "LIST")]
     none: Vec<List>,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub(crate) struct GrantNarrowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FormArgs {
-    /// Seal it: nobody can narrow or elevate it any more
+    /// Seal it, so that it cannot be narrowed or elevated
     #[arg(long)]
     pub(crate) seal: bool,
     #[command(flatten)]
@@ -87,31 +87,31 @@ pub(crate) struct FormArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rights")]
 struct ListArgs {
-    /// A tool, or all whose names begin alike: grep, git-*, *
+    /// Allow a tool, or a prefix: grep, git-*, *
     #[arg(long = "tool", value_name = "NAME")]
     tools: Vec<ToolPattern>,
-    /// A path that may be read, with all below it
+    /// Allow reading this path and all below it
     #[arg(long, value_name = "PATH")]
     read: Vec<Subtree>,
-    /// A path that may be written, with all below it
+    /// Allow writing this path and all below it
     #[arg(long, value_name = "PATH")]
     write: Vec<Subtree>,
-    /// Where to connect to, for example "api.example.com:443 GET,HEAD" or "*.example.com:443"
+    /// Allow an endpoint, for example "api.example.com:443 GET,HEAD"
     #[arg(long = "endpoint", value_name = "HOST:PORT")]
     endpoints: Vec<Endpoint>,
-    /// A secret that may be used, by its name
+    /// Allow a secret, by its name
     #[arg(long = "secret", value_name = "NAME")]
     secrets: Vec<Name>,
-    /// A phase that the task may change to
+    /// Allow a change to this phase
     #[arg(long = "phase", value_name = "NAME")]
     phases: Vec<Name>,
-    /// A kind of work that a sandbox may be asked for: compute, files, build, untrusted
+    /// Allow sandboxes for this kind: compute, files, build, untrusted
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<Name>,
-    /// A wall that a sandbox may be asked for with
+    /// Allow sandboxes with this wall
     #[arg(long = "wall", value_name = "WALL")]
     walls: Vec<Name>,
-    /// The most of something, all calls together: calls, wall_seconds, cpu_seconds, fuel,
+    /// Limit all calls together. WHAT is calls, wall_seconds, cpu_seconds, fuel,
     /// memory_mib_seconds, egress_bytes, tokens or money_micros
     #[arg(long = "budget", value_name = "WHAT=N", value_parser = budget)]
     budget: Vec<Budget>,

@@ -19,35 +19,35 @@ pub(crate) struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpVerb {
-    /// Run somebody else's MCP server behind a wall; it has no network unless --net gives it one
+    /// Run an MCP server in a sandbox. It has no network without --net
     Wrap(Box<WrapArgs>),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct McpServeArgs {
-    /// The only directory that the agent can use; commands change a copy of it
-    /// [default: the current one, unless that is / or your home]
+    /// Show only this directory. Commands change a copy of it [default: the current one, unless
+    /// that is / or your home]
     #[arg(long, value_name = "DIR", conflicts_with = "no_workspace")]
     pub(crate) workspace: Option<PathBuf>,
-    /// The agent can use no directory
+    /// Show no directory
     #[arg(long)]
     pub(crate) no_workspace: bool,
-    /// Tools that run as WebAssembly may write to the workspace directly
+    /// Let tools write to the workspace directly
     #[arg(long, conflicts_with = "no_workspace")]
     pub(crate) tools_write: bool,
-    /// The wall of every sandbox; without it the policy and, where it leaves a choice, the agent choose
+    /// Use this wall for every sandbox. Otherwise policy and agent choose
     #[arg(long, value_name = "WALL")]
     pub(crate) wall: Option<Wall>,
-    /// The image of every container or vm ring
+    /// Use this image for every container or vm ring
     #[arg(long, value_name = "REF")]
     pub(crate) image: Option<String>,
-    /// Offer only these tools: names with commas between them, `sandbox_fs_*` for all that begin alike
+    /// Offer only these tools, separated by commas: `grep`, `sandbox_fs_*`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Vec<String>,
-    /// A file with the token of the grant under which everything is asked for; or set RINGWALL_GRANT
+    /// Read the token of the grant from a file, or set RINGWALL_GRANT
     #[arg(long, value_name = "FILE")]
     pub(crate) grant: Option<PathBuf>,
-    /// Let sandboxes live on when the client has gone
+    /// Keep sandboxes when the client leaves
     #[arg(long)]
     pub(crate) keep: bool,
 }
@@ -56,10 +56,10 @@ pub(crate) struct McpServeArgs {
 pub(crate) struct WrapArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
-    /// Set an environment variable; the caller's own environment never enters
+    /// Set an environment variable. Your own environment never enters
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::environment_variable())]
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// Working directory inside the sandbox
+    /// Start in this directory of the sandbox
     #[arg(short = 'w', long = "cwd", value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// The server and its arguments

@@ -11,18 +11,18 @@ use super::{OutputArgs, PolicyArgs, values};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct NetworkArgs {
-    /// What may be reached: packages, git-read, open (every public host), none, or HOST[:PORT],
-    /// *.DOMAIN (one label more), **.DOMAIN (any number), http://HOST[:PORT]; a policy decides first, and
-    /// this narrows it
+    /// Allow hosts: packages, git-read, open, none, HOST[:PORT] or http://HOST[:PORT]. `open` is
+    /// every public host, *.DOMAIN one more label, **.DOMAIN any number. A policy decides first,
+    /// and this narrows it
     #[arg(long = "net", value_name = "WHAT", value_parser = reach)]
     pub(crate) reach: Vec<Reachable>,
-    /// A file with rules for the network, as JSON
+    /// Read network rules from a JSON file
     #[arg(long = "net-rules", value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
-    /// A secret that may be used at the endpoint to which it is bound (see `ringwall secret`)
+    /// Use this secret at its bound endpoint (see `ringwall secret`)
     #[arg(long = "secret", value_name = "NAME")]
     pub(crate) secrets: Vec<String>,
-    /// Serve programs that know no proxy, too: connections to any address are the gateway's
+    /// Serve programs without proxy support, too, through the gateway
     #[arg(long = "net-transparent")]
     pub(crate) transparent: bool,
 }
@@ -69,12 +69,12 @@ fn reach(text: &str) -> Result<Reachable, String> {
 pub(crate) enum NetVerb {
     /// Show what sandboxes reached and what was refused
     Log(NetLogArgs),
-    /// Say whether something could be reached, and by which rule
+    /// Show whether something can be reached, and by which rule
     #[command(after_help = "Exit codes: 0 all can be reached, 1 something cannot.")]
     Explain(NetExplainArgs),
     /// Propose rules for what was refused; nothing is changed
     Learn(NetLearnArgs),
-    /// Decide again what a running sandbox may reach; streams that it may not any more are closed
+    /// Decide again what a running sandbox can reach
     #[command(
         after_help = "Policy files are looked at all the time, so this is for other flags, a taint, or to wait for the new rules."
     )]
@@ -85,25 +85,24 @@ pub(crate) enum NetVerb {
 pub(crate) struct NetReloadArgs {
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
-    /// The task has read something that it may not be trusted after: what the policy says of
-    /// tainted tasks counts from now on
+    /// Treat the task as tainted from now on
     #[arg(long)]
     pub(crate) tainted: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Its id or name
+    /// Id or name of the sandbox
     pub(crate) sandbox: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NetLogArgs {
-    /// How many records
+    /// Print this many records
     #[arg(short = 'n', long, value_name = "COUNT", default_value = "20", value_parser = values::count)]
     pub(crate) lines: u32,
-    /// Go on with new records until interrupted
+    /// Follow new records until interrupted
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only those of this sandbox
+    /// Show only this sandbox
     #[arg(long, value_name = "ID")]
     pub(crate) sandbox: Option<String>,
     #[command(flatten)]
@@ -116,7 +115,7 @@ pub(crate) struct NetExplainArgs {
     pub(crate) network: NetworkArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
-    /// The method of the request [default: GET]
+    /// Ask for this method [default: GET]
     #[arg(short = 'X', long, value_name = "METHOD")]
     pub(crate) method: Option<String>,
     #[command(flatten)]
@@ -128,7 +127,7 @@ pub(crate) struct NetExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NetLearnArgs {
-    /// Only from this sandbox
+    /// Use only records of this sandbox
     #[arg(long, value_name = "ID")]
     pub(crate) sandbox: Option<String>,
     #[command(flatten)]

@@ -9,11 +9,11 @@ use super::OutputArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyVerb {
-    /// Write a policy to begin with
+    /// Write a first policy
     Init(InitArgs),
-    /// Look for mistakes in the policy in force, or in one file
+    /// Check the policy, or one file, for mistakes
     Check(CheckArgs),
-    /// Say which rule decides a request, and why
+    /// Explain which rule decides a request
     #[command(
         after_help = "Requests: run KIND|tool:NAME [WALL], call TOOL [read-only], read PATH, \
         write PATH, connect METHOD URL, connect HOST:PORT, tunnel HOST:PORT, \
@@ -21,25 +21,25 @@ pub(crate) enum PolicyVerb {
         For example: ringwall policy explain --tier low -- write ./docs/a"
     )]
     Explain(Box<ExplainArgs>),
-    /// Say whether an edit of a policy allows anything new, with examples
+    /// Show whether an edit allows anything new, with examples
     Diff(PolicyDiffArgs),
-    /// Ask the allow and deny cases that lie beside a policy
+    /// Run the test cases next to a policy
     Test(CheckArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Write your own policy, which says what is allowed, and not one for this directory
+    /// Write your own policy, not one for this directory
     #[arg(long)]
     pub(crate) user: bool,
-    /// How much is at risk: low, medium, high or very-high
+    /// Set the risk level: low, medium, high or very-high
     #[arg(long, value_name = "PROFILE", default_value = "medium", value_parser = profile)]
     pub(crate) profile: Profile,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// A policy file by itself [default: the files that count here]
+    /// A single policy file [default: the files that apply here]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -48,28 +48,28 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Also this policy file
+    /// Use this policy file, too
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// The directory that ./ stands for [default: the current one]
+    /// Use this directory for ./ [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// How far the task is trusted: high, medium or low [default: the policy's]
+    /// Set the trust level: high, medium or low. High gives more rights [default: the policy's]
     #[arg(long, value_name = "TIER", value_parser = tier)]
     pub(crate) tier: Option<Tier>,
-    /// How much is at risk [default: the policy's]
+    /// Set the risk level [default: the policy's]
     #[arg(long, value_name = "PROFILE", value_parser = profile)]
     pub(crate) profile: Option<Profile>,
-    /// The phase that the task is in [default: the policy's first]
+    /// Name the phase of the task [default: the policy's first]
     #[arg(long, value_name = "NAME")]
     pub(crate) phase: Option<String>,
-    /// The task has read what a stranger wrote
+    /// Treat the task as tainted: it read untrusted text
     #[arg(long)]
     pub(crate) tainted: bool,
-    /// An elevation that was approved
+    /// Treat this elevation as approved
     #[arg(long, value_name = "NAME")]
     pub(crate) elevated: Vec<String>,
-    /// Print the Cedar policies that decide it
+    /// Print the Cedar policies that decide
     #[arg(long)]
     pub(crate) cedar: bool,
     #[command(flatten)]
@@ -81,8 +81,10 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PolicyDiffArgs {
+    /// The policy before the edit
     #[arg(value_name = "OLD")]
     pub(crate) old: PathBuf,
+    /// The policy after the edit
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
     #[command(flatten)]

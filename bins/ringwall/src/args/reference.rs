@@ -1,4 +1,4 @@
-//! Every verb and flag in docs/cli.md, made from the same definitions as `--help`.
+//! Every verb and flag in docs/reference/cli.md, made from the same definitions as `--help`.
 
 use std::fmt::Write;
 
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn every_flag_stands_in_the_reference() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(reference() == written, "docs/cli.md: `ringwall reference` prints it");
+        assert!(reference() == written, "docs/reference/cli.md: `ringwall reference` prints it");
     }
 }

@@ -16,21 +16,21 @@ pub(crate) struct RunArgs {
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Print to standard error what was checked of every ring, and how each limit was kept
+    /// Print the checked facts of every ring and limit to standard error
     #[arg(long)]
     pub(crate) evidence: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// The command is a coding agent: claude-code, codex, gemini or aider. It reaches its model, the
-    /// gateway keeps its key, and it works on a copy of the workspace [default: the current directory]
+    /// Run a known coding agent: claude-code, codex, gemini or aider. It reaches its model, the
+    /// gateway keeps its key, and it works on a copy of the workspace
     #[arg(long, value_name = "AGENT", value_parser = Preset::named, conflicts_with = "no_workspace")]
     pub(crate) preset: Option<&'static Preset>,
-    /// Write what the agent changed to the workspace without asking
+    /// Apply the agent's changes to the workspace without asking
     #[arg(long, requires = "preset")]
     pub(crate) apply: bool,
     #[command(flatten)]
     pub(crate) docker: DockerArgs,
-    /// The command and its arguments; IMAGE CMD runs it in an image, as with --image
+    /// The command and its arguments. IMAGE CMD runs it in an image
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
     /// The command does not stand after `--`, so its first word may be meant as an image.
@@ -47,12 +47,12 @@ pub(crate) struct CreateArgs {
     /// Set an environment variable of the command
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::environment_variable())]
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// Working directory of the command inside the sandbox
+    /// Start the command in this directory of the sandbox
     #[arg(short = 'w', long = "cwd", alias = "workdir", value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     #[command(flatten)]
     docker: DockerArgs,
-    /// A command to start right away; `ringwall logs` shows its output
+    /// A command to start at once. `ringwall logs` shows its output
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -64,8 +64,8 @@ pub(crate) struct ExecArgs {
     /// Kill the command after this time [default: the sandbox's own limit]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) timeout: Option<Duration>,
-    /// The kind of work, if it is another than the sandbox was made for: refused where the policy
-    /// wants a stronger wall for it than the sandbox has
+    /// Name another kind of work than the sandbox's. Refused if the policy wants a stronger wall
+    /// for it
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Option<String>,
     /// Id, unique beginning of an id, or name of the sandbox

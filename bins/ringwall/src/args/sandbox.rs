@@ -14,23 +14,21 @@ use crate::here::Here;
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxArgs {
-    /// The rings round the job, outermost first: process, container, vm, vm/container, ...; tools
-    /// run in a wasm ring at the end, as in container/wasm
-    /// [default: container with --image, else process]
+    /// Use these rings, outermost first: process, container, vm, vm/container, ... Tools run in a
+    /// wasm ring at the end: container/wasm [default: container with --image, else process]
     #[arg(long, value_name = "WALL")]
     wall: Option<Wall>,
-    /// The image for a container or vm ring; pulled if it is missing (see `ringwall image`)
+    /// Use this image for a container or vm ring, pulled if missing
     #[arg(long, value_name = "REF")]
     pub(crate) image: Option<String>,
-    /// Show this directory; changes are kept apart until `ringwall apply`
-    /// [default of `run` and `create`: the current directory, below your home or in a repository]
+    /// Show a copy of this directory. `ringwall apply` writes the changes back [default of `run`
+    /// and `create`: the current directory, below your home or in a repository]
     #[arg(long, value_name = "DIR", conflicts_with = "workspace_rw")]
     pub(crate) workspace: Option<PathBuf>,
     /// Show no directory, not even the current one
     #[arg(long, conflicts_with_all = ["workspace", "workspace_rw"])]
     pub(crate) no_workspace: bool,
-    /// Show this directory and let the job write to it directly: no diff, no disk limit, nothing
-    /// protected
+    /// Let the command write to this directory directly. No diff, no disk limit, nothing protected
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace_rw: Option<PathBuf>,
     #[command(flatten)]
@@ -38,11 +36,11 @@ pub(crate) struct SandboxArgs {
     /// Show one more path of this machine, read-only
     #[arg(long = "ro", value_name = "PATH")]
     pub(crate) read_only: Vec<PathBuf>,
-    /// Let programs put filters of their own in force: seccomp, socket filters, Landlock. Needs a
-    /// wall that begins with vm
+    /// Let programs install filters: seccomp, socket filters, Landlock. Needs a wall that begins
+    /// with vm
     #[arg(long)]
     pub(crate) own_filters: bool,
-    /// A name for the sandbox
+    /// Name the sandbox
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,
     #[command(flatten)]
@@ -60,23 +58,23 @@ pub(crate) struct SandboxArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Policy")]
 pub(crate) struct PolicyArgs {
-    /// The kind of work: compute, files, build or untrusted; the policy then says behind which wall
+    /// Name the kind of work: compute, files, build or untrusted. The policy then chooses the wall
     /// [default: untrusted]
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// How far the task is trusted: high, medium or low [default: the policy's]
+    /// Set the trust level: high, medium or low. High gives more rights [default: the policy's]
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
-    /// How much is at risk, if more than the policy says: low, medium, high or very-high
+    /// Raise the risk level: low, medium, high or very-high. High gives stronger isolation
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
-    /// The phase that the task is in [default: the policy's first]
+    /// Name the phase of the task [default: the policy's first]
     #[arg(long, value_name = "PHASE")]
     phase: Option<String>,
-    /// A policy beside those that are found: it can only narrow them
+    /// Use this policy file, too. It can only narrow the others
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// A file with the token of the grant under which this is asked for
+    /// Read the token of the grant for this request from a file
     #[arg(long, value_name = "FILE")]
     pub(crate) grant: Option<PathBuf>,
 }
@@ -99,10 +97,10 @@ impl PolicyArgs {
 /// Where in the workspace jobs may write.
 #[derive(Debug, Args)]
 pub(crate) struct RightsArgs {
-    /// Only here in the workspace can anything be written; what is missing becomes a directory
+    /// Allow writes in the workspace only here. A missing directory is created
     #[arg(long = "writable", value_name = "PATH")]
     may_write: Vec<PathBuf>,
-    /// Nothing can be written here in the workspace
+    /// Protect this path of the workspace against writing
     #[arg(long = "read-only", value_name = "PATH")]
     may_only_read: Vec<PathBuf>,
 }
@@ -135,29 +133,28 @@ fn plain(path: &Path) -> PathBuf {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Wall-clock time, for example 500ms, 30s, 5m; how long a created sandbox lives
-    /// [default: 30s; 1h for `create`; none with -it]
+    /// Limit the elapsed time: 500ms, 30s, 5m [default: 30s, 1h for `create`, none with -it]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
-    /// Memory of all processes together [default: 512M]
+    /// Limit the memory of all processes together [default: 512M]
     #[arg(short, long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     memory: Option<u64>,
-    /// CPUs, fractions allowed [default: 1]
+    /// Limit the CPUs, fractions allowed [default: 1]
     #[arg(long, value_name = "N", value_parser = values::cpus, allow_hyphen_values = true)]
     cpus: Option<u32>,
-    /// Processes and threads at once [default: 128]
+    /// Limit processes and threads [default: 128]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pids: Option<u32>,
-    /// What the job may write [default: 256M]
+    /// Limit the bytes that the command writes [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     disk: Option<u64>,
-    /// Files and directories the job may make [default: 65536]
+    /// Limit the files and directories that the command creates [default: 65536]
     #[arg(long, value_name = "N", value_parser = values::long_count, allow_hyphen_values = true)]
     inodes: Option<u64>,
-    /// Standard output and standard error together [default: 64M]
+    /// Limit standard output and standard error together [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     output_limit: Option<u64>,
-    /// Open files per process [default: 1024]
+    /// Limit open files of each process [default: 1024]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     open_files: Option<u32>,
 }
@@ -165,16 +162,16 @@ pub(crate) struct LimitArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Job")]
 pub(crate) struct JobArgs {
-    /// Set an environment variable; the caller's own environment never enters
+    /// Set an environment variable. Your own environment never enters
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::environment_variable())]
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// Set the variables in a file: one KEY=VALUE a line, # begins a comment
+    /// Set the variables in a file: one KEY=VALUE a line, # comments
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Vec<PathBuf>,
-    /// Working directory inside the sandbox
+    /// Start in this directory of the sandbox
     #[arg(short = 'w', long = "cwd", alias = "workdir", value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Pass standard input on to the command; it is closed otherwise
+    /// Pass standard input to the command. Otherwise it is closed
     #[arg(short, long)]
     pub(crate) interactive: bool,
     /// Run the command on a terminal

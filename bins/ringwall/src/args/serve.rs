@@ -10,33 +10,32 @@ use super::values;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeDaemonArgs {
-    /// The unix socket, for you only; unless you are root it must be in Ringwall's home, which no
-    /// ring shows [default: api.sock there]
+    /// Listen on this unix socket, for you only. Unless you are root, it must be in Ringwall's home
+    /// [default: api.sock there]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Also listen on a TCP address, for holders of grants only; beyond loopback with TLS only
+    /// Listen on TCP, too, for token holders. Beyond loopback it needs TLS
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// The certificate of the TCP address, with those above it, as PEM
+    /// Use this certificate with its chain for TCP, as PEM
     #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
     pub(crate) tls_certificate: Option<PathBuf>,
-    /// The certificate's key, as PEM
+    /// Use this key of the certificate, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Jobs at once
+    /// Limit commands at once
     #[arg(long, value_name = "N", default_value_t = usual_jobs().0, value_parser = values::count)]
     pub(crate) jobs: u32,
-    /// Jobs at once of one tenant
+    /// Limit commands of one tenant at once
     #[arg(long, value_name = "N", default_value_t = usual_jobs().1, value_parser = values::count)]
     pub(crate) jobs_per_tenant: u32,
-    /// Memory limits of all sandboxes together [default: this machine's memory]
+    /// Limit the memory limits of all sandboxes together [default: this machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
-    /// Keep so many sandboxes of a wall ready, with usual limits: process=2, or with an image
-    /// container@busybox=4
+    /// Keep sandboxes of a wall ready: process=2, or container@busybox=4
     #[arg(long, value_name = "WALL[@IMAGE]=N", value_parser = warm)]
     pub(crate) warm: Vec<(String, Option<String>, usize)>,
-    /// How long requests under way get when the daemon is told to end
+    /// Give running requests this time when the daemon stops
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
     pub(crate) grace: Duration,
 }

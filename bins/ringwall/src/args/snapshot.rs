@@ -10,10 +10,10 @@ use super::OutputArgs;
 pub(crate) struct SnapshotArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<SnapshotVerb>,
-    /// The sandbox; its wall is `vm`, and no command runs in it
+    /// The sandbox. Its wall is `vm`, and no command runs in it
     #[arg(value_name = "ID", required = true)]
     pub(crate) sandbox: Option<String>,
-    /// A name for the snapshot
+    /// Name the snapshot
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct RestoreArgs {
     /// Id, unique beginning of an id, or name of the snapshot
     #[arg(value_name = "SNAPSHOT")]
     pub(crate) snapshot: String,
-    /// A name for the new sandbox
+    /// Name the new sandbox
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,
     #[command(flatten)]
@@ -46,10 +46,10 @@ pub(crate) struct RestoreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
-    /// The sandbox; its wall is `vm`, and no command runs in it
+    /// The sandbox. Its wall is `vm`, and no command runs in it
     #[arg(value_name = "ID")]
     pub(crate) sandbox: String,
-    /// How many copies
+    /// Make this many copies
     #[arg(long, value_name = "N", default_value = "1", value_parser = super::values::count)]
     pub(crate) count: u32,
     #[command(flatten)]

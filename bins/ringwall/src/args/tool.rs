@@ -22,7 +22,7 @@ pub(crate) enum ToolVerb {
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
     },
-    /// Show what a tool does, what it takes and what it wants
+    /// Show a tool's purpose, input, output and requested access
     Inspect {
         /// NAME, NAME@VERSION, NAME@sha256:... or a .wasm file
         #[arg(value_name = "TOOL")]
@@ -34,9 +34,9 @@ pub(crate) enum ToolVerb {
     #[command(after_help = "Exit codes: 0 the tool gave its output, 1 it failed, 124 time limit, \
         125 Ringwall's own error or bad input, 137 another limit or a crash.")]
     Call(Box<CallArgs>),
-    /// Make the source of a new tool, ready to build
+    /// Create the source of a new tool
     New(NewArgs),
-    /// Call tools for another program: requests and answers as lines of JSON
+    /// Serve calls of tools as lines of JSON
     #[command(
         after_help = "A request is {\"id\":1,\"tool\":\"grep\",\"input\":{...}}, with \"seed\" \
         where chance must repeat. Its answer is {\"id\":1,\"output\":...,\"digest\":...,\"meter\":...} or \
@@ -48,16 +48,16 @@ pub(crate) enum ToolVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// A file (./FILE or FILE.wasm), an OCI layout (./DIR, a .tar, oci:DIR:TAG) or a name in a registry
+    /// A file, an OCI layout or a name in a registry. ./FILE, FILE.wasm, ./DIR, .tar or oci:DIR:TAG
     #[arg(value_name = "SOURCE")]
     pub(crate) source: String,
     /// Install it under this name [default: the name in its manifest]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Install it only if this is the SHA-256 of the .wasm
+    /// Install it only with this SHA-256
     #[arg(long, value_name = "sha256:HEX")]
     pub(crate) digest: Option<ToolDigest>,
-    /// Let nothing else take the name until it is removed
+    /// Lock the name until the tool is removed
     #[arg(long)]
     pub(crate) pin: bool,
     #[command(flatten)]
@@ -69,13 +69,13 @@ pub(crate) struct CallArgs {
     /// NAME, NAME@VERSION, NAME@sha256:... or a .wasm file
     #[arg(value_name = "TOOL")]
     pub(crate) tool: ToolRef,
-    /// The input: JSON, @FILE, or - for standard input
+    /// Pass this input: JSON, @FILE, or - for standard input
     #[arg(short, long, value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     pub(crate) input: String,
-    /// Seed for chance, with clocks that stand still: the same input gives the same output
+    /// Repeat randomness and stop clocks, so that outputs repeat
     #[arg(long, value_name = "N", value_parser = values::long_count)]
     pub(crate) seed: Option<u64>,
-    /// A file with the token of the grant that must allow the tool and its directories
+    /// Read the required grant's token from a file
     #[arg(long, value_name = "FILE", conflicts_with = "wall")]
     pub(crate) grant: Option<PathBuf>,
     #[command(flatten)]
@@ -95,24 +95,24 @@ pub(crate) struct CallArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Wall")]
 pub(crate) struct InsideArgs {
-    /// Call it in the wasm ring of this sandbox; --dir then names directories of the sandbox
+    /// Call it in this sandbox. --dir then names directories of the sandbox
     #[arg(long, value_name = "SANDBOX", conflicts_with_all = ["wall", "image", "workspace"])]
     pub(crate) sandbox: Option<String>,
-    /// Call it behind a fresh wall that ends in wasm, for example vm/container/wasm; --dir then
-    /// names directories inside that wall
+    /// Call it in a new sandbox whose wall ends in wasm. --dir then names directories of the
+    /// sandbox
     #[arg(long, value_name = "WALL")]
     pub(crate) wall: Option<Wall>,
-    /// The image for a container or vm ring of that wall
+    /// Use this image for a container or vm ring
     #[arg(long, value_name = "REF", requires = "wall")]
     pub(crate) image: Option<String>,
-    /// Show this directory inside that wall; changes are kept apart until `ringwall apply`
+    /// Show a copy of this directory. `ringwall apply` writes the changes back
     #[arg(long, value_name = "DIR", requires = "wall")]
     pub(crate) workspace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Put the tools of this folder into service, and swap those that change
+    /// Serve the tools of this folder, and swap changed ones in
     #[arg(long, value_name = "DIR")]
     pub(crate) watch: Option<PathBuf>,
     #[command(flatten)]
@@ -123,13 +123,13 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
-    /// What the tool is to be called
+    /// The name of the tool
     #[arg(value_name = "NAME")]
     pub(crate) name: ToolName,
-    /// The language to write it in
+    /// Use this language
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     pub(crate) lang: Language,
-    /// Where to make it [default: a new directory NAME]
+    /// The directory to create it in [default: a new directory NAME]
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 }
@@ -151,10 +151,10 @@ pub(crate) enum ToolRef {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Grants")]
 pub(crate) struct GrantArgs {
-    /// Let the tool read the directory DIR as GUEST, or with :rw also write to it
+    /// Let the tool read DIR as GUEST, and write it with :rw
     #[arg(long = "dir", value_name = "GUEST=DIR[:rw]", value_parser = directory)]
     dirs: Vec<DirGrant>,
-    /// Give the tool an environment variable; the caller's own environment never enters
+    /// Give the tool an environment variable. Your own environment never enters
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
 }
@@ -162,16 +162,16 @@ pub(crate) struct GrantArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct ToolLimitArgs {
-    /// Time of a call, for example 500ms or 10s [default: the tool's wish, else 2s]
+    /// Limit the time of a call: 500ms, 10s [default: the tool's request, else 2s]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
-    /// Memory of a call [default: the tool's wish, else 64M]
+    /// Limit the memory of a call [default: the tool's request, else 64M]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     memory: Option<u64>,
-    /// What a call may compute, about one unit an instruction [default: the tool's wish, else 10^10]
+    /// Limit computation, about one unit an instruction [default: the tool's request, else 10^10]
     #[arg(long, value_name = "N", value_parser = values::long_count, allow_hyphen_values = true)]
     fuel: Option<u64>,
-    /// Bytes of output [default: the tool's wish, else 1M]
+    /// Limit the bytes of output [default: the tool's request, else 1M]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     output_limit: Option<u64>,
 }

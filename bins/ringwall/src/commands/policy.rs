@@ -279,7 +279,9 @@ fn test(args: &CheckArgs) -> anyhow::Result<bool> {
         results.extend(of_file.into_iter().map(|result| (name.clone(), result)));
     }
     if !asked {
-        bail!("there is no {CASE_FILE} beside the policy; write one, see docs/policy.md");
+        bail!(
+            "there is no {CASE_FILE} beside the policy; write one, see docs/reference/policy-file.md"
+        );
     }
     let failed = results.iter().filter(|(_, result)| !result.passed).count();
     if args.output.json() {

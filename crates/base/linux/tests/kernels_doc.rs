@@ -1,4 +1,4 @@
-//! docs/kernels.md says what the table of kernels says.
+//! docs/reference/kernels.md says what the table of kernels says.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -109,7 +109,7 @@ fn rendered() -> String {
 
 #[test]
 fn the_document_says_what_the_table_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/kernels.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/kernels.md");
     let rendered = rendered();
     if std::env::var_os("RINGWALL_WRITE_KERNELS").is_some() {
         fs::write(&path, &rendered).unwrap();
@@ -117,6 +117,6 @@ fn the_document_says_what_the_table_says() {
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == rendered,
-        "docs/kernels.md differs from the table; write it again with RINGWALL_WRITE_KERNELS=1"
+        "docs/reference/kernels.md differs from the table; write it again with RINGWALL_WRITE_KERNELS=1"
     );
 }

@@ -37,7 +37,7 @@ pub enum LoadError {
     #[error("the file cannot be compiled")]
     Compile(#[source] BoxError),
     #[error(
-        "the file has no manifest; put it into the custom section `ringwall:tool`, see docs/tools/writing-a-tool.md"
+        "the file has no manifest; put it into the custom section `ringwall:tool`, see docs/guides/write-a-tool.md"
     )]
     NoManifest,
     #[error("the file has no manifest, and asking the program for --help failed")]

@@ -173,7 +173,7 @@ pub struct Example {
 pub enum ManifestError {
     #[error("the manifest has {0} bytes; at most {MAX_MANIFEST_BYTES} are accepted")]
     TooLarge(usize),
-    #[error("the manifest does not have the right shape: {0}; see docs/tools/contract.md")]
+    #[error("the manifest does not have the right shape: {0}; see docs/reference/tool-contract.md")]
     Malformed(#[from] serde_json::Error),
     #[error("the manifest is wrong at {at}: {problem}")]
     Wrong { at: String, problem: String },

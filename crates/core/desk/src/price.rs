@@ -1,4 +1,4 @@
-//! The price list. docs/grants.md has it in words; all entrances charge by it.
+//! The price list. docs/guides/grants.md has it in words; all entrances charge by it.
 //!
 //! - Time is counted in whole milliseconds, rounded up.
 //! - Memory is charged by the limit and not by the peak: nobody else can have it meanwhile.

@@ -52,7 +52,7 @@ pub enum ToolHostError {
     #[error("the limits of the rings for tools make no sense")]
     Limits(#[from] Invalid),
     #[error(
-        "the program {0:?} is missing next to ringwall; install all five programs in one directory"
+        "the program {0:?} is missing next to ringwall; install all programs of Ringwall in one directory"
     )]
     ProgramMissing(PathBuf),
 }

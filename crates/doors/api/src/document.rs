@@ -28,11 +28,11 @@ pub fn openapi() -> Result<String, serde_json::Error> {
     Ok(described().to_pretty_json()? + "\n")
 }
 
-/// All routes as Markdown, as `docs/api-routes.md` has it.
+/// All routes as Markdown, as `docs/reference/api-routes.md` has it.
 pub fn reference() -> String {
     let mut text = String::from(
         "# Routes of the API\n\nMade from the code by `ringwall-daemon reference`; a test fails where it differs. \
-         The fields of requests and answers are in [openapi.json](openapi.json), how to use them in [api.md](api.md).\n\n\
+         The fields of requests and answers are in [openapi.json](../openapi.json), how to use them in [The daemon](../guides/daemon.md).\n\n\
          | route | what it does |\n|---|---|\n",
     );
     for (path, item) in &described().paths.paths {
@@ -72,8 +72,8 @@ mod tests {
     #[test]
     fn the_table_in_the_repository_is_that_of_the_code() {
         assert!(
-            kept("api-routes.md") == reference(),
-            "run: ringwall-daemon reference > docs/api-routes.md"
+            kept("reference/api-routes.md") == reference(),
+            "run: ringwall-daemon reference > docs/reference/api-routes.md"
         );
     }
 

@@ -76,7 +76,7 @@ pub(crate) fn router(service: Arc<Service>) -> axum::Router {
     let (router, _) = all().split_for_parts();
     router
         .fallback(|| async {
-            Problem::new(Code::NoSuchRoute, "the API has no such path; see docs/api.md")
+            Problem::new(Code::NoSuchRoute, "the API has no such path; see docs/guides/daemon.md")
         })
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "the path is there, but not with this method")

@@ -1,7 +1,7 @@
 //! What a microVM boots: guest kernels, their command lines, and the initramfs.
 //!
 //! A kernel is a directory: Debian's cloud kernel, taken apart by `scripts/guest-kernel.sh`, or a
-//! minimal one that [`build`] makes from Debian's sources. See `docs/vm-kernel.md`.
+//! minimal one that [`build`] makes from Debian's sources. See `docs/internals/kernel.md`.
 //!
 //! Invariant: nothing is booted that another user of the host could have changed.
 

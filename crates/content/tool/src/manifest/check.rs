@@ -45,7 +45,7 @@ impl Manifest {
             }
             (Kind::Command, None) => Err(ManifestError::wrong(
                 "/command",
-                "the kind `command` needs one: how input becomes arguments, see docs/tools/contract.md",
+                "the kind `command` needs one: how input becomes arguments, see docs/reference/tool-contract.md",
             )),
             _ => Ok(()),
         }
