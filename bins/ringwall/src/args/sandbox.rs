@@ -157,7 +157,8 @@ pub(crate) struct LimitArgs {
     /// Standard output and standard error together [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     output_limit: Option<u64>,
-    /// Open files per process [default: 1024]
+    /// Open files per process. With more than the default, a job can keep other programs of its user from
+    /// passing descriptors [default: 768]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     open_files: Option<u32>,
 }
