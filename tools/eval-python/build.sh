@@ -16,7 +16,7 @@ trap 'rm -rf "$build"' EXIT
 }
 # Only the sources: whatever else lies in the folder must not end up in the component.
 mkdir "$build/app"
-cp "$here"/{app,granted,sandbox}.py "$build/app"
+cp "$here"/{app,granted,sandbox,strict}.py "$build/app"
 cd "$build"
 "$TOOLCHAIN/venv/bin/componentize-py" -d "$here/../wit" -w tool-world \
     componentize --python-path app app -o "$build/tool.wasm"

@@ -7,8 +7,6 @@ processes, its own memory, and lives for one call.
 
 import ast
 import builtins
-import collections
-import dataclasses
 import io
 import json
 import linecache
@@ -18,6 +16,7 @@ import sys
 import traceback
 import types
 
+import strict
 from granted import GRANTED
 
 SCRIPT = "script.py"
@@ -32,11 +31,7 @@ REFUSED_EVENTS = (
     "fcntl.", "mmap.", "gc.", "code.__new__", "function.__new__", "sys.addaudithook", "sys.settrace",
     "sys.setprofile", "sys._current_", "sys.unraisablehook", "cpython.run_",
 )  # fmt: skip
-# In strict mode no code is made out of text: what a script does can be read in it.
 MAKING_CODE = ("eval", "exec", "compile")
-CODE_EVENTS = ("compile", "exec", "marshal.loads")
-# They make functions out of names that they have checked, or only parse.
-MAKERS = (ast, collections, dataclasses)
 
 
 class Refused(Exception):
@@ -62,39 +57,15 @@ class Output(io.StringIO):
 
 
 _running = False
-_strict = False
-# What the call itself is made of, while it is strict.
-_own_code: list[types.CodeType] = []
 
 
 def _audit(event: str, arguments: tuple) -> None:
     if _running and event.startswith(REFUSED_EVENTS):
         raise PermissionError(f"{event} is refused: eval-python has no files, network or processes")
-    if _running and _strict and event in CODE_EVENTS:
-        _check_maker(arguments, sys._getframe(1))
-
-
-def _check_maker(arguments: tuple, maker: types.FrameType) -> None:
-    if any(arguments[0] is code for code in _own_code):
-        return
-    if not any(maker.f_globals is vars(module) for module in MAKERS):
-        _no_code()
 
 
 def _no_code(*_arguments, **_named):
-    raise PermissionError("code out of text (eval, exec, compile) is refused: the call is `strict`")
-
-
-def _compiled(source, name: str, mode: str) -> types.CodeType:
-    """Code of the call's own script or modules, which it may run."""
-    global _running
-    before, _running = _running, False
-    try:
-        code = compile(source, name, mode)
-    finally:
-        _running = before
-    _own_code.append(code)
-    return code
+    raise PermissionError(strict.MESSAGE)
 
 
 def close() -> None:
@@ -107,18 +78,37 @@ def _open(*_arguments, **_named):
     raise PermissionError("open is refused: eval-python has no files; give data as `input`")
 
 
-def _importer(modules: dict[str, str], names: dict):
+class Module:
+    """Source that the call gives: it is compiled at once, and runs when it is first imported."""
+
+    def __init__(self, name: str, source: str, names: dict) -> None:
+        self.made = None
+        self.error = None
+        module = types.ModuleType(name)
+        module.__dict__["__builtins__"] = names
+        try:
+            run = types.FunctionType(compile(source, f"{name}.py", "exec"), module.__dict__)
+        except (SyntaxError, ValueError) as error:
+            self.error = error
+        else:
+            self.module, self.run = module, run
+
+    def get(self) -> types.ModuleType:
+        if self.error is not None:
+            raise self.error
+        if self.made is None:
+            self.made = self.module
+            self.run()
+        return self.made
+
+
+def _importer(modules: dict[str, Module]):
     """`import` for a script: granted modules of the standard library, and those of the call."""
-    made: dict[str, types.ModuleType] = {}
     real = builtins.__import__
 
     def importer(name, globals=None, locals=None, fromlist=(), level=0):
         if level == 0 and name in modules:
-            if name not in made:
-                module = made[name] = types.ModuleType(name)
-                module.__dict__["__builtins__"] = names
-                exec(_compiled(modules[name], f"{name}.py", "exec"), module.__dict__)
-            return made[name]
+            return modules[name].get()
         # A module of the standard library imports for itself, by the real function.
         if level == 0 and name in GRANTED:
             return real(name, globals, locals, fromlist, level)
@@ -132,12 +122,12 @@ def _importer(modules: dict[str, str], names: dict):
     return importer
 
 
-def _names(modules: dict[str, str]) -> dict:
+def _names(sources: dict[str, str], is_strict: bool) -> dict:
     names = {name: value for name, value in vars(builtins).items() if name not in ABSENT}
     names["open"] = _open
-    if _strict:
+    if is_strict:
         names.update(dict.fromkeys(MAKING_CODE, _no_code))
-    names["__import__"] = _importer(modules, names)
+    names["__import__"] = _importer({name: Module(name, source, names) for name, source in sources.items()})
     return names
 
 
@@ -177,24 +167,20 @@ def _failed(error: BaseException, output: Output) -> Refused:
     return Refused("limit" if isinstance(error, MemoryError) else "script-error", text)
 
 
-def _execute(script: str, names: dict):
-    """Runs the script; its result is the variable `result`, else the value of its last line."""
+def _prepare(script: str, names: dict) -> tuple[types.FunctionType, types.FunctionType]:
+    """The script and its last line as functions, so that nothing is compiled while it runs."""
     tree = ast.parse(script, SCRIPT)
-    last = None
+    last = ast.Expression(ast.Constant(None))
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)
-    body = _compiled(tree, SCRIPT, "exec")
-    end = _compiled(last, SCRIPT, "eval") if last is not None else None
-    exec(body, names)
-    value = eval(end, names) if end is not None else None
-    return names.get("result", value)
+    end = compile(ast.fix_missing_locations(last), SCRIPT, "eval")
+    return types.FunctionType(compile(tree, SCRIPT, "exec"), names), types.FunctionType(end, names)
 
 
 def call(text: str) -> str:
-    global _running, _strict
+    global _running
     given = json.loads(text)
-    _strict = given.get("strict", False)
-    _own_code.clear()
+    is_strict = given.get("strict", False)
     script = given["script"]
     # The generator's state is part of the snapshot: without this every call would draw alike.
     random.seed(os.urandom(16))
@@ -203,21 +189,27 @@ def call(text: str) -> str:
         linecache.cache[f"{name}.py"] = (len(source), None, source.splitlines(True), f"{name}.py")
     names = {
         "__name__": "__main__",
-        "__builtins__": _names(given.get("modules", {})),
+        "__builtins__": _names(given.get("modules", {}), is_strict),
         "input": given.get("input"),
     }
     output = Output()
-    sys.stdout = sys.stderr = output
-    sys.stdin = io.StringIO()
-    _running = True
     try:
-        value = _execute(script, names)
+        run, end = _prepare(script, names)
+        if is_strict:
+            strict.close()
+        sys.stdout = sys.stderr = output
+        sys.stdin = io.StringIO()
+        _running = True
+        run()
+        value = end()
+        # The result is the variable `result`, else the value of the last line.
+        value = names.get("result", value)
         result = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False)
     except BaseException as error:
         _running = False
         raise _failed(error, output) from None
     finally:
-        _running = _strict = False
+        _running = False
     return '{"result": %s, "stdout": %s, "truncated": %s}' % (
         result,
         json.dumps(output.getvalue(), ensure_ascii=False),

@@ -25,6 +25,8 @@ mod persist;
 #[cfg(test)]
 mod privilege;
 #[cfg(test)]
+mod quotas;
+#[cfg(test)]
 mod reading;
 #[cfg(test)]
 mod shown;

@@ -215,6 +215,14 @@ const ON_THEIR_WAY: &str = "
     print qq(on their way $sent\\n); sleep 30;
 ";
 
+/// Passes one descriptor, with the limit that programs usually have.
+const PASS_ONE: &str = "
+    my $word = 'x'; my $vector = pack('P Q', $word, 1); my $rights = pack('Q i i i x4', 20, 1, 1, 0);
+    my $message = pack('x8 L x4 P Q P Q i x4', 0, $vector, 1, $rights, 24, 0);
+    my $usual = pack('Q Q', 1024, 1024); syscall(160, 7, $usual);
+    socketpair(my $a, my $b, 1, 1, 0); try('pass', syscall(46, fileno $a, $message, 0x40));
+";
+
 #[test]
 fn a_job_keeps_no_other_sandbox_of_its_user_from_being_raised() {
     let Some(arena) = Arena::watched() else { return };
@@ -228,16 +236,27 @@ fn a_job_keeps_no_other_sandbox_of_its_user_from_being_raised() {
         limited.env("RINGWALL_HOME", arena.path("home"));
         limited
     };
-    let mut holding = usual(arena.attack_command(&["--memory", "512M"], ON_THEIR_WAY));
-    let mut holding = holding.stdout(Stdio::piped()).spawn().expect("a job");
-    let mut line = String::new();
-    let heard = BufReader::new(holding.stdout.take().expect("a pipe")).read_line(&mut line);
-    let another = usual(arena.attack_command(&[], "print qq(raised\\n)")).output();
-    let _ = holding.kill();
-    let _ = holding.wait();
-    heard.expect("a line");
-    let sent: u32 = line.trim().rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    assert!(sent >= 1000, "the job left only {line:?} on their way");
-    let another = another.expect("another job");
-    assert!(String::from_utf8_lossy(&another.stdout).contains("raised"), "{another:?}");
+    let while_held = |flags: &[&str], deed: &dyn Fn()| {
+        let flags = [&["--memory", "512M"], flags].concat();
+        let mut holding = usual(arena.attack_command(&flags, ON_THEIR_WAY));
+        let mut holding = holding.stdout(Stdio::piped()).spawn().expect("a job");
+        let mut line = String::new();
+        let heard = BufReader::new(holding.stdout.take().expect("a pipe")).read_line(&mut line);
+        deed();
+        let _ = holding.kill();
+        let _ = holding.wait();
+        heard.expect("a line");
+        let sent: u32 = line.trim().rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        assert!(sent >= 1000, "the job left only {line:?} on their way");
+    };
+    while_held(&["--open-files", "2048"], &|| {
+        let another = usual(arena.attack_command(&[], "print qq(raised\\n)")).output();
+        let another = another.expect("another job");
+        assert!(String::from_utf8_lossy(&another.stdout).contains("raised"), "{another:?}");
+    });
+    // What a job may have unasked leaves room for programs that are not Ringwall's.
+    while_held(&[], &|| {
+        let passed = arena.control(PASS_ONE);
+        assert_eq!(passed.answer("pass"), 0, "{passed:?}");
+    });
 }

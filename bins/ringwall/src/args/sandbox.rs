@@ -154,7 +154,7 @@ pub(crate) struct LimitArgs {
     /// Limit standard output and standard error together [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, allow_hyphen_values = true)]
     output_limit: Option<u64>,
-    /// Limit open files of each process [default: 1024]
+    /// Limit open files of each process [default: 768]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     open_files: Option<u32>,
 }

@@ -98,6 +98,8 @@ pub fn limit_resource(limit: ResourceLimit) -> io::Result<()> {
         ResourceLimit::Processes(value) => lower(Resource::Nproc, value),
         ResourceLimit::DataBytes(value) => lower(Resource::Data, value),
         ResourceLimit::NoCoreDump => no_core_dump(),
+        ResourceLimit::WaitingSignals(value) => lower(Resource::Sigpending, value),
+        ResourceLimit::QueueBytes(value) => lower(Resource::Msgqueue, value),
     }
 }
 

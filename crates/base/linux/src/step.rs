@@ -133,6 +133,10 @@ pub enum ResourceLimit {
     DataBytes(u64),
     /// No dump of a crashed process, to whatever the host has dumps made to.
     NoCoreDump,
+    /// Signals that wait and timers (timer_create), of this user in this user namespace.
+    WaitingSignals(u64),
+    /// Bytes in POSIX message queues, likewise.
+    QueueBytes(u64),
 }
 
 /// How a user namespace gets its maps.

@@ -31,7 +31,7 @@ pub use facts::{
 pub use host::{BadHost, Host};
 pub use host_pattern::{BadPattern, HostPattern};
 pub use id::{IdError, SandboxId, SandboxName};
-pub use limits::{KeptLimit, LimitError, LimitMeans, LimitName, Limits};
+pub use limits::{DEFAULT_OPEN_FILES, KeptLimit, LimitError, LimitMeans, LimitName, Limits};
 pub use outcome::{ChangeSummary, Ending, Outcome, Usage};
 pub use range::{BadRange, Range};
 pub use rights::{RightsError, WriteRights};

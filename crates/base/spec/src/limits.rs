@@ -25,6 +25,11 @@ pub struct Limits {
     pub open_files: u32,
 }
 
+/// So many that a job cannot keep other programs of its user from passing descriptors. The kernel counts
+/// descriptors on their way in sockets by user, and compares their number with the limit of whoever sends,
+/// before it adds up to 253 more. The usual limit of a program is 1,024.
+pub const DEFAULT_OPEN_FILES: u32 = 768;
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -35,7 +40,7 @@ impl Default for Limits {
             disk_bytes: 256 << 20,
             disk_inodes: 65_536,
             output_bytes: 64 << 20,
-            open_files: 1024,
+            open_files: DEFAULT_OPEN_FILES,
         }
     }
 }

@@ -73,7 +73,7 @@ impl Watchdog {
                 // What could not be looked at is not what was used.
                 state.peak.fetch_max(used.min(most.saturating_mul(2)), Ordering::SeqCst);
                 let charged = used.saturating_add(charges(&found) + socket_charges(warden));
-                if charged > most || kernel.bookkeeping(&found, most) > most - charged {
+                if charged > most || kernel.bookkeeping(|| &found, most) > most - charged {
                     state.peak.fetch_max(charged.min(most.saturating_mul(2)), Ordering::SeqCst);
                     flag.store(true, Ordering::SeqCst);
                     killer.kill_tree();
@@ -86,22 +86,24 @@ impl Watchdog {
     }
 
     /// For a ring with a memory control group: what that does not count must not exceed the limit by
-    /// itself.
+    /// itself. That is connections that nobody has accepted, and locks on files.
     pub(crate) fn of_connections(warden: u32, most: u64, killer: Killer) -> Watchdog {
         let shared = Arc::new(Shared::default());
         let exceeded = Arc::new(AtomicBool::new(false));
         let (state, flag) = (shared.clone(), exceeded.clone());
         let thread = std::thread::spawn(move || {
             let statistics = Statistics::of(warden);
+            let mut kernel = Kernel::default();
             let mut interval = SOCKET_INTERVAL;
             while !state.done.load(Ordering::SeqCst) {
                 std::thread::park_timeout(interval);
-                if !statistics.could_hold_more_than(most) {
+                let too_much_noted = kernel.bookkeeping(|| tree(warden), most) > most;
+                if !too_much_noted && !statistics.could_hold_more_than(most) {
                     interval = QUIET_INTERVAL;
                     continue;
                 }
                 interval = SOCKET_INTERVAL;
-                if unaccepted_bytes(warden) > most {
+                if too_much_noted || unaccepted_bytes(warden) > most {
                     flag.store(true, Ordering::SeqCst);
                     killer.kill_tree();
                     return;
@@ -262,7 +264,7 @@ struct Kernel {
 
 impl Kernel {
     /// The mappings, locks and watches of these processes, if it is time to ask.
-    fn bookkeeping(&mut self, found: &[Found], most: u64) -> u64 {
+    fn bookkeeping<F: AsRef<[Found]>>(&mut self, found: impl FnOnce() -> F, most: u64) -> u64 {
         let now = kernel_bytes();
         let before = *self.in_order.get_or_insert(now);
         if now <= before.saturating_add(most / 8) {
@@ -271,7 +273,7 @@ impl Kernel {
         }
         self.in_order = Some(now);
         let mut bytes = 0;
-        for Found { asked, .. } in found {
+        for Found { asked, .. } in found().as_ref() {
             let files = fs::read_dir(format!("{asked}/fdinfo")).into_iter().flatten().flatten();
             let files = files.map(|file| file.path());
             for file in files.chain([format!("{asked}/maps").into()]) {
@@ -346,12 +348,12 @@ mod tests {
         let own = [own()];
         let most = 1 << 40;
         let mut quiet = Kernel::default();
-        assert_eq!(quiet.bookkeeping(&own, most), 0);
+        assert_eq!(quiet.bookkeeping(|| &own, most), 0);
         let mut grown = Kernel { in_order: Some(0) };
         let most = 4 * kernel_bytes();
-        let bytes = grown.bookkeeping(&own, most);
+        let bytes = grown.bookkeeping(|| &own, most);
         assert!((10 * LINE_BYTES..most).contains(&bytes), "{bytes}");
         let mut tight = Kernel { in_order: Some(0) };
-        assert_eq!(tight.bookkeeping(&own, LINE_BYTES), u64::MAX);
+        assert_eq!(tight.bookkeeping(|| &own, LINE_BYTES), u64::MAX);
     }
 }

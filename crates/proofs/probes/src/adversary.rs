@@ -108,8 +108,10 @@ pub fn play(play: &Play, program: &str, out: &mut impl Write) -> io::Result<()> 
         return Err(io::Error::other("the adversary plays inside a wall only"));
     }
     let workspace = std::env::current_dir()?;
+    // Of each step its own: what an action draws depends on what it meets, and must not change the next.
+    let dice = Dice::new(play.seed);
     let mut player = Player {
-        dice: Dice::new(play.seed),
+        dice: dice.clone(),
         scene: &play.scene,
         stamp: &play.stamp,
         program,
@@ -119,6 +121,7 @@ pub fn play(play: &Play, program: &str, out: &mut impl Write) -> io::Result<()> 
         with: String::new(),
     };
     for step in 0..play.steps {
+        player.dice = dice.branch(step.into());
         let Some((name, action)) = player.choose() else { break };
         player.with.clear();
         let answer = match action(&mut player) {

@@ -1,12 +1,18 @@
 //! Numbers from a seed: the same seed gives the same numbers.
 
 /// SplitMix64: short, and even enough to choose by.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dice(u64);
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
         Dice(seed)
+    }
+
+    /// Dice for one part of what is chosen: they do not depend on what was drawn for other parts.
+    pub fn branch(&self, part: u64) -> Dice {
+        let apart = part.wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        Dice(Dice(self.0 ^ apart).number())
     }
 
     pub fn number(&mut self) -> u64 {
@@ -46,5 +52,15 @@ mod tests {
         assert_ne!(draw(7), draw(8));
         assert!(draw(7).iter().all(|number| *number < 1000));
         assert_eq!(Dice::new(1).one_of::<u8>(&[]), None);
+    }
+
+    #[test]
+    fn parts_have_numbers_of_their_own() {
+        let dice = Dice::new(7);
+        let firsts: std::collections::BTreeSet<u64> =
+            (0..1000).map(|part| dice.branch(part).number()).collect();
+        assert_eq!(firsts.len(), 1000);
+        assert_eq!(dice.branch(3), Dice::new(7).branch(3));
+        assert_ne!(dice.branch(3), Dice::new(8).branch(3));
     }
 }

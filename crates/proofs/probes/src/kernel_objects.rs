@@ -26,8 +26,6 @@ pub enum Noticed {
     Probe(&'static str),
     /// A test of this repository.
     Test(&'static str),
-    /// Nobody yet: what is said is known from the kernel's sources.
-    NotTested,
 }
 
 /// One kind.
@@ -53,7 +51,13 @@ const fn object(
 }
 
 use Bound::{Memory, Number, Reclaimed, Refused, Watched};
-use Noticed::{NotTested, Probe, Test};
+use Noticed::{Probe, Test};
+
+/// How many timers and waiting signals there can be.
+const WAITING: &str = "1,024 of timers and waiting signals in a ring";
+
+const NOTED: Bound =
+    Bound::Watched("counted by the engine once the kernel has grown, beside the memory limit");
 
 /// All of them.
 pub const KERNEL_OBJECTS: &[KernelObject] = &[
@@ -244,9 +248,9 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
     ),
     object(
         "rings for older asynchronous IO",
-        "io_setup io_submit",
-        [Memory, Memory, Refused("watched.filter")],
-        Test("memory_without_an_owner_is_refused"),
+        "",
+        [Refused("job.filter"), Refused("job.filter"), Refused("job.filter")],
+        Test("what_the_whole_host_has_once_is_refused"),
     ),
     object(
         "namespaces",
@@ -281,20 +285,24 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
     object(
         "message queues (POSIX)",
         "mq_open mq_timedsend mq_notify",
-        [Memory, Memory, Refused("watched.filter")],
-        NotTested,
+        [
+            Number("256 KiB in a ring, and the memory limit"),
+            Number("256 KiB in a ring, and the memory limit"),
+            Refused("watched.filter"),
+        ],
+        Test("a_ring_has_little_of_what_the_kernel_counts_by_user"),
     ),
     object(
         "timers",
         "timer_create timerfd_create setitimer alarm",
-        [Memory, Memory, Number("RLIMIT_SIGPENDING of the host, by user")],
-        NotTested,
+        [Number(WAITING), Number(WAITING), Number(WAITING)],
+        Test("a_ring_has_little_of_what_the_kernel_counts_by_user"),
     ),
     object(
         "waiting signals",
         "rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal kill tkill tgkill",
-        [Memory, Memory, Number("RLIMIT_SIGPENDING of the host, by user")],
-        NotTested,
+        [Number(WAITING), Number(WAITING), Number(WAITING)],
+        Test("a_ring_has_little_of_what_the_kernel_counts_by_user"),
     ),
     object(
         "watches of files, and their events",
@@ -311,38 +319,38 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
         "epoll_create epoll_create1 epoll_ctl eventfd eventfd2 signalfd signalfd4 \
         pidfd_open",
         [Memory, Memory, Watched("8 KiB for each; watches once the kernel has grown")],
-        NotTested,
+        Test("memory_limit_holds_for_what_the_kernel_notes_of_files"),
     ),
     object(
         "locks on files",
         "flock",
-        [Memory, Memory, Watched("counted once the kernel has grown")],
-        NotTested,
+        [NOTED, NOTED, Watched("counted once the kernel has grown")],
+        Test("memory_limit_holds_for_what_the_kernel_notes_of_files"),
     ),
     object(
         "names of files that were looked up",
         "access faccessat faccessat2 stat lstat newfstatat statx statfs readlink \
         readlinkat chdir",
         [Memory, Memory, Reclaimed],
-        NotTested,
+        Test("names_that_are_looked_up_are_counted_and_taken_back"),
     ),
     object(
         "locks between threads",
         "futex futex_wait futex_wake futex_waitv futex_requeue set_robust_list",
         [Memory, Memory, Number("a table of the kernel's choice; others are refused")],
-        NotTested,
+        Test("a_table_for_locks_is_the_kernels_to_choose"),
     ),
     object(
         "input of terminals",
         "ioctl",
         [Memory, Memory, Number("what 32 terminals hold")],
-        NotTested,
+        Test("a_ring_has_terminals_and_protection_keys_by_number"),
     ),
     object(
         "protection keys",
         "pkey_alloc pkey_mprotect",
         [Number("15 in a process"), Number("15 in a process"), Number("15 in a process")],
-        NotTested,
+        Test("a_ring_has_terminals_and_protection_keys_by_number"),
     ),
     object(
         "core dumps",
@@ -365,8 +373,7 @@ pub const MAKE_NOTHING: &str = "arch_prctl cachestat capget capset chmod chown c
     getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer \
     getpeername getpgid getpgrp getpid getppid getpriority getrandom getresgid \
     getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday \
-    getuid getxattr getxattrat inotify_rm_watch io_cancel io_destroy io_getevents \
-    io_pgetevents ioprio_get ioprio_set lchown lgetxattr listxattr listxattrat \
+    getuid getxattr getxattrat inotify_rm_watch ioprio_get ioprio_set lchown lgetxattr listxattr listxattrat \
     llistxattr lremovexattr lseek membarrier mincore mq_getsetattr mq_timedreceive \
     mq_unlink mseal msgctl msgrcv msync munlock munlockall munmap nanosleep pause \
     personality pkey_free poll ppoll pread64 preadv preadv2 process_mrelease \

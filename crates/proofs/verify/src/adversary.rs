@@ -2,8 +2,8 @@
 //!
 //! [`round`] is one sandbox from its start to its end; [`owner`] is what the host does to it meanwhile;
 //! [`ground`] is the workspace and how it should look; [`kept`] is the sandbox; [`oracles`] look at
-//! the host. One seed gives one round: the wall, all actions inside and all moves outside. Only their timing is
-//! the machine's.
+//! the host. One seed gives one round: [`script`] has all moves outside before the first is made, and each
+//! action inside has dice of its own. Only their timing, and what becomes of them, is the machine's.
 //!
 //! Invariant: what was seen outside decides. What the adversary says of itself is searched for secrets and
 //! believed in nothing else.
@@ -13,6 +13,7 @@ mod kept;
 mod oracles;
 mod owner;
 mod round;
+mod script;
 
 use std::time::Instant;
 
@@ -24,6 +25,7 @@ use serde::Serialize;
 use crate::report::Skipped;
 use crate::run::{Options, Raising, VerifyError, Workshop};
 use round::Round;
+use script::Script;
 
 /// Of each side's journal, what a report has.
 const MOST_JOURNAL: usize = 24;
@@ -108,10 +110,9 @@ pub fn adversary(
     let mut report = AdversaryReport { seed: options.seed, ..AdversaryReport::default() };
     for at in 0..options.rounds {
         let seed = options.seed.wrapping_add(u64::from(at));
-        let mut dice = Dice::new(seed);
-        let Some(wall) = dice.one_of(&walls).cloned() else { break };
+        let Some(wall) = Dice::new(seed).one_of(&walls).cloned() else { break };
         tell(&format!("round {} of {}: {wall}, seed {seed}", at + 1, options.rounds));
-        let played = match Round::begin(&workshop, &wall, dice) {
+        let played = match Round::begin(&workshop, &wall, Script::of(seed, &wall)) {
             Ok(mut round) => {
                 let breach = round.play().map_err(VerifyError::Stage)?;
                 report.actions += round.actions();

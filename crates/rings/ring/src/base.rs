@@ -28,6 +28,12 @@ const UNMAPPABLE_ZERO: &str = "full";
 const CONNECTION_BUFFER: u32 = 208 << 10;
 const CLOSED_CONNECTIONS: u32 = 4096;
 
+/// Signals that wait and timers of one ring. The kernel adds them up for the user outside too, whose other
+/// programs have the same limit (RLIMIT_SIGPENDING, tens of thousands).
+const MAX_WAITING_SIGNALS: u64 = 1024;
+/// What one ring can have in POSIX message queues: three of the usual size. The user outside has ten.
+const MAX_QUEUE_BYTES: u64 = 256 << 10;
+
 /// Where the base is attached before it becomes a root: a directory that every host has.
 pub const BASE_PATH: &str = "/proc";
 
@@ -402,6 +408,8 @@ impl Base {
             self.offer_network(network, root, input.prepared);
         }
         self.push(Step::LimitResource(ResourceLimit::NoCoreDump));
+        self.push(Step::LimitResource(ResourceLimit::WaitingSignals(MAX_WAITING_SIGNALS)));
+        self.push(Step::LimitResource(ResourceLimit::QueueBytes(MAX_QUEUE_BYTES)));
         for limit in &input.without_cgroup {
             self.limit_without_cgroup(*limit, limits);
         }

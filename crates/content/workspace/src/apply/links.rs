@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::ApplyError;
+use super::held::Held;
 use super::protect::Names;
 use crate::beneath;
 use crate::manifest::{After, Change};
@@ -33,11 +34,8 @@ struct Lead {
 
 impl ProtectedLinks {
     /// Looks through the whole workspace, but for what is not searched for secrets either.
-    pub(super) fn find(
-        root: &OwnedFd,
-        workspace: &Path,
-        names: &Names,
-    ) -> Result<Self, ApplyError> {
+    pub(super) fn find(held: &Held<'_>, names: &Names) -> Result<Self, ApplyError> {
+        let root = held.root();
         let max = names.hidden().max_entries;
         let mut left = max;
         let mut found = Vec::new();
@@ -64,7 +62,7 @@ impl ProtectedLinks {
                 } else if kind == FileType::Symlink
                     && (names.protect(path.as_path()) || names.lead_through(path.as_path()))
                 {
-                    found.extend(leads_of(root, workspace, &path));
+                    found.extend(leads_of(held, &path));
                 }
             }
         }
@@ -94,11 +92,12 @@ fn kind_of(root: &OwnedFd, path: &RelPath) -> Result<FileType, ApplyError> {
 
 /// Where a link leads inside the workspace: each further link on the way, and the end of it, also
 /// where nothing is there yet.
-fn leads_of(root: &OwnedFd, workspace: &Path, link: &RelPath) -> Vec<Lead> {
+fn leads_of(held: &Held<'_>, link: &RelPath) -> Vec<Lead> {
+    let (root, workspace) = (held.root(), held.path());
     let lead = |target: PathBuf| Lead { link: link.as_path().to_owned(), target };
     let mut leads = Vec::new();
     // By the host's own way of following, which may leave the workspace and come back.
-    if let Ok(end) = workspace.join(link.as_path()).canonicalize()
+    if let Ok(end) = held.reach(&workspace.join(link.as_path())).canonicalize()
         && let Ok(inside) = end.strip_prefix(workspace)
     {
         leads.push(lead(inside.to_owned()));

@@ -8,6 +8,7 @@
 //! New files get new inodes: extended attributes, ACLs and other hard links of a replaced file
 //! are not carried over. A sandbox that is still running must not be applied over.
 
+mod held;
 mod journal;
 mod links;
 mod protect;
@@ -32,6 +33,7 @@ use crate::manifest::{Change, Changes};
 use crate::nature::RankedList;
 use crate::path::RelPath;
 use crate::show::{PathList, quoted};
+use held::Held;
 use journal::Journal;
 use stage::Stage;
 
@@ -134,8 +136,10 @@ pub fn apply(selection: &Selection<'_>, options: &ApplyOptions) -> Result<Applie
         Errno::STALE => ApplyError::OtherWorkspace { path: quoted(workspace) },
         error => ApplyError::Workspace { path: quoted(workspace), source: error.into() },
     })?;
-    let _held = lock(&root, workspace)?;
-    refuse(changes, entries, (&root, workspace), options)?;
+    let _lock = lock(&root, workspace)?;
+    let held = Held::new(&root, workspace)?;
+    refuse(changes, entries, &held, options)?;
+    held.is_still_there()?;
     let verified = verify::verify(&root, entries, options.force)?;
     if verified.work.is_empty() {
         return Ok(Applied { applied: Vec::new(), already: verified.already });
@@ -167,15 +171,15 @@ pub fn apply(selection: &Selection<'_>, options: &ApplyOptions) -> Result<Applie
 fn refuse(
     changes: &Changes,
     selected: &[&Change],
-    (root, workspace): (&OwnedFd, &Path),
+    held: &Held<'_>,
     options: &ApplyOptions,
 ) -> Result<(), ApplyError> {
-    let allowed = select::inside(workspace, &options.allow_protected)?;
-    let protected = protect::protected(selected, root, workspace, &allowed)?;
+    let allowed = select::inside(&changes.workspace(), &options.allow_protected)?;
+    let protected = protect::protected(selected, held, &allowed)?;
     if !protected.is_empty() {
         return Err(ApplyError::Protected(PathList(protected)));
     }
-    let named = repository::named(selected, workspace, &allowed)?;
+    let named = repository::named(selected, held, &allowed)?;
     if !named.is_empty() {
         return Err(ApplyError::NamedByRepository(PathList(named)));
     }
@@ -188,7 +192,7 @@ fn refuse(
             return Err(ApplyError::NotPlain(ranked));
         }
     }
-    let outside = protect::links_outside(selected, root);
+    let outside = protect::links_outside(selected, held.root());
     if !outside.is_empty() {
         return Err(ApplyError::LinksOutside(PathList(outside)));
     }

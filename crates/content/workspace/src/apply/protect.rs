@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::ApplyError;
+use super::held::Held;
 use super::links::ProtectedLinks;
 use crate::beneath;
 use crate::hide::HideRules;
@@ -70,12 +71,12 @@ impl Names {
 /// protected it stands for what is in it.
 pub(super) fn protected(
     changes: &[&Change],
-    root: &OwnedFd,
-    workspace: &Path,
+    held: &Held<'_>,
     allowed: &[RelPath],
 ) -> Result<Vec<RelPath>, ApplyError> {
-    let names = Names::of(workspace);
-    let links = ProtectedLinks::find(root, workspace, &names)?;
+    let root = held.root();
+    let names = Names::of(held.path());
+    let links = ProtectedLinks::find(held, &names)?;
     let bare = BareRepositories::new(changes);
     let mut found = BTreeSet::new();
     // Thousands of files may share the directories above them.

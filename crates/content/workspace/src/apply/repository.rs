@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::ApplyError;
+use super::held::Held;
 use crate::manifest::{After, Change};
 use crate::path::RelPath;
 use crate::pattern::fold;
@@ -39,13 +40,12 @@ struct Repository {
 /// The paths among `changes` that the host's repositories name, and `allowed` does not.
 pub(super) fn named(
     changes: &[&Change],
-    workspace: &Path,
+    held: &Held<'_>,
     allowed: &[RelPath],
 ) -> Result<Vec<RelPath>, ApplyError> {
-    let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
     let mut all = BTreeSet::new();
-    for repository in repositories(changes, &workspace)? {
-        collect(&repository, &workspace, &mut all)?;
+    for repository in repositories(changes, held)? {
+        collect(&repository, held, &mut all)?;
     }
     let is_below = |path: &Path| {
         let path = folded(path);
@@ -68,10 +68,10 @@ pub(super) fn named(
 }
 
 /// The repository that the workspace is in, and those inside it that changes are in.
-fn repositories(changes: &[&Change], workspace: &Path) -> Result<Vec<Repository>, ApplyError> {
+fn repositories(changes: &[&Change], held: &Held<'_>) -> Result<Vec<Repository>, ApplyError> {
     let mut found = Vec::new();
-    for above in workspace.ancestors() {
-        if let Some(repository) = Repository::at(above)? {
+    for above in held.path().ancestors() {
+        if let Some(repository) = Repository::at(above, held)? {
             found.push(repository);
             break;
         }
@@ -79,24 +79,24 @@ fn repositories(changes: &[&Change], workspace: &Path) -> Result<Vec<Repository>
     let directories: BTreeSet<&Path> =
         changes.iter().flat_map(|change| change.path.ancestors()).collect();
     for directory in directories {
-        found.extend(Repository::at(&workspace.join(directory))?);
+        found.extend(Repository::at(&held.path().join(directory), held)?);
     }
     Ok(found)
 }
 
 impl Repository {
     /// The repository whose files are checked out in this directory, if there is one.
-    fn at(top: &Path) -> Result<Option<Repository>, ApplyError> {
+    fn at(top: &Path, held: &Held<'_>) -> Result<Option<Repository>, ApplyError> {
         let mut configs = Vec::new();
-        if let Some(git) = git_directory(&top.join(".git"))? {
+        if let Some(git) = git_directory(&top.join(".git"), held)? {
             configs.push(git.join("config.worktree"));
             // A worktree's directory names the one that all worktrees have in common.
-            let common = pointer(&git.join("commondir"))?;
+            let common = pointer(&git.join("commondir"), held)?;
             configs.push(common.map_or(git.clone(), |common| git.join(common)).join("config"));
             configs.extend(user_configs());
         }
         let mercurial = top.join(".hg");
-        if mercurial.is_dir() {
+        if held.reach(&mercurial).is_dir() {
             configs.extend(["hgrc", "hgrc-not-shared"].map(|name| mercurial.join(name)));
             configs.extend(home().map(|home| home.join(".hgrc")));
         }
@@ -106,11 +106,11 @@ impl Repository {
 }
 
 /// Where a `.git` leads: a directory, or a file that names one.
-fn git_directory(git: &Path) -> Result<Option<PathBuf>, ApplyError> {
-    match git.metadata() {
+fn git_directory(git: &Path, held: &Held<'_>) -> Result<Option<PathBuf>, ApplyError> {
+    match held.reach(git).metadata() {
         Ok(metadata) if metadata.is_dir() => Ok(Some(git.to_owned())),
         Ok(_) => {
-            let target = pointer(git)?;
+            let target = pointer(git, held)?;
             let directory = git.parent().unwrap_or(Path::new("/"));
             Ok(target.map(|target| directory.join(target)))
         }
@@ -120,8 +120,8 @@ fn git_directory(git: &Path) -> Result<Option<PathBuf>, ApplyError> {
 }
 
 /// The path in a file of one line, after `gitdir:` where that stands there.
-fn pointer(file: &Path) -> Result<Option<PathBuf>, ApplyError> {
-    let Some(text) = read(file, MAX_POINTER_BYTES)? else { return Ok(None) };
+fn pointer(file: &Path, held: &Held<'_>) -> Result<Option<PathBuf>, ApplyError> {
+    let Some(text) = read(file, held, MAX_POINTER_BYTES)? else { return Ok(None) };
     let line = text.lines().next().unwrap_or_default();
     let path = line.strip_prefix("gitdir:").unwrap_or(line).trim();
     Ok((!path.is_empty()).then(|| PathBuf::from(path)))
@@ -150,7 +150,7 @@ fn home() -> Option<PathBuf> {
 /// Adds whatever the repository's settings name in the workspace.
 fn collect(
     repository: &Repository,
-    workspace: &Path,
+    held: &Held<'_>,
     all: &mut BTreeSet<Named>,
 ) -> Result<(), ApplyError> {
     let mut waiting = repository.configs.clone();
@@ -163,7 +163,7 @@ fn collect(
             let source = io::Error::other(format!("more than {MAX_FILES} files are included"));
             return Err(unreadable(&file, source));
         }
-        let Some(text) = read(&file, MAX_CONFIG_BYTES)? else { continue };
+        let Some(text) = read(&file, held, MAX_CONFIG_BYTES)? else { continue };
         let directory = file.parent().unwrap_or(Path::new("/"));
         let bases = [repository.top.as_path(), directory];
         for setting in Config::new(&text) {
@@ -171,11 +171,11 @@ fn collect(
                 let included = directory.join(expanded(&setting.value));
                 waiting.push(included);
             }
-            for path in paths_of(&setting, &bases) {
+            for path in paths_of(&setting, &bases, held) {
                 // A link of the user's own leads to what is executed.
-                let target = path.canonicalize().ok();
+                let target = held.reach(&path).canonicalize().ok();
                 for path in [Some(path), target].into_iter().flatten() {
-                    all.extend(Named::inside(&path, workspace));
+                    all.extend(Named::inside(&path, held.path()));
                 }
             }
         }
@@ -184,7 +184,7 @@ fn collect(
 }
 
 /// Every path that the value could mean, whether it is there or not.
-fn paths_of(setting: &Setting, bases: &[&Path]) -> Vec<PathBuf> {
+fn paths_of(setting: &Setting, bases: &[&Path], held: &Held<'_>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for word in setting.words() {
         let word = expanded(&word);
@@ -193,7 +193,7 @@ fn paths_of(setting: &Setting, bases: &[&Path]) -> Vec<PathBuf> {
         let is_path = word.as_os_str().as_encoded_bytes().iter().any(|b| matches!(b, b'/' | b'.'));
         for base in bases {
             let path = base.join(relative);
-            if is_path || setting.is_path() || path.is_file() {
+            if is_path || setting.is_path() || held.reach(&path).is_file() {
                 paths.push(path);
             }
         }
@@ -240,8 +240,8 @@ fn folded(path: &Path) -> Vec<Vec<u8>> {
 }
 
 /// A configuration's text; what is not there says nothing.
-fn read(path: &Path, max_bytes: u64) -> Result<Option<String>, ApplyError> {
-    let file = match std::fs::File::open(path) {
+fn read(path: &Path, held: &Held<'_>, max_bytes: u64) -> Result<Option<String>, ApplyError> {
+    let file = match std::fs::File::open(held.reach(path)) {
         Ok(file) => file,
         // Of another user, such as root's: programs of this one cannot read it either.
         Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::PermissionDenied => {

@@ -74,7 +74,6 @@ fn every_attack_and_test_that_is_named_is_there() {
                 assert!(probes.iter().any(|probe| probe.name == name), "{name}");
             }
             Noticed::Test(name) => assert!(texts.contains(&format!("fn {name}()")), "{name}"),
-            Noticed::NotTested => {}
         }
     }
 }
@@ -99,7 +98,6 @@ fn made_from_the_table() -> String {
         let noticed = match object.noticed {
             Noticed::Probe(name) => format!("`verify`: `{name}`"),
             Noticed::Test(name) => format!("test `{name}`"),
-            Noticed::NotTested => "not tested".to_owned(),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(out, "| {} | {v2} | {v1} | {without} | {noticed} |", object.name);

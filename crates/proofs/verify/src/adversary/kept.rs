@@ -84,6 +84,11 @@ impl<'a> Kept<'a> {
         Ok(changes.entries().len())
     }
 
+    pub(crate) fn snapshot_and_forget(&self) -> Answer<()> {
+        let snapshot = said(self.engine.snapshot(&self.record()?, None))?;
+        said(self.engine.remove_snapshot(snapshot.id.as_str()))
+    }
+
     pub(crate) fn gc(&self) -> Answer<()> {
         said(self.engine.gc()).map(drop)
     }

@@ -7,6 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
 /// What an oracle saw that must not be.
 #[derive(Debug, Clone)]
 pub(crate) struct Sight {
@@ -67,6 +70,18 @@ fn proportional(thread: &Path) -> Option<u64> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("Pss:"));
     let kib = lines.filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     Some(kib.sum::<u64>() << 10)
+}
+
+/// Whether somebody holds a lock on a file of the host that a sandbox is shown: programs outside would
+/// wait for it.
+pub(crate) fn locked(shown: &Path) -> Option<Sight> {
+    let file = std::fs::File::options().read(true).write(true).open(shown).ok()?;
+    let alone = FlockOperation::NonBlockingLockExclusive;
+    let whole = rustix::fs::flock(&file, alone);
+    let range = rustix::fs::fcntl_lock(&file, alone);
+    let held = |answer| matches!(answer, Err(Errno::AGAIN | Errno::ACCESS));
+    let words = || format!("{} is locked", shown.display());
+    (held(whole) || held(range)).then(|| sight("locks", words()))
 }
 
 /// The namespaces of processes and mounts that a process is in. A launcher that is kept for the next sandbox
@@ -171,6 +186,16 @@ fn is_alarm(record: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_of_somebody_elses_is_seen_for_as_long_as_it_is_held() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(locked(file.path()).is_none());
+        rustix::fs::flock(&file, FlockOperation::LockShared).unwrap();
+        assert_eq!(locked(file.path()).map(|seen| seen.oracle), Some("locks"));
+        rustix::fs::flock(&file, FlockOperation::Unlock).unwrap();
+        assert!(locked(file.path()).is_none());
+    }
 
     #[test]
     fn words_of_the_engine_are_one_plain_line() {

@@ -6,6 +6,7 @@ use ringwall_probes::Dice;
 use ringwall_spec::WriteRights;
 
 use super::round::Round;
+use super::script::Turn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
@@ -16,6 +17,8 @@ pub(super) enum Move {
     SaveHidden,
     Diff,
     Gc,
+    /// Of a microVM: its memory is kept, and forgotten again.
+    Snapshot,
 }
 
 /// As often as each stands here.
@@ -39,7 +42,11 @@ const BETWEEN_COMMANDS: [Move; 5] =
     [Move::Rights, Move::Phase, Move::Save, Move::SaveHidden, Move::SaveHidden];
 const PHASES: [&str; 3] = ["plan", "build", "check"];
 
-pub(super) fn choose(dice: &mut Dice, while_it_runs: bool) -> Move {
+pub(super) fn choose(dice: &mut Dice, while_it_runs: bool, guest: bool) -> Move {
+    const ONE_IN: usize = 8;
+    if guest && dice.one_in(ONE_IN) {
+        return Move::Snapshot;
+    }
     let all: &[Move] = if while_it_runs { &WHILE_IT_RUNS } else { &BETWEEN_COMMANDS };
     dice.one_of(all).copied().unwrap_or(Move::Save)
 }
@@ -63,26 +70,28 @@ pub(super) fn some_rights(dice: &mut Dice) -> WriteRights {
 
 impl Round<'_> {
     /// Makes one move; `while_it_runs`: commands of the adversary run meanwhile.
-    pub(super) fn make(&mut self, chosen: Move, while_it_runs: bool) -> io::Result<()> {
+    pub(super) fn make(&mut self, turn: Turn, while_it_runs: bool) -> io::Result<()> {
+        let Turn { chosen, mut dice } = turn;
         let (asked, answer) = match chosen {
             Move::Rights => {
-                let rights = some_rights(&mut self.dice);
+                let rights = some_rights(&mut dice);
                 let answer = self.kept.change_rights(&rights);
                 (format!("rights {:?} but {:?}", rights.writable, rights.read_only), answer)
             }
             Move::Phase => {
-                let to = self.dice.one_of(&PHASES).copied().unwrap_or("plan");
+                let to = dice.one_of(&PHASES).copied().unwrap_or("plan");
                 (format!("phase {to}"), self.kept.change_phase(to, &self.ground.policy))
             }
             Move::Exec => {
                 const FEW: u32 = 8;
-                let argv = self.command(FEW);
+                let argv = self.command(dice.number(), FEW);
                 (format!("exec of {FEW} actions"), self.run_to_its_end(argv))
             }
-            Move::Save => (self.ground.save_plain(&mut self.dice)?, Ok(())),
-            Move::SaveHidden => (self.ground.save_hidden(&mut self.dice, !while_it_runs)?, Ok(())),
+            Move::Save => (self.ground.save_plain(&mut dice)?, Ok(())),
+            Move::SaveHidden => (self.ground.save_hidden(&mut dice, !while_it_runs)?, Ok(())),
             Move::Diff => ("diff".to_owned(), self.kept.changes_so_far().map(drop)),
             Move::Gc => ("gc".to_owned(), self.kept.gc()),
+            Move::Snapshot => ("snapshot".to_owned(), self.kept.snapshot_and_forget()),
         };
         self.answered(&asked, answer);
         if matches!(chosen, Move::Rights | Move::Phase) {

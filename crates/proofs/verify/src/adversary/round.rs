@@ -10,22 +10,20 @@ use std::time::{Duration, Instant};
 use ringwall_desk::Permit;
 use ringwall_engine::{Asked, Job, with_causes};
 use ringwall_policy::{Task, Work};
-use ringwall_probes::{Dice, Play, Played, Scene};
+use ringwall_probes::{Play, Played, Scene};
 use ringwall_spec::{RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec, WriteRights};
 use ringwall_workspace::{ApplyOptions, Changes, Wanted, apply, is_protected};
 
 use super::ground::{Ground, stamp};
 use super::kept::{Answer, Kept};
 use super::oracles::{self, KernelLog, Sight, sight};
-use super::owner::{choose, some_rights};
+use super::owner::some_rights;
+use super::script::{Script, Scripted, Turn};
 use crate::run::{Collected, SESSION, Workshop, limits};
 use crate::stage::Stage;
 use crate::verify_permit;
 
-const COMMANDS: usize = 3;
 const STEPS: u32 = 70;
-/// Moves of the owner while one command runs.
-const MOST_MOVES: usize = 12;
 const PAUSE: Duration = Duration::from_millis(30);
 /// Beside what the limit gives: processes that are being ended hold their memory a moment longer.
 const MEMORY_SLACK: u64 = 32 << 20;
@@ -34,7 +32,7 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(90);
 
 pub(super) struct Round<'a> {
     workshop: &'a Workshop<'a>,
-    pub(super) dice: Dice,
+    script: Script,
     pub(super) kept: Kept<'a>,
     pub(super) ground: Ground,
     stage: Stage,
@@ -59,10 +57,11 @@ impl<'a> Round<'a> {
     pub(super) fn begin(
         workshop: &'a Workshop<'a>,
         wall: &Wall,
-        mut dice: Dice,
+        script: Script,
     ) -> Result<Round<'a>, String> {
         let words = |error: io::Error| error.to_string();
         let kernel_log = KernelLog::from_now();
+        let mut dice = script.beginning.clone();
         let ground = Ground::lay(&mut dice, &workshop.program).map_err(words)?;
         let limits = limits(Some(wall), SESSION);
         let mut stage = Stage::set(&workshop.program, &workshop.state, &limits).map_err(words)?;
@@ -94,7 +93,7 @@ impl<'a> Round<'a> {
         journal.push(format!("sandbox {}", kept.id));
         Ok(Round {
             workshop,
-            dice,
+            script,
             kept,
             ground,
             stage,
@@ -113,9 +112,9 @@ impl<'a> Round<'a> {
 
     /// All of it; gives what the first oracle saw.
     pub(super) fn play(&mut self) -> io::Result<Option<Sight>> {
-        for command in 0..COMMANDS {
+        for (command, scripted) in self.script.commands.clone().into_iter().enumerate() {
             self.command = command;
-            if let Some(seen) = self.one_command()? {
+            if let Some(seen) = self.one_command(scripted)? {
                 self.kept.abandon();
                 return Ok(Some(seen));
             }
@@ -154,11 +153,10 @@ impl<'a> Round<'a> {
     }
 
     /// A command of the adversary with what is known by now.
-    pub(super) fn command(&mut self, steps: u32) -> Vec<OsString> {
+    pub(super) fn command(&self, seed: u64, steps: u32) -> Vec<OsString> {
         let hidden = self.ground.hidden.iter().cloned().collect();
         let scene = Scene { hidden, ..self.stage.scene.clone() };
-        let (seed, stamp) = (self.dice.number(), stamp(self.command));
-        let play = Play { scene, seed, stamp, steps };
+        let play = Play { scene, seed, stamp: stamp(self.command), steps };
         let program = match self.wall.image_ring() {
             Some(_) => self.workshop.program_inside(&self.wall),
             None => self.ground.program.clone(),
@@ -212,16 +210,16 @@ impl<'a> Round<'a> {
     }
 
     /// Moves, a command with moves beside it, and a look at everything.
-    fn one_command(&mut self) -> io::Result<Option<Sight>> {
+    fn one_command(&mut self, scripted: Scripted) -> io::Result<Option<Sight>> {
+        let Scripted { seed, before, beside } = scripted;
         self.allowed.push(Vec::new());
-        for _ in 0..self.dice.below(4) {
-            let chosen = choose(&mut self.dice, false);
-            self.make(chosen, false)?;
+        for turn in before {
+            self.make(turn, false)?;
         }
         // Nothing has written meanwhile, so only the rights count in which the command begins.
         self.allowed.iter_mut().skip(self.command).for_each(Vec::clear);
         self.note_rights();
-        let argv = self.command(STEPS);
+        let argv = self.command(seed, STEPS);
         let job = match self.kept.start(argv) {
             Ok(job) => job,
             Err(words) => {
@@ -229,31 +227,27 @@ impl<'a> Round<'a> {
                 return self.judge(&[]);
             }
         };
-        let said = self.beside(job)?;
+        let said = self.beside(job, beside)?;
         self.heard(&said);
         self.judge(&[])
     }
 
-    /// The owner's moves while a command runs; gives what that said.
-    fn beside(&mut self, job: Job) -> io::Result<Vec<u8>> {
+    /// The owner's moves while a command runs; gives what that said. All of them are made, also those for
+    /// which the command was too quick.
+    fn beside(&mut self, job: Job, turns: Vec<Turn>) -> io::Result<Vec<u8>> {
         std::thread::scope(|scope| {
             let running = scope.spawn(move || {
                 let mut collected = Collected::default();
                 let ended = job.wait(&mut collected).map_err(|error| with_causes(&error));
                 (collected.0, ended)
             });
-            let mut moves = 0;
-            while !running.is_finished() {
-                self.watch_memory();
-                if moves < MOST_MOVES {
-                    moves += 1;
-                    let chosen = choose(&mut self.dice, true);
-                    let begun = Instant::now();
-                    self.make(chosen, true)?;
-                    if begun.elapsed() > LONGEST_ANSWER {
-                        let late = sight("engine-answers", format!("{chosen:?} took too long"));
-                        self.seen = self.seen.take().or(Some(late));
-                    }
+            let mut turns = turns.into_iter();
+            loop {
+                self.watch();
+                match turns.next() {
+                    Some(turn) => self.make_in_time(turn)?,
+                    None if running.is_finished() => break,
+                    None => {}
                 }
                 std::thread::sleep(PAUSE);
             }
@@ -261,6 +255,23 @@ impl<'a> Round<'a> {
             self.answered("the command's end", ended.map(drop));
             Ok(said)
         })
+    }
+
+    fn make_in_time(&mut self, turn: Turn) -> io::Result<()> {
+        let (chosen, begun) = (turn.chosen, Instant::now());
+        self.make(turn, true)?;
+        if begun.elapsed() > LONGEST_ANSWER {
+            let late = sight("engine-answers", format!("{chosen:?} took too long"));
+            self.seen = self.seen.take().or(Some(late));
+        }
+        Ok(())
+    }
+
+    /// What shows only while a command runs.
+    fn watch(&mut self) {
+        self.watch_memory();
+        let locked = oracles::locked(&self.ground.shown.join("file"));
+        self.seen = self.seen.take().or(locked);
     }
 
     fn watch_memory(&mut self) {
@@ -345,7 +356,7 @@ impl<'a> Round<'a> {
     fn apply(&mut self, changes: &Changes) -> Vec<PathBuf> {
         let all = changes.entries().iter().map(|change| change.path.as_path().to_owned());
         let protected = all.filter(|path| is_protected(&self.ground.workspace, path)).collect();
-        let force = self.dice.one_in(2);
+        let force = self.script.force;
         let mut taken: Vec<PathBuf> = Vec::new();
         for except in [Vec::new(), protected] {
             let asked = format!("apply without {except:?}, force: {force}");

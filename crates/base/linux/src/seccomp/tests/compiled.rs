@@ -131,7 +131,7 @@ fn no_check_of_the_job_filter_is_idle() {
         .filter(|(_, line)| !line.starts_with('#') && line.contains(" when "))
         .map(|(index, _)| index)
         .collect();
-    assert_eq!(checks.len(), 19);
+    assert_eq!(checks.len(), 23);
     for index in checks {
         let mut lines: Vec<&str> = JOB.lines().collect();
         let call = lines[index].split_whitespace().take_while(|word| *word != "when").last();
@@ -177,6 +177,33 @@ fn threads_and_processes_are_allowed_and_namespaces_are_not() {
         assert_eq!(answer("clone", &[thread | 1 << bit]), EPERM, "bit {bit}");
     }
     assert_eq!(answer("clone3", &[0; 6]), ENOSYS);
+}
+
+#[test]
+fn threads_have_the_descriptors_of_their_process() {
+    const THREAD: u64 = 0x3d_0f00;
+    assert_eq!(answer("clone", &[THREAD & !0x400]), EPERM);
+    assert_eq!(answer("close_range", &[3, u64::MAX, 4]), ALLOW);
+    for flags in [2, 6] {
+        assert_eq!(answer("close_range", &[3, u64::MAX, flags]), EINVAL, "{flags}");
+    }
+}
+
+#[test]
+fn what_is_counted_for_a_whole_host_or_by_nobody_is_refused() {
+    for call in ["io_setup", "io_submit", "io_destroy"] {
+        assert_eq!(answer(call, &[128, 0x1000]), ENOSYS, "{call}");
+    }
+    assert_eq!(answer("shmctl", &[1, 11, 0]), EPERM);
+    for command in [libc::IPC_STAT, libc::IPC_RMID, 12] {
+        assert_eq!(answer("shmctl", &[1, command as u64, 0]), ALLOW, "{command}");
+    }
+    for command in [libc::F_OFD_SETLK, libc::F_OFD_SETLKW] {
+        assert_eq!(answer("fcntl", &[3, command as u64]), EINVAL, "{command}");
+    }
+    for command in [libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_GETLK] {
+        assert_eq!(answer("fcntl", &[3, command as u64]), ALLOW, "{command}");
+    }
 }
 
 #[test]
@@ -338,7 +365,7 @@ fn any_change_of_a_rule_changes_the_fingerprint() {
 #[test]
 fn the_program_is_short_and_shallow() {
     let program = job_filter();
-    assert!(program.len() < 220, "{} instructions", program.len());
+    assert!(program.len() < 230, "{} instructions", program.len());
     for number in 0..600 {
         let (_, steps) = run(program, Call::new(number, &[1, 1]));
         assert!(steps <= 24, "call {number} takes {steps} instructions");

@@ -1,0 +1,161 @@
+//! What may look up a path after all, and why no job can change what that path leads to.
+
+/// Functions of one file.
+pub(super) struct Allowed {
+    pub(super) file: &'static str,
+    /// All of them, where none is named: the file works in one place only.
+    pub(super) functions: &'static [&'static str],
+    /// For those who read the list.
+    #[expect(dead_code, reason = "for those who read the list")]
+    why: &'static str,
+}
+
+impl Allowed {
+    pub(super) fn allows(&self, file: &str, function: &str) -> bool {
+        self.file == file && (self.functions.is_empty() || self.functions.contains(&function))
+    }
+}
+
+const fn allowed(
+    file: &'static str,
+    functions: &'static [&'static str],
+    why: &'static str,
+) -> Allowed {
+    Allowed { file, functions, why }
+}
+
+const HOME: &str = "Ringwall's own home, which no ring shows";
+
+pub(super) const ALLOWED: &[Allowed] = &[
+    allowed(
+        "bins/ringwall-warden/src/raise.rs",
+        &["with_namespaces"],
+        "/proc, before the first job",
+    ),
+    allowed(
+        "crates/base/linux/src/launch/server.rs",
+        &["serve_stdin"],
+        "/dev/null, in a process that has entered no ring",
+    ),
+    allowed(
+        "crates/content/workspace/src/apply/held.rs",
+        &["new", "is_still_there"],
+        "the kernel says where the held workspace is, and another place is refused",
+    ),
+    allowed("crates/content/workspace/src/apply/journal.rs", &[], HOME),
+    allowed(
+        "crates/content/workspace/src/apply/links.rs",
+        &["leads_of"],
+        "reached through the held workspace",
+    ),
+    allowed(
+        "crates/content/workspace/src/apply/protect.rs",
+        &["of"],
+        "directories above the workspace; whoever writes to them can only add protection",
+    ),
+    allowed(
+        "crates/content/workspace/src/apply/repository.rs",
+        &["at", "git_directory", "collect", "paths_of", "read"],
+        "reached through the held workspace; configuration elsewhere is the host's",
+    ),
+    allowed(
+        "crates/content/workspace/src/apply/stage.rs",
+        &["new_name"],
+        "a random name, and no path",
+    ),
+    allowed(
+        "crates/content/workspace/src/check.rs",
+        &["resolve", "home_directories"],
+        "the first look at what a person named; the launcher checks what it mounts against it",
+    ),
+    allowed("crates/content/workspace/src/collect/store.rs", &[], HOME),
+    allowed("crates/content/workspace/src/diff/mod.rs", &["kept_side"], HOME),
+    allowed("crates/content/workspace/src/identity.rs", &["boot"], "/proc/sys"),
+    allowed("crates/content/workspace/src/manifest.rs", &["load"], HOME),
+    allowed("crates/content/workspace/src/nature.rs", &["is_machine_code"], HOME),
+    allowed(
+        "crates/core/engine/src/admit.rs",
+        &["admit_by", "holds_all_of"],
+        "before the ring is raised; the launcher checks what it mounts",
+    ),
+    allowed(
+        "crates/core/engine/src/attach.rs",
+        &["connect", "listen"],
+        "a socket below a held directory",
+    ),
+    allowed("crates/core/engine/src/attach.rs", &["with_short_name"], HOME),
+    allowed("crates/core/engine/src/config.rs", &["open_with"], "Ringwall's own programs"),
+    allowed("crates/core/engine/src/distrust.rs", &[], HOME),
+    allowed("crates/core/engine/src/gc.rs", &[], HOME),
+    allowed("crates/core/engine/src/hiding.rs", &["start"], "/proc, before the first job"),
+    allowed(
+        "crates/core/engine/src/home.rs",
+        &["look_at", "resolved", "refuse", "is_unmapped"],
+        "the check of Ringwall's own home, and of those above it",
+    ),
+    allowed(
+        "crates/core/engine/src/host.rs",
+        &["random_bytes", "own_namespaces", "root_entries"],
+        "/proc and the names in the host's root, before the ring is raised",
+    ),
+    allowed(
+        "crates/core/engine/src/inside.rs",
+        &["in_layer"],
+        "layers of images, which no job writes; opened below them without links",
+    ),
+    allowed("crates/core/engine/src/keep.rs", &["let_go_of_output"], "/dev/null of the host"),
+    allowed(
+        "crates/core/engine/src/network.rs",
+        &["gateway_program", "read_settings"],
+        "Ringwall's own programs and home",
+    ),
+    allowed("crates/core/engine/src/network/process.rs", &["spawn"], "Ringwall's own programs"),
+    allowed("crates/core/engine/src/network/renew.rs", &["change_network", "has_network"], HOME),
+    allowed(
+        "crates/core/engine/src/own.rs",
+        &["places_to_cover", "system_policy_in", "resolved"],
+        "what is to be covered, before the ring is raised",
+    ),
+    allowed(
+        "crates/core/engine/src/place.rs",
+        &["wasm_warden_program", "read_in_layer"],
+        "Ringwall's own programs; layers of images, which no job writes",
+    ),
+    allowed(
+        "crates/core/engine/src/policy_files.rs",
+        &["read_file", "facts", "is_ours"],
+        "policies count only where nobody else can write; one below a workspace only narrows",
+    ),
+    allowed("crates/core/engine/src/record.rs", &[], HOME),
+    allowed("crates/core/engine/src/remember.rs", &[], HOME),
+    allowed(
+        "crates/core/engine/src/remove_tree.rs",
+        &["remove_tree", "unlock"],
+        "Ringwall's own home; the standard library follows no link, and nothing runs there any more",
+    ),
+    allowed("crates/core/engine/src/rights.rs", &["of"], "what is held, before the first job"),
+    allowed("crates/core/engine/src/rights.rs", &["load", "write"], HOME),
+    allowed("crates/core/engine/src/sandbox.rs", &["open_log"], HOME),
+    allowed("crates/core/engine/src/secrets.rs", &[], HOME),
+    allowed("crates/core/engine/src/settle.rs", &["settle"], HOME),
+    allowed(
+        "crates/core/engine/src/shown.rs",
+        &["in_parts", "is_directory", "list"],
+        "what is shown of the host, before the ring is raised; the launcher checks what it mounts",
+    ),
+    allowed("crates/core/engine/src/snapshot.rs", &["as_it_is_now"], HOME),
+    allowed("crates/core/engine/src/standing.rs", &["of"], "/proc, before the first job"),
+    allowed("crates/core/engine/src/tools.rs", &["open"], "Ringwall's own programs"),
+    allowed("crates/core/engine/src/unaccepted.rs", &["of", "unaccepted_bytes"], "/proc"),
+    allowed("crates/core/engine/src/vm/door.rs", &["open", "make"], HOME),
+    allowed("crates/core/engine/src/vm/snapshot.rs", &["keep_snapshot"], HOME),
+    allowed("crates/core/engine/src/vm/snapshot/store.rs", &[], HOME),
+    allowed("crates/core/engine/src/vm/template.rs", &[], HOME),
+    allowed("crates/core/engine/src/vm/template/room.rs", &[], HOME),
+    allowed(
+        "crates/core/engine/src/watchdog.rs",
+        &[],
+        "/proc, by numbers of processes; a number that came to be another's is counted, too",
+    ),
+    allowed("crates/core/engine/src/workspace_copy.rs", &["new", "open"], HOME),
+];
