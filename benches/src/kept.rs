@@ -5,22 +5,32 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::promises::Promise;
-use crate::results::Results;
+use crate::results::Machine;
 
 /// Everything that one run leaves: what it measured, held against what is promised.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Run {
-    pub(crate) results: Results,
+#[derive(Debug, Serialize)]
+pub(crate) struct Run<Measured> {
+    pub(crate) results: Measured,
     pub(crate) promises: Vec<Promise>,
 }
 
-/// An earlier run and the name that it was kept under.
-#[derive(Debug)]
+/// An earlier run of the same part of the bench, as far as later ones can be compared with it.
+#[derive(Debug, Deserialize)]
 pub(crate) struct Kept {
+    /// What it was kept under.
+    #[serde(skip)]
     pub(crate) name: String,
-    pub(crate) run: Run,
+    pub(crate) results: Measured,
+    pub(crate) promises: Vec<Promise>,
+}
+
+/// What all parts of the bench have measured. What else there is changes with the bench.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) machine: Machine,
 }
 
 /// All kept runs, by name. A directory that is not there holds none.
@@ -35,16 +45,16 @@ pub(crate) fn read(directory: &Path) -> Result<Vec<Kept>> {
             continue;
         }
         let text = fs::read(&path).with_context(|| format!("could not read {}", path.display()))?;
-        let run = serde_json::from_slice(&text)
+        let run: Kept = serde_json::from_slice(&text)
             .with_context(|| format!("{} is not a kept run of this bench", path.display()))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        kept.push(Kept { name, run });
+        kept.push(Kept { name, ..run });
     }
     kept.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(kept)
 }
 
-pub(crate) fn write(directory: &Path, name: &str, run: &Run) -> Result<()> {
+pub(crate) fn write(directory: &Path, name: &str, run: &Value) -> Result<()> {
     fs::create_dir_all(directory)?;
     let path = directory.join(format!("{name}.json"));
     let text = serde_json::to_string_pretty(run)? + "\n";
@@ -53,7 +63,10 @@ pub(crate) fn write(directory: &Path, name: &str, run: &Run) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::promises::{Bound, promise};
 
     #[test]
     fn a_directory_that_is_not_there_holds_no_runs() {
@@ -72,6 +85,21 @@ mod tests {
     #[test]
     fn the_runs_in_the_repository_can_be_read() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks");
-        assert!(read(&directory).is_ok());
+        for part in ["", "tools", "vm"] {
+            read(&directory.join(part)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_kept_run_is_read_with_its_machine_and_promises() {
+        let directory = tempfile::tempdir().unwrap();
+        let promises = vec![promise("start", Bound::AtMost(2.0), Some(1.5))];
+        let results = json!({ "machine": Machine::look("0 0 0".to_owned()), "new": [1] });
+        let run = serde_json::to_value(Run { results, promises }).unwrap();
+        write(&directory.path().join("part"), "one", &run).unwrap();
+        let kept = read(&directory.path().join("part")).unwrap();
+        let [one] = kept.as_slice() else { panic!("{kept:?}") };
+        assert_eq!((one.name.as_str(), one.promises[0].measured), ("one", Some(1.5)));
+        assert_eq!(one.results.machine.load_before, "0 0 0");
     }
 }

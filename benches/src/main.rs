@@ -25,15 +25,14 @@ mod vm;
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::ground::Ground;
-use crate::kept::Run;
-use crate::options::{HELP, Options, Task, ToolsOptions};
+use crate::kept::{Kept, Run};
+use crate::options::{HELP, Options, Place, Task, ToolsOptions};
 use crate::promises::Promise;
 
 // As in the programs that hold an engine.
@@ -57,68 +56,70 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options) -> Result<ExitCode> {
+    let place = Publication { name: "results", part: "", place: &options.place };
+    // Read first: a file that cannot be read must not cost a whole measurement.
+    let kept = place.kept()?;
     say("preparing images");
     let ground = Ground::prepare()?;
-    // Read first: a file that cannot be read must not cost a whole measurement.
-    let kept = kept::read(&options.kept)?;
     let results = measure::all(&ground, options, &mut say)?;
-    let run = Run { promises: promises::check(&results), results };
-    let report = Report {
-        name: "results",
-        all: serde_json::to_value(&run)?,
-        picture: plot::svg(plot::panels(&run.results))?,
-        text: report::text(&run, &kept)?,
-    };
-    report.publish(&options.out)?;
-    if let Some(name) = &options.keep {
-        kept::write(&options.kept, name, &run)?;
-    }
-    Ok(verdict(&run.promises, options.assert))
+    let (picture, text) = (plot::svg(plot::panels(&results))?, report::text(&results)?);
+    let promises = promises::check(&results);
+    place.publish(&Run { results, promises }, (&picture, text), &kept)
 }
 
 fn bench_tools(options: &ToolsOptions) -> Result<ExitCode> {
-    let findings = tools::measure(options, &mut say)?;
-    let promises = tools::promises(&findings);
-    let report = Report {
-        name: "tools",
-        all: json!({ "results": findings, "promises": promises }),
-        picture: plot::svg(tools::panels(&findings))?,
-        text: tools::text(&findings, &promises)?,
-    };
-    report.publish(&options.out)?;
-    Ok(verdict(&promises, options.assert))
+    let place = Publication { name: "tools", part: "tools", place: &options.place };
+    let kept = place.kept()?;
+    let results = tools::measure(options, &mut say)?;
+    let (picture, text) = (plot::svg(tools::panels(&results))?, tools::text(&results)?);
+    let promises = tools::promises(&results);
+    place.publish(&Run { results, promises }, (&picture, text), &kept)
 }
 
 fn bench_vm(options: &ToolsOptions) -> Result<ExitCode> {
-    let findings = vm::measure(options, &mut say)?;
-    let promises = vm::promises(&findings);
-    let report = Report {
-        name: "vm",
-        all: json!({ "results": findings, "promises": promises }),
-        picture: plot::svg(vm::panels(&findings))?,
-        text: vm::text(&findings, &promises)?,
-    };
-    report.publish(&options.out)?;
-    Ok(verdict(&promises, options.assert))
+    let place = Publication { name: "vm", part: "vm", place: &options.place };
+    let kept = place.kept()?;
+    let results = vm::measure(options, &mut say)?;
+    let (picture, text) = (plot::svg(vm::panels(&results))?, vm::text(&results)?);
+    let promises = vm::promises(&results);
+    place.publish(&Run { results, promises }, (&picture, text), &kept)
 }
 
-/// One run in the three forms in which it is kept.
-struct Report {
+/// Where the results of one part of the bench go.
+struct Publication<'a> {
+    /// What its files are called.
     name: &'static str,
-    all: Value,
-    picture: String,
-    text: String,
+    /// Where its kept runs are, below those of the bench as a whole.
+    part: &'static str,
+    place: &'a Place,
 }
 
-impl Report {
-    fn publish(&self, out: &Path) -> Result<()> {
+impl Publication<'_> {
+    fn kept(&self) -> Result<Vec<Kept>> {
+        kept::read(&self.place.kept.join(self.part))
+    }
+
+    /// Writes one run in three forms, prints it beside the kept ones, and keeps it if that is wanted.
+    fn publish<M: Serialize>(
+        &self,
+        run: &Run<M>,
+        (picture, mut text): (&str, String),
+        kept: &[Kept],
+    ) -> Result<ExitCode> {
+        let (Place { out, kept: directory, keep, assert }, name) = (self.place, self.name);
+        report::promised(&mut text, &run.promises)?;
+        report::beside_kept(&mut text, &run.promises, kept)?;
+        let all = serde_json::to_value(run)?;
         fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
-        let name = self.name;
-        fs::write(out.join(format!("{name}.json")), serde_json::to_string_pretty(&self.all)?)?;
-        fs::write(out.join(format!("{name}.svg")), &self.picture)?;
-        fs::write(out.join(format!("{name}.txt")), &self.text)?;
-        print(&self.text)?;
-        print(&format!("\nAlso in {}: {name}.json, {name}.svg, {name}.txt\n", out.display()))
+        fs::write(out.join(format!("{name}.json")), serde_json::to_string_pretty(&all)?)?;
+        fs::write(out.join(format!("{name}.svg")), picture)?;
+        fs::write(out.join(format!("{name}.txt")), &text)?;
+        print(&text)?;
+        print(&format!("\nAlso in {}: {name}.json, {name}.svg, {name}.txt\n", out.display()))?;
+        if let Some(as_name) = keep {
+            kept::write(&directory.join(self.part), as_name, &all)?;
+        }
+        Ok(verdict(&run.promises, *assert))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The few options of the bench, read by hand.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -16,11 +16,11 @@ usage: ringwall-bench [--rounds N] [--burst N] [--idle N] [--living N] [--out DI
   --keep NAME  keep this run there under that name
   --assert     fail when a promised figure is missed
 
-usage: ringwall-bench tools [--quick] [--out DIR] [--assert]
+usage: ringwall-bench tools [--quick] [--out DIR] [--kept DIR] [--keep NAME] [--assert]
   calls of WASM tools instead: tools.json, tools.txt and tools.svg
   --quick      fewer rounds, for a first look
 
-usage: ringwall-bench vm [--quick] [--out DIR] [--assert]
+usage: ringwall-bench vm [--quick] [--out DIR] [--kept DIR] [--keep NAME] [--assert]
   microVMs instead: vm.json, vm.txt and vm.svg
 ";
 
@@ -30,17 +30,40 @@ pub(crate) struct Options {
     pub(crate) burst: usize,
     pub(crate) idle: usize,
     pub(crate) living: usize,
-    pub(crate) kept: PathBuf,
-    pub(crate) keep: Option<String>,
-    pub(crate) out: PathBuf,
-    pub(crate) assert: bool,
+    pub(crate) place: Place,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ToolsOptions {
     pub(crate) quick: bool,
+    pub(crate) place: Place,
+}
+
+/// Where results go, and what becomes of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Place {
     pub(crate) out: PathBuf,
+    pub(crate) kept: PathBuf,
+    pub(crate) keep: Option<String>,
     pub(crate) assert: bool,
+}
+
+impl Place {
+    fn usual() -> Place {
+        Place { out: OUT.into(), kept: KEPT.into(), keep: None, assert: false }
+    }
+
+    /// Whether the flag was one of those that all parts have.
+    fn takes(&mut self, flag: &OsStr, mut value: impl FnMut() -> Result<OsString>) -> Result<bool> {
+        match flag.to_str() {
+            Some("--assert") => self.assert = true,
+            Some("--out") => self.out = value()?.into(),
+            Some("--kept") => self.kept = value()?.into(),
+            Some("--keep") => self.keep = Some(name(&value()?)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
 /// What this process was started for.
@@ -74,12 +97,13 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Tas
 
 /// Of the parts that have the same few options. None for help.
 fn tools(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<ToolsOptions>> {
-    let mut options = ToolsOptions { quick: false, out: PathBuf::from(OUT), assert: false };
+    let mut options = ToolsOptions { quick: false, place: Place::usual() };
     while let Some(flag) = arguments.next() {
+        if options.place.takes(&flag, || value_of(&flag, &mut arguments))? {
+            continue;
+        }
         match flag.to_str() {
             Some("--quick") => options.quick = true,
-            Some("--assert") => options.assert = true,
-            Some("--out") => options.out = arguments.next().context("--out needs a value")?.into(),
             Some("--help" | "-h") => return Ok(None),
             _ => bail!("unknown option {} of this part; see --help", flag.display()),
         }
@@ -88,30 +112,18 @@ fn tools(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<ToolsOp
 }
 
 fn walls(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
-    let mut options = Options {
-        rounds: 60,
-        burst: 300,
-        idle: 16,
-        living: 2000,
-        kept: PathBuf::from(KEPT),
-        keep: None,
-        out: PathBuf::from(OUT),
-        assert: false,
-    };
+    let mut options =
+        Options { rounds: 60, burst: 300, idle: 16, living: 2000, place: Place::usual() };
     while let Some(flag) = arguments.next() {
-        let mut value = || {
-            let flag = flag.display();
-            arguments.next().with_context(|| format!("{flag} needs a value"))
-        };
+        let mut value = || value_of(&flag, &mut arguments);
+        if options.place.takes(&flag, &mut value)? {
+            continue;
+        }
         match flag.to_str() {
             Some("--rounds") => options.rounds = count(&value()?)?,
             Some("--burst") => options.burst = count(&value()?)?,
             Some("--idle") => options.idle = count(&value()?)?,
             Some("--living") => options.living = count(&value()?)?,
-            Some("--out") => options.out = value()?.into(),
-            Some("--kept") => options.kept = value()?.into(),
-            Some("--keep") => options.keep = Some(name(&value()?)?),
-            Some("--assert") => options.assert = true,
             Some("--stopwatch") => return Ok(Task::Stopwatch(value()?.into())),
             Some("--run-compiled") => return Ok(Task::RunCompiled(value()?.into())),
             Some("--help" | "-h") => return Ok(Task::Help),
@@ -119,6 +131,10 @@ fn walls(mut arguments: impl Iterator<Item = OsString>) -> Result<Task> {
         }
     }
     Ok(Task::Bench(options))
+}
+
+fn value_of(flag: &OsStr, arguments: &mut impl Iterator<Item = OsString>) -> Result<OsString> {
+    arguments.next().with_context(|| format!("{} needs a value", flag.display()))
 }
 
 fn count(text: &OsString) -> Result<usize> {
@@ -151,14 +167,15 @@ mod tests {
     #[test]
     fn flags_change_their_own_option_only() {
         let Task::Bench(options) = parsed("--rounds 5 --assert").unwrap() else { panic!() };
-        assert_eq!((options.rounds, options.burst, options.assert), (5, 300, true));
+        assert_eq!((options.rounds, options.burst, options.place.assert), (5, 300, true));
     }
 
     #[test]
     fn tools_have_options_of_their_own() {
-        let Task::Tools(options) = parsed("tools --quick --out there").unwrap() else { panic!() };
-        assert_eq!((options.quick, options.assert), (true, false));
-        assert_eq!(options.out, PathBuf::from("there"));
+        let words = "tools --quick --out there --keep one";
+        let Task::Tools(options) = parsed(words).unwrap() else { panic!() };
+        let place = Place { out: "there".into(), keep: Some("one".to_owned()), ..Place::usual() };
+        assert_eq!(options, ToolsOptions { quick: true, place });
     }
 
     #[test]
@@ -174,6 +191,7 @@ mod tests {
             "tools --rounds 5",
             "tools --out",
             "vm --rounds 5",
+            "vm --keep a/b",
         ] {
             assert!(parsed(bad).is_err(), "{bad}");
         }

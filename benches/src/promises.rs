@@ -76,7 +76,18 @@ pub(crate) fn check(results: &Results) -> Vec<Promise> {
             AtMost(1.3),
             growth(results, |step| &step.create),
         ),
+        promise("rm, most living / one living", AtMost(1.3), growth(results, |step| &step.remove)),
+        promise("ps for each, most living / fewer", AtMost(1.3), growth_of_list(&results.growth)),
     ]
+}
+
+/// How much more `ps` takes for each sandbox when the most live than when some do.
+fn growth_of_list(steps: &[Step]) -> Option<f64> {
+    let [first, some, .., last] = steps else { return None };
+    let for_each = |step: &Step| {
+        (step.list.median_ms - first.list.median_ms) / (step.living - first.living) as f64
+    };
+    Some(for_each(last) / for_each(some))
 }
 
 /// How much slower something is beside the most living sandboxes than beside one.
@@ -92,4 +103,27 @@ pub(crate) fn promise(what: &str, bound: Bound, measured: Option<f64>) -> Promis
         Bound::AtLeast(least) => (format!(">= {least}"), measured.map(|value| value >= least)),
     };
     Promise { what: what.to_owned(), wanted, measured, kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(living: usize, list_ms: f64) -> Step {
+        let time = |ms: f64| {
+            let times = [std::time::Duration::from_secs_f64(ms / 1000.0)];
+            Summary::of("call", &times).unwrap()
+        };
+        Step { living, run: time(5.0), create: time(6.0), list: time(list_ms), remove: time(5.0) }
+    }
+
+    #[test]
+    fn a_list_may_take_longer_for_more_sandboxes_but_not_for_each() {
+        let flat = [step(1, 1.0), step(101, 2.0), step(1001, 11.0)];
+        let ratio = growth_of_list(&flat).unwrap();
+        assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+        let growing = [step(1, 1.0), step(101, 2.0), step(1001, 21.0)];
+        assert!(growth_of_list(&growing).unwrap() > 1.9);
+        assert_eq!(growth_of_list(&flat[..2]), None);
+    }
 }

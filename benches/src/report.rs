@@ -3,14 +3,13 @@
 use std::fmt::{self, Write};
 
 use crate::growth::Step;
-use crate::kept::{Kept, Run};
+use crate::kept::Kept;
 use crate::promises::Promise;
-use crate::results::{Machine, Unavailable};
+use crate::results::{Machine, Results, Unavailable};
 use crate::stats::Summary;
 use crate::{contender, library};
 
-pub(crate) fn text(run: &Run, kept: &[Kept]) -> Result<String, fmt::Error> {
-    let Run { results, promises } = run;
+pub(crate) fn text(results: &Results) -> Result<String, fmt::Error> {
     let mut out = String::new();
     machine(&mut out, &results.machine)?;
 
@@ -34,8 +33,6 @@ pub(crate) fn text(run: &Run, kept: &[Kept]) -> Result<String, fmt::Error> {
 
     grown(&mut out, &results.growth)?;
     missing(&mut out, &results.unavailable)?;
-    promised(&mut out, promises)?;
-    beside_kept(&mut out, run, kept)?;
     Ok(out)
 }
 
@@ -61,9 +58,9 @@ fn grown(out: &mut String, steps: &[Step]) -> fmt::Result {
 }
 
 /// The promised figures of earlier runs, which are ratios for the most part and so can be compared.
-fn beside_kept(out: &mut String, run: &Run, kept: &[Kept]) -> fmt::Result {
+pub(crate) fn beside_kept(out: &mut String, now: &[Promise], kept: &[Kept]) -> fmt::Result {
     for earlier in kept {
-        let machine = &earlier.run.results.machine;
+        let machine = &earlier.results.machine;
         writeln!(
             out,
             "\nKept run {}: Linux {}, {} x {}",
@@ -71,8 +68,8 @@ fn beside_kept(out: &mut String, run: &Run, kept: &[Kept]) -> fmt::Result {
         )?;
         writeln!(out, "{:<44} {:>8} {:>12}", "", "kept", "this run")?;
         let figure = |value: Option<f64>| value.map_or("-".to_owned(), |one| format!("{one:.2}"));
-        for promise in &run.promises {
-            let before = earlier.run.promises.iter().find(|other| other.what == promise.what);
+        for promise in now {
+            let before = earlier.promises.iter().find(|other| other.what == promise.what);
             let before = figure(before.and_then(|other| other.measured));
             writeln!(out, "{:<44} {before:>8} {:>12}", promise.what, figure(promise.measured))?;
         }

@@ -5,11 +5,10 @@ use std::fmt::{self, Write};
 use super::findings::{Findings, name_of};
 use super::stand::ECHO;
 use crate::plot::{Panel, Row};
-use crate::promises::Promise;
 use crate::report;
 use crate::stats::Summary;
 
-pub(crate) fn text(findings: &Findings, promises: &[Promise]) -> Result<String, fmt::Error> {
+pub(crate) fn text(findings: &Findings) -> Result<String, fmt::Error> {
     let mut out = String::new();
     report::machine(&mut out, &findings.machine)?;
     let echo = median(&findings.warm, &name_of(ECHO));
@@ -51,7 +50,6 @@ pub(crate) fn text(findings: &Findings, promises: &[Promise]) -> Result<String, 
     times(&mut out, "Hot swap of echo under load", &findings.swaps.steps, None)?;
     times(&mut out, "Calls of it meanwhile", &findings.swaps.calls, None)?;
     report::missing(&mut out, &findings.unavailable)?;
-    report::promised(&mut out, promises)?;
     Ok(out)
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn promises(findings: &Findings) -> Vec<Promise> {
     ]
 }
 
-pub(crate) fn text(findings: &Findings, promises: &[Promise]) -> Result<String, fmt::Error> {
+pub(crate) fn text(findings: &Findings) -> Result<String, fmt::Error> {
     let mut out = String::new();
     report::machine(&mut out, &findings.machine)?;
     let rival = findings.median(RIVAL);
@@ -105,7 +105,6 @@ pub(crate) fn text(findings: &Findings, promises: &[Promise]) -> Result<String, 
         writeln!(out, "{what:<51} {figure:>10}")?;
     }
     report::missing(&mut out, &findings.unavailable)?;
-    report::promised(&mut out, promises)?;
     Ok(out)
 }
 

@@ -23,6 +23,7 @@ pub(super) fn run(args: ExecArgs) -> anyhow::Result<ExitCode> {
     let command = job::command(args.command, &args.job)?;
     let signals = job::hold_signals(&args.job)?;
     let engine = open_engine()?;
+    engine.open_log_ahead();
     let record = engine.find(&args.sandbox)?;
     let workspace = record.workspace.as_ref().map(|workspace| workspace.path.clone());
     let from = workspace.or_else(|| std::env::current_dir().ok());

@@ -112,6 +112,7 @@ pub(super) fn run_within(
     let mut command = job::command(command, &job)?;
     let signals = job::hold_signals(&job)?;
     let engine = Engine::open_for_one_sandbox(EngineConfig::from_environment()?, early)?;
+    engine.open_log_ahead();
     let Admitted { asking, placed } = admit(&engine, &sandbox, default, Some(&command))?;
     let Placed { permit, reservation, elevated: _elevated, .. } = placed;
     if command.argv.is_empty() {

@@ -127,6 +127,21 @@ pub(crate) fn record(prev: &Hash, body: &Body) -> Result<(Vec<u8>, Hash), serde_
     Ok((line.concat(), hash))
 }
 
+/// How long the line of a record can be at most, newline included, whatever its number and time are.
+pub(crate) fn longest(ids: &Ids, event: &Event) -> Result<usize, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Longest<'a> {
+        seq: u64,
+        time: u64,
+        ids: &'a Ids,
+        event: &'a Event,
+    }
+    let json = serde_json::to_vec(&Longest { seq: u64::MAX, time: u64::MAX, ids, event })?;
+    let around = [BEFORE_PREV, BEFORE_HASH, BEFORE_BODY].map(<[u8]>::len).iter().sum::<usize>();
+    // A newline comes in the place of the brace that opens it.
+    Ok(around + 2 * HEX + json.len())
+}
+
 /// A checkpoint's line, newline included.
 pub(crate) fn checkpoint(note: &str) -> Result<Vec<u8>, serde_json::Error> {
     Ok([BEFORE_CHECKPOINT, &serde_json::to_vec(note)?, b"}\n"].concat())
@@ -150,6 +165,14 @@ mod tests {
         assert_eq!((found.prev, found.hash, found.computed_hash()), ([3; 32], hash, hash));
         assert_eq!(found.body().unwrap(), body());
         assert_eq!(found.heading().unwrap().event.kind, "grant-revoked");
+    }
+
+    #[test]
+    fn the_longest_line_of_a_record_is_known_before_it_is_written() {
+        let Body { ids, event, .. } = body();
+        let longest = longest(&ids, &event).unwrap();
+        let last = Body { seq: u64::MAX, time: u64::MAX, ids, event };
+        assert_eq!(record(&[3; 32], &last).unwrap().0.len(), longest);
     }
 
     #[test]

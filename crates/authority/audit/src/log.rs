@@ -57,6 +57,12 @@ impl AuditLog {
         self.put(records, Durability::Kernel)
     }
 
+    /// Makes the disk have what was written before, if the next [note](AuditLog::note_all) would have to
+    /// wait for that. To be called beside other work, by whoever is about to write.
+    pub fn freshen(&self) -> Result<(), AppendError> {
+        self.writer().freshen()
+    }
+
     fn put(
         &self,
         records: Vec<Record>,

@@ -117,6 +117,8 @@ pub(crate) struct Writer {
     boot: String,
     /// The disk had the log up to here: what is good of it goes at least so far.
     durable: u64,
+    /// When that was found out, in milliseconds since 1970. Perhaps another process knows better.
+    pub(crate) synced_ms: u64,
     pub(crate) sync_every: Duration,
     /// Set when nobody knows whether the disk has what was written.
     unsure: bool,
@@ -142,6 +144,7 @@ impl Writer {
             note: None,
             boot: boot_id().map_err(AppendError::from)?,
             durable: 0,
+            synced_ms: 0,
             sync_every: SYNC_EVERY,
             unsure: false,
         };
@@ -168,8 +171,8 @@ impl Writer {
             Found::Damaged => Some("the writer's state was damaged; the whole log was read"),
         };
         let mut lost = 0;
-        if let Found::State(Kept { position, durable, .. }) = found {
-            self.durable = durable;
+        if let Found::State(Kept { position, durable, synced_ms, .. }) = found {
+            (self.durable, self.synced_ms) = (durable, synced_ms);
             lost = position.end;
             match self.check_state(&position) {
                 Ok(()) => (self.position, unknown) = (position, None),
@@ -256,6 +259,24 @@ impl Writer {
         Ok(results.into_iter().map(|result| result.map(of)).collect())
     }
 
+    /// Makes the disk have all that was written, if the next records would have to wait for that. Whoever
+    /// is about to write some has this done while it does something else.
+    pub(crate) fn freshen(&mut self) -> Result<(), AppendError> {
+        if self.unsure {
+            return Err(AppendError::Unsure);
+        }
+        let file = self.file.try_clone()?;
+        let locked = Lock::take(&file, Hold::Alone, LOCK_PATIENCE)?.ok_or(AppendError::Busy)?;
+        self.check_place()?;
+        self.catch_up()?;
+        if !self.is_fresh() {
+            self.sync()?;
+            self.keep_state()?;
+        }
+        drop(locked);
+        Ok(())
+    }
+
     /// The newest checkpoint, with what other processes have written.
     pub(crate) fn checkpoint(&mut self) -> Result<String, AppendError> {
         let file = self.file.try_clone()?;
@@ -301,6 +322,11 @@ impl Writer {
             return Err(Broken::Cut { found: self.position.end, known: self.durable }.into());
         }
         self.note = None;
+        // Others have written, and may have made the disk have it.
+        if let Ok(Found::State(kept)) = state::read(&self.paths.state()) {
+            self.durable = self.durable.max(kept.durable);
+            self.synced_ms = self.synced_ms.max(kept.synced_ms);
+        }
         if found > self.position.end {
             self.move_aside(found - self.position.end)?;
         }
@@ -350,7 +376,7 @@ impl Writer {
         let mut next = self.position.clone();
         let mut bytes = Vec::with_capacity(records.len() * 512 + 512);
         let mut receipts = Vec::with_capacity(records.len());
-        let time = now();
+        let time = unix_ms();
         for (ids, event) in records {
             let seq = next.edge.size();
             let body = Body { seq, time, ids, event };
@@ -372,33 +398,39 @@ impl Writer {
             self.unsure = self.file.set_len(self.position.end).is_err();
             return Err(error.into());
         }
-        let synced_ms = match self.synced_lately() {
-            Some(at) if durability == Durability::Kernel => at,
-            _ => {
-                if let Err(error) = self.file.sync_data() {
-                    // The kernel may have dropped the pages; reading them back would prove nothing.
-                    self.unsure = true;
-                    return Err(error.into());
-                }
-                self.durable = next.end;
-                unix_ms()
-            }
-        };
+        let fresh = self.is_fresh();
         self.position = next;
         self.note = Some(note);
-        let unsynced = (self.durable < self.position.end).then(|| self.boot.clone());
-        let kept =
-            Kept { position: self.position.clone(), unsynced, durable: self.durable, synced_ms };
-        state::write(&self.paths.state(), &kept)?;
+        if durability == Durability::Disk || !fresh {
+            self.sync()?;
+        }
+        self.keep_state()?;
         Ok(receipts)
     }
 
-    /// When the disk was last made to have all, in whatever process, if that is not long ago.
-    fn synced_lately(&mut self) -> Option<u64> {
-        let Ok(Found::State(kept)) = state::read(&self.paths.state()) else { return None };
-        self.durable = self.durable.max(kept.durable);
-        let ago = unix_ms().checked_sub(kept.synced_ms)?;
-        (u128::from(ago) < self.sync_every.as_millis()).then_some(kept.synced_ms)
+    /// Whether the disk was made to have all that there was not long ago.
+    fn is_fresh(&self) -> bool {
+        let ago = unix_ms().checked_sub(self.synced_ms);
+        ago.is_some_and(|ago| u128::from(ago) < self.sync_every.as_millis())
+    }
+
+    /// Makes the disk have all that was written. The caller holds the lock.
+    fn sync(&mut self) -> Result<(), AppendError> {
+        if let Err(error) = self.file.sync_data() {
+            // The kernel may have dropped the pages; reading them back would prove nothing.
+            self.unsure = true;
+            return Err(error.into());
+        }
+        (self.durable, self.synced_ms) = (self.position.end, unix_ms());
+        Ok(())
+    }
+
+    fn keep_state(&self) -> Result<(), AppendError> {
+        let Writer { position, durable, synced_ms, .. } = self;
+        let unsynced = (*durable < position.end).then(|| self.boot.clone());
+        let (position, durable, synced_ms) = (position.clone(), *durable, *synced_ms);
+        state::write(&self.paths.state(), &Kept { position, unsynced, durable, synced_ms })?;
+        Ok(())
     }
 }
 
@@ -440,12 +472,6 @@ fn existing(paths: &AuditPaths) -> Result<Option<File>, FileError> {
 
 /// Whether the line of a record will be short enough, wherever it will stand.
 fn check_length((ids, event): &Record) -> Result<(), AppendError> {
-    let longest = Body { seq: u64::MAX, time: u64::MAX, ids: ids.clone(), event: event.clone() };
-    let (line, _) = line::record(&line::FIRST_HASH, &longest).map_err(io::Error::from)?;
-    if line.len() < MOST_LINE_BYTES { Ok(()) } else { Err(AppendError::TooLong(line.len())) }
-}
-
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    let longest = line::longest(ids, event).map_err(io::Error::from)?;
+    if longest < MOST_LINE_BYTES { Ok(()) } else { Err(AppendError::TooLong(longest)) }
 }

@@ -129,7 +129,7 @@ impl Directory {
         most: u64,
     ) -> Result<Vec<u8>, FileError> {
         let file = self.open_file(&name, trust)?;
-        read_whole(file, &self.path.join(name), most)
+        read_whole(&file, &self.path.join(name), most)
     }
 
     /// Writes a new file. Of many that try at once, in whatever process, one succeeds.

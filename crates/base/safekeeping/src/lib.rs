@@ -22,7 +22,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub use directory::{Content, Directory, create_new, is_leftover, replace};
 pub use error::FileError;
 pub use lock::{Hold, Lock, Wait, hold, lock, lock_within};
-pub use trust::{Access, Trust, new_file, open, open_for, open_or_make, read};
+pub use trust::{Access, Trust, new_file, open, open_for, open_or_make, read, read_opened};
 
 /// Fills all of `bytes` with random numbers of the kernel.
 pub fn random(bytes: &mut [u8]) -> Result<(), FileError> {

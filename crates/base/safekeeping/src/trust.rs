@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use crate::error::FileError;
@@ -112,7 +112,13 @@ pub fn new_file(path: &Path, access: Access) -> Result<File, FileError> {
 
 /// Reads a whole file of at most so many bytes.
 pub fn read(path: &Path, trust: Trust, most: u64) -> Result<Vec<u8>, FileError> {
-    read_whole(open(path, trust)?, path, most)
+    read_whole(&open(path, trust)?, path, most)
+}
+
+/// Reads a file again that was opened before, from its beginning. Errors call it `path`.
+pub fn read_opened(file: &File, path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
+    rustix::fs::seek(file, SeekFrom::Start(0)).map_err(FileError::errno(path))?;
+    read_whole(file, path, most)
 }
 
 /// What a file is opened for, and what it must be.
@@ -163,7 +169,7 @@ pub(crate) fn open_at(
     Ok(file)
 }
 
-pub(crate) fn read_whole(file: File, path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
+pub(crate) fn read_whole(file: &File, path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
     // Room for all of it at once, so that growing leaves no copy of a secret behind.
     let length = file.metadata().map_err(FileError::at(path))?.len().min(most);
     let room = usize::try_from(length).unwrap_or(0).saturating_add(1);

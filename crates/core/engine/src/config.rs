@@ -1,9 +1,9 @@
 //! Where an engine keeps its state and finds its programs.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use ringwall_image::Store;
+use ringwall_image::{Image, Store};
 use ringwall_linux::cgroup::Hierarchy;
 use ringwall_linux::launch::{Parking, Spawner};
 use ringwall_safekeeping::{Directory, Trust};
@@ -101,12 +101,14 @@ pub struct Engine {
     pub(crate) ledger: Arc<Ledger>,
     /// A launcher that was started early and has no template yet.
     pub(crate) waiting: Mutex<Option<Spawner>>,
+    /// The image that the one run was found to need, so that it is chosen once.
+    pub(crate) found_image: Mutex<Option<(String, Image)>>,
     /// Launchers that wait for the next ring of the same plan.
     pub(crate) parked: Mutex<Vec<Parked>>,
     /// Guests to go on from, by what they were made from, with the oldest first.
     pub(crate) templates: Mutex<Vec<(String, Arc<Start>)>>,
     /// A guest that starts keeps a processor busy; more of them only take its caches from each other.
-    pub(crate) guest_starts: Turns,
+    pub(crate) guest_starts: LazyLock<Turns>,
 }
 
 impl EngineConfig {
@@ -215,9 +217,10 @@ impl Engine {
             serves: Serves::Many,
             apparmor: host::sandbox_profile(),
             waiting: Mutex::new(waiting),
+            found_image: Mutex::default(),
             parked: Mutex::new(Vec::new()),
             templates: Mutex::new(Vec::new()),
-            guest_starts: Turns::by_processors(),
+            guest_starts: LazyLock::new(Turns::by_processors),
         })
     }
 

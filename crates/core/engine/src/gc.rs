@@ -85,7 +85,7 @@ impl Engine {
     fn sweep(&self, report: &mut GcReport) -> Result<(), GcError> {
         let sandboxes = self.home.join("sandboxes");
         let wrong = |source| GcError::Io { path: sandboxes.display().to_string(), source };
-        let _lock = CreationLock::exclusive(&sandboxes).map_err(wrong)?;
+        let alone = CreationLock::exclusive(&sandboxes).map_err(wrong)?;
         let mut outcome = Ok(());
         // A sandbox has a record, a directory or both: each must be found, and none twice.
         let mut dirs = BTreeSet::new();
@@ -100,6 +100,7 @@ impl Engine {
         for dir in dirs.iter().filter(|dir| !record::is_held(dir)) {
             outcome = outcome.and(self.look_after(dir, report));
         }
+        outcome = outcome.and(self.sweep_names(&alone).map_err(wrong));
         self.cgroups.remove_empty_parent();
         outcome
     }
@@ -129,7 +130,7 @@ impl Engine {
         {
             self.cgroups.remove_by_name(id.as_str())?;
         }
-        record::delete(dir)
+        record::delete_at(dir)
             .map_err(|source| GcError::Io { path: dir.display().to_string(), source })
     }
 

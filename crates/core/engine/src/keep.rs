@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
 
 use ringwall_linux::signals::SignalWatch;
@@ -18,18 +18,19 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Engine;
+use crate::gate::Gate;
 use crate::hiding::Hiding;
 use crate::host;
 use crate::job::{Output, StartError};
 use crate::ledger::LedgerError;
+use crate::orders::{Happened, Order, Orders, Waiting, orders};
 use crate::raise::{RaiseError, Raising};
 use crate::record::{Record, RecordError, RecordKind};
-use crate::relay::{Order, Own, Relay};
+use crate::relay::{Own, Relay};
 use crate::rights::ChangeRightsError;
 use crate::sandbox::Sandbox;
 use crate::secrets::SecretError;
 use crate::settle::SettleError;
-use crate::snapshot::Gate;
 use crate::standing::Standing;
 use crate::vm::SnapshotError;
 
@@ -102,6 +103,16 @@ struct StoredCommand {
     argv: Vec<Vec<u8>>,
     env: Vec<(Vec<u8>, Vec<u8>)>,
     cwd: Option<Vec<u8>>,
+}
+
+/// A sandbox in the care of this process.
+#[derive(Debug)]
+struct Kept {
+    sandbox: Sandbox,
+    /// Its command, and where that writes to.
+    background: Option<(crate::Job, File)>,
+    /// Where callers attach, and who serves them.
+    door: Option<(UnixListener, Arc<Relay>)>,
 }
 
 /// What tells a keeper where monitors and guest kernels are.
@@ -207,9 +218,10 @@ impl Engine {
         // Before any other thread exists, so that all of them leave these signals to the watch.
         let signals =
             SignalWatch::new(&[Signal::TERM, Signal::INT, Signal::HUP]).map_err(KeepError::Io)?;
+        self.open_log_ahead();
         // Fails only for the leader of a process group, which then is a session of its own.
         let _ = rustix::process::setsid();
-        let (orders, ordered) = mpsc::channel();
+        let (orders, ordered) = orders().map_err(KeepError::Io)?;
         let gate = Arc::new(Gate::default());
         // Drawn here, so that no permit that there is already can be for this sandbox.
         let id = host::new_id();
@@ -220,13 +232,7 @@ impl Engine {
             Err(error) => Word::Refused { why: with_causes(error) },
         };
         say(&word).and_then(|()| let_go_of_output()).map_err(KeepError::Io)?;
-        let (mut sandbox, background) = kept?;
-        let end_by_signal = orders.clone();
-        std::thread::spawn(move || {
-            if signals.wait().is_ok() {
-                let _ = end_by_signal.send(Order::End(Ending::Stopped));
-            }
-        });
+        let Kept { mut sandbox, background, door } = kept?;
         if let Some((job, log)) = background {
             let gate = gate.clone();
             // How the background command ended is in its log; the sandbox lives on.
@@ -235,14 +241,23 @@ impl Engine {
                 job.wait(&mut LogFile(log))
             });
         }
-        watch_warden(&sandbox, orders);
-        let ending = self.serve_orders(&mut sandbox, &gate, &ordered);
+        let warden = sandbox.ring.launched.pidfd.clone();
+        let waiting = Waiting {
+            ordered: &ordered,
+            signals: &signals,
+            warden: &warden,
+            socket: door.as_ref().map(|(socket, _)| socket),
+        };
+        let relay = door.as_ref().map(|(_, relay)| relay);
+        let ending = self.serve_orders(&mut sandbox, &gate, &waiting, relay);
+        // Nobody waits for an answer from a sandbox that ends.
+        drop(door);
         let record = sandbox.record.as_ref().map(|held| &held.record);
         // It was never anybody's, so there is nobody to look at what is left of it.
-        let unused = record.filter(|record| record.ready).map(|record| record.dir.clone());
+        let unused = record.filter(|record| record.ready).cloned();
         let outcome = sandbox.settle(ending)?;
-        if let Some(dir) = unused {
-            crate::record::delete(&dir).map_err(KeepError::Io)?;
+        if let Some(record) = unused {
+            crate::record::delete(&record).map_err(KeepError::Io)?;
         }
         Ok(outcome)
     }
@@ -252,43 +267,72 @@ impl Engine {
         &self,
         sandbox: &mut Sandbox,
         gate: &Gate,
-        ordered: &Receiver<Order>,
+        waiting: &Waiting<'_>,
+        relay: Option<&Arc<Relay>>,
     ) -> Ending {
         let until = Instant::now().checked_add(sandbox.limits().timeout);
+        let mut next_check = Instant::now() + CHECK_EVERY;
         loop {
-            let left =
-                until.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            match ordered.recv_timeout(left.min(CHECK_EVERY)) {
-                Ok(Order::End(ending)) => return ending,
-                Ok(Order::Changed(error)) => return self.end_changed(sandbox, &error),
-                Ok(Order::ChangeRights { change, done }) => {
-                    let changed = self.change_rights_of(sandbox, &change);
-                    let distrusted = match &changed {
-                        Err(ChangeRightsError::Evidence { source, .. }) => Some(source.clone()),
-                        _ => None,
-                    };
-                    let _ = done.send(changed.map_err(|error| with_causes(&error)));
-                    if let Some(error) = distrusted {
-                        return self.end_changed(sandbox, &error);
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return Ending::Timeout;
+            }
+            if next_check <= now {
+                if let Err(error) = self.check_again(sandbox) {
+                    return self.end_changed(sandbox, &error);
+                }
+                next_check = Instant::now() + CHECK_EVERY;
+            }
+            let soonest = until.map_or(next_check, |until| until.min(next_check));
+            let patience = soonest.saturating_duration_since(Instant::now());
+            // A keeper that cannot hear its orders ends the sandbox in order.
+            match waiting.next(patience).unwrap_or(Happened::Signal) {
+                Happened::Ordered(order) => {
+                    if let Some(ending) = self.obey(sandbox, gate, order) {
+                        return ending;
                     }
                 }
-                Ok(Order::Take { permit, done }) => {
-                    let taken = self.take(sandbox, &permit);
-                    let _ = done.send(taken.map_err(|error| with_causes(&error)));
+                Happened::Signal => return Ending::Stopped,
+                Happened::WardenEnded => {
+                    let exceeded = sandbox.memory_check().exceeded();
+                    return if exceeded { Ending::Oom } else { Ending::Stopped };
                 }
-                Ok(Order::Snapshot { id, name, for_fork, done }) => {
-                    let kept = self.snapshot_of(sandbox, gate, (&id, name.as_deref()), for_fork);
-                    let _ = done.send(kept.map_err(|error| with_causes(&error)));
-                }
-                Err(RecvTimeoutError::Timeout) if left > CHECK_EVERY => {
-                    if let Err(error) = self.check_again(sandbox) {
-                        return self.end_changed(sandbox, &error);
+                Happened::Connection => {
+                    if let (Some(socket), Some(relay)) = (waiting.socket, relay) {
+                        Relay::accept(relay, socket);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => return Ending::Timeout,
-                Err(RecvTimeoutError::Disconnected) => return Ending::Stopped,
+                Happened::Nothing => {}
             }
         }
+    }
+
+    /// Does what was ordered. Gives how the sandbox is to end, if it is.
+    fn obey(&self, sandbox: &mut Sandbox, gate: &Gate, order: Order) -> Option<Ending> {
+        match order {
+            Order::End(ending) => return Some(ending),
+            Order::Changed(error) => return Some(self.end_changed(sandbox, &error)),
+            Order::ChangeRights { change, done } => {
+                let changed = self.change_rights_of(sandbox, &change);
+                let distrusted = match &changed {
+                    Err(ChangeRightsError::Evidence { source, .. }) => Some(source.clone()),
+                    _ => None,
+                };
+                let _ = done.send(changed.map_err(|error| with_causes(&error)));
+                if let Some(error) = distrusted {
+                    return Some(self.end_changed(sandbox, &error));
+                }
+            }
+            Order::Take { permit, done } => {
+                let taken = self.take(sandbox, &permit);
+                let _ = done.send(taken.map_err(|error| with_causes(&error)));
+            }
+            Order::Snapshot { id, name, for_fork, done } => {
+                let kept = self.snapshot_of(sandbox, gate, (&id, name.as_deref()), for_fork);
+                let _ = done.send(kept.map_err(|error| with_causes(&error)));
+            }
+        }
+        None
     }
 
     fn raise_kept(
@@ -296,8 +340,8 @@ impl Engine {
         id: SandboxId,
         input: impl Read,
         gate: &Arc<Gate>,
-        orders: &Sender<Order>,
-    ) -> Result<(Sandbox, Option<(crate::Job, File)>), KeepError> {
+        orders: &Orders,
+    ) -> Result<Kept, KeepError> {
         let mut sealed = Vec::new();
         input.take(MAX_TASK_BYTES).read_to_end(&mut sealed).map_err(KeepError::Io)?;
         let used = SealedFor { sandbox: &id, purpose: Purpose::Raise };
@@ -316,15 +360,19 @@ impl Engine {
         // The launcher has done its work and ended. Asked about, it is taken off the list of processes.
         let _ = sandbox.ring.spawner.is_alive();
         sandbox.standing = Some(Arc::new(Standing::of(&sandbox).map_err(KeepError::Io)?));
+        if let Some(watchdog) = &sandbox.watchdog {
+            watchdog.rest_behind(gate, sandbox.ring.launched.pid);
+        }
         let background = match command {
             None => None,
             Some(command) => {
                 let log = sandbox.open_log().map_err(KeepError::Io)?;
+                let _inside = gate.enter();
                 Some((sandbox.start_background(&command)?, log))
             }
         };
         let socket = sandbox.listen().map_err(KeepError::Io)?;
-        if let Some(client) = sandbox.files() {
+        let door = sandbox.files().map(|client| {
             let tools = sandbox.tools().cloned();
             let way = (gate.clone(), orders.clone());
             let own = Own {
@@ -332,10 +380,9 @@ impl Engine {
                 standing: sandbox.standing.clone(),
                 hiding: sandbox.hiding.as_ref().map(Hiding::shared),
             };
-            let relay = Relay::new(client.clone(), own, way, task.ready);
-            Relay::serve(socket, Arc::new(relay));
-        }
-        Ok((sandbox, background))
+            (socket, Arc::new(Relay::new(client.clone(), own, way, task.ready)))
+        });
+        Ok(Kept { sandbox, background, door })
     }
 
     /// Gives a sandbox that was kept ready to the caller of a permit, and writes that down.
@@ -380,17 +427,6 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
         cause = source.source();
     }
     text
-}
-
-/// Ends the keeper when the warden is gone, for whatever reason.
-fn watch_warden(sandbox: &Sandbox, orders: Sender<Order>) {
-    let warden = sandbox.ring.launched.pidfd.clone();
-    let memory = sandbox.memory_check();
-    std::thread::spawn(move || {
-        ringwall_linux::process::is_readable_within(&warden, None);
-        let ending = if memory.exceeded() { Ending::Oom } else { Ending::Stopped };
-        let _ = orders.send(Order::End(ending));
-    });
 }
 
 /// Says one line.

@@ -27,6 +27,8 @@ pub enum LedgerError {
     Append(#[from] AppendError),
 }
 
+const OPENING_STACK_BYTES: usize = 256 << 10;
+
 /// The log, opened when there is something to write.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -39,6 +41,15 @@ impl Ledger {
     pub(crate) fn new(home: &Path) -> Ledger {
         let paths = AuditPaths::in_home(home);
         Ledger { paths, log: OnceLock::new(), opening: Mutex::default() }
+    }
+
+    /// Opens the log in a thread of its own, and makes the disk have what is in it if the next record
+    /// would wait for that. The first record waits for this thread, and tells what it found wrong.
+    pub(crate) fn open_ahead(self: &Arc<Ledger>) {
+        let ledger = Arc::clone(self);
+        let thread = std::thread::Builder::new().stack_size(OPENING_STACK_BYTES);
+        // Without it the first record does all this.
+        let _ = thread.spawn(move || ledger.log().is_ok_and(|log| log.freshen().is_ok()));
     }
 
     pub(crate) fn record(&self, records: Vec<Record>) -> Result<(), LedgerError> {
@@ -231,6 +242,12 @@ pub(crate) fn succeeded(well: bool) -> CallResult {
 }
 
 impl Engine {
+    /// Has the audit log opened beside what comes next: something is about to be written. Threads inherit
+    /// which signals wait, so these are chosen before.
+    pub fn open_log_ahead(&self) {
+        self.ledger.open_ahead();
+    }
+
     /// Writes into the audit log what was done, or is about to be.
     pub fn record(&self, records: Vec<Record>) -> Result<(), LedgerError> {
         self.ledger.record(records)

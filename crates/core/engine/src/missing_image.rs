@@ -1,10 +1,13 @@
 //! Images that a sandbox needs and the store does not have.
 
+use std::sync::PoisonError;
+
 use ringwall_image::{Image, Progress, PullError, ResolveError, RootImageError, StoreError};
 use ringwall_policy::LoadError;
 use ringwall_spec::{RingKind, SandboxSpec};
 
-use crate::config::Engine;
+use crate::config::{Engine, Serves};
+use crate::place::PlaceError;
 use crate::policy_files::PolicySearch;
 
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +61,21 @@ impl Engine {
         if spec.wall.outermost() == RingKind::Vm {
             store.root_image(&image, &*progress())?;
         }
+        if self.serves == Serves::OneRun {
+            let mut found = self.found_image.lock().unwrap_or_else(PoisonError::into_inner);
+            *found = Some((reference.clone(), image.clone()));
+        }
         Ok(Some(image))
+    }
+
+    /// The image of a permitted sandbox: the one that was got for it, or else the one that the store has now.
+    pub(crate) fn image_of(&self, spec: &SandboxSpec) -> Result<Option<Image>, PlaceError> {
+        let Some(reference) = &spec.image else { return Ok(None) };
+        let found = self.found_image.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match found.filter(|(got_for, _)| got_for == reference) {
+            Some((_, image)) => Ok(Some(image)),
+            None => Ok(Some(self.images()?.resolve(reference)?)),
+        }
     }
 }
 

@@ -152,10 +152,7 @@ impl Engine {
         let spec = permit.spec();
         let identity = self.caller.identity()?;
         let kept = limits::kept(spec, &self.cgroups)?;
-        let image = match &spec.image {
-            Some(reference) => Some(self.images()?.resolve(reference)?),
-            None => None,
-        };
+        let image = self.image_of(spec)?;
         let held = image.as_ref().map(Image::hold).transpose()?;
         let (checked, mut workspace) = self.check_workspace(spec)?.unzip();
         let (shown, shown_files) = self.check_shown(spec)?;

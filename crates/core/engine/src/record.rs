@@ -10,7 +10,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ringwall_safekeeping::{Access, FileError, Hold, Trust, Wait, hold, new_file, open, read};
+use ringwall_safekeeping::{
+    Access, FileError, Hold, Trust, Wait, hold, new_file, open, read_opened,
+};
 use ringwall_spec::{
     Decided, Limits, Outcome, SandboxId, SandboxName, SandboxSpec, Wall, WorkspaceSpec,
 };
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Engine;
 use crate::gc::CreationLock;
 use crate::job::Defaults;
+use crate::names::Names;
 use crate::remove_tree::remove_tree;
 
 /// The longest record that is read back.
@@ -161,19 +164,22 @@ impl Record {
     pub(crate) fn load(dir: &Path) -> Result<Record, RecordError> {
         let path = Self::file_path(dir);
         let damaged = |source| RecordError::Damaged { path: path.display().to_string(), source };
+        let wrong = |error: FileError| wrong(dir, error.into());
+        let file = open(&path, Trust::Own).map_err(wrong)?;
+        // Asked first: what an owner that is gone has written is all that there will be.
+        let held = is_locked(&file);
         let mut tries = 0;
         let mut record: Record = loop {
-            let text = read(&path, Trust::Own, MAX_RECORD_BYTES);
-            let text = text.map_err(|error| wrong(dir, error.into()))?;
+            let text = read_opened(&file, &path, MAX_RECORD_BYTES).map_err(wrong)?;
             match serde_json::from_slice(&text) {
                 Ok(record) => break record,
                 // The owner may be writing it right now.
-                Err(_) if tries < 3 && is_held(dir) => tries += 1,
+                Err(_) if held && tries < 3 => tries += 1,
                 Err(error) => return Err(damaged(error)),
             }
         };
         record.dir = dir.to_owned();
-        record.state = match (is_held(dir), &record.outcome) {
+        record.state = match (held, &record.outcome) {
             (true, _) => RecordState::Running,
             (false, Some(_)) => RecordState::Finished,
             (false, None) => RecordState::Abandoned,
@@ -186,9 +192,14 @@ impl Record {
 /// killed.
 pub(crate) fn is_held(dir: &Path) -> bool {
     match open(&Record::file_path(dir), Trust::Owned) {
-        Ok(file) => !hold(&file, Hold::Shared, Wait::Never).is_ok_and(|free| free),
+        Ok(file) => is_locked(&file),
         Err(error) => !matches!(error, FileError::Missing(_)),
     }
+}
+
+/// The lock is tried for a moment only: it goes with the file.
+fn is_locked(file: &File) -> bool {
+    !hold(file, Hold::Shared, Wait::Never).is_ok_and(|free| free)
 }
 
 fn wrong(path: &Path, source: io::Error) -> RecordError {
@@ -226,12 +237,28 @@ impl HeldRecord {
     }
 
     pub(crate) fn remove(self) -> Result<(), RecordError> {
-        delete(&self.record.dir).map_err(|error| wrong(&self.record.dir, error))
+        delete(&self.record).map_err(|error| wrong(&self.record.dir, error))
     }
 }
 
-/// Removes the directory of a sandbox and then its record, as far as they are there.
-pub(crate) fn delete(dir: &Path) -> io::Result<()> {
+/// Removes all that there is of a sandbox: its directory, its record, and then its name.
+pub(crate) fn delete(record: &Record) -> io::Result<()> {
+    delete_files(&record.dir)?;
+    match (&record.name, record.dir.parent()) {
+        (Some(name), Some(sandboxes)) => Names::beside(sandboxes).give_back(name, &record.id),
+        _ => Ok(()),
+    }
+}
+
+/// The same where the record may be unreadable: whose name it was is then seen by the next who wants it.
+pub(crate) fn delete_at(dir: &Path) -> io::Result<()> {
+    match Record::load(dir) {
+        Ok(record) => delete(&record),
+        Err(_) => delete_files(dir),
+    }
+}
+
+fn delete_files(dir: &Path) -> io::Result<()> {
     let gone = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
@@ -240,23 +267,32 @@ pub(crate) fn delete(dir: &Path) -> io::Result<()> {
     gone(fs::remove_file(Record::file_path(dir)))
 }
 
+/// Whether a sandbox has a record, in whatever state. When in doubt it has: a name without a record is
+/// anybody's.
+pub(crate) fn is_there(dir: &Path) -> bool {
+    let found = Record::file_path(dir).symlink_metadata();
+    !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 impl Engine {
     /// All sandboxes that live or left something to look at, oldest first.
     pub fn records(&self) -> Result<Vec<Record>, RecordError> {
+        let mut records = self.records_that_begin("")?;
+        records.sort_by(|a, b| (a.created_unix_ms, &a.id).cmp(&(b.created_unix_ms, &b.id)));
+        Ok(records)
+    }
+
+    /// Those whose ids begin so; no other is read.
+    fn records_that_begin(&self, with: &str) -> Result<Vec<Record>, RecordError> {
         let sandboxes = self.home.join("sandboxes");
         let mut records = Vec::new();
         for entry in fs::read_dir(&sandboxes).map_err(|error| wrong(&sandboxes, error))? {
-            let path = entry.map_err(|error| wrong(&sandboxes, error))?.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
-            let dir = path.with_extension("");
+            let name = entry.map_err(|error| wrong(&sandboxes, error))?.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            let Some(id) = id.filter(|id| id.starts_with(with)) else { continue };
             // A record that vanishes or is being made while we look is not there.
-            if let Ok(record) = Record::load(&dir) {
-                records.push(record);
-            }
+            records.extend(Record::load(&sandboxes.join(id)).ok());
         }
-        records.sort_by(|a, b| (a.created_unix_ms, &a.id).cmp(&(b.created_unix_ms, &b.id)));
         Ok(records)
     }
 
@@ -264,43 +300,174 @@ impl Engine {
     /// and its record is the only one to be read.
     pub fn find(&self, id_or_name: &str) -> Result<Record, RecordError> {
         let known = id_or_name.parse::<SandboxId>().ok();
-        let dir = |id: SandboxId| self.home.join("sandboxes").join(id.as_str());
-        if let Some(record) = known.and_then(|id| Record::load(&dir(id)).ok()) {
+        if let Some(record) = known.and_then(|id| Record::load(&self.dir_of(&id)).ok()) {
             return Ok(record);
         }
-        let records = self.records()?;
-        let by_name = |r: &&Record| r.name.as_ref().is_some_and(|n| n.as_str() == id_or_name);
-        if let Some(record) = records.iter().find(by_name) {
-            return Ok(record.clone());
+        if let Some(record) = self.named(id_or_name) {
+            return Ok(record);
         }
-        let mut fitting = records
-            .iter()
-            .filter(|r| !id_or_name.is_empty() && r.id.as_str().starts_with(id_or_name));
+        let not_found = || RecordError::NotFound(id_or_name.to_owned());
+        if id_or_name.is_empty() {
+            return Err(not_found());
+        }
+        let mut fitting = self.records_that_begin(id_or_name)?.into_iter();
         match (fitting.next(), fitting.next()) {
-            (Some(record), None) => Ok(record.clone()),
+            (Some(record), None) => Ok(record),
             (Some(_), Some(_)) => Err(RecordError::Ambiguous(id_or_name.to_owned())),
-            (None, _) => Err(RecordError::NotFound(id_or_name.to_owned())),
+            (None, _) => Err(not_found()),
         }
+    }
+
+    /// The sandbox to which a name leads, if it has that name.
+    fn named(&self, name: &str) -> Option<Record> {
+        let record = Record::load(&self.dir_of(&self.names().look_up(name)?)).ok()?;
+        let same = record.name.as_ref().is_some_and(|own| own.as_str() == name);
+        same.then_some(record)
+    }
+
+    fn names(&self) -> Names {
+        Names::beside(&self.home.join("sandboxes"))
+    }
+
+    fn dir_of(&self, id: &SandboxId) -> PathBuf {
+        self.home.join("sandboxes").join(id.as_str())
     }
 
     pub(crate) fn create_record(&self, record: Record) -> Result<HeldRecord, RecordError> {
         let sandboxes = self.home.join("sandboxes");
-        let failed = |source| wrong(&sandboxes, source);
-        if record.name.is_none() {
-            return record.create(&CreationLock::shared(&sandboxes).map_err(failed)?);
+        let creating =
+            CreationLock::shared(&sandboxes).map_err(|error| wrong(&sandboxes, error))?;
+        let held = record.create(&creating)?;
+        match self.take_name(&held.record) {
+            Ok(()) => Ok(held),
+            Err(error) => {
+                held.remove()?;
+                Err(error)
+            }
         }
-        // Alone, so that nobody takes the name between the look and the leap.
-        let alone = CreationLock::exclusive(&sandboxes).map_err(failed)?;
-        self.check_name(record.name.as_ref())?;
-        record.create(&alone)
     }
 
     /// A name belongs to one sandbox at a time.
-    fn check_name(&self, name: Option<&SandboxName>) -> Result<(), RecordError> {
-        let Some(name) = name else { return Ok(()) };
-        match self.records()?.into_iter().find(|record| record.name.as_ref() == Some(name)) {
-            Some(other) => Err(RecordError::NameTaken(name.clone(), other.id)),
-            None => Ok(()),
+    fn take_name(&self, record: &Record) -> Result<(), RecordError> {
+        let Some(name) = &record.name else { return Ok(()) };
+        let is_there = |id: &SandboxId| is_there(&self.dir_of(id));
+        let taken = self.names().take(name, &record.id, is_there);
+        match taken.map_err(|error| wrong(&self.home, error))? {
+            Ok(()) => Ok(()),
+            Err(other) => Err(RecordError::NameTaken(name.clone(), other)),
         }
+    }
+
+    /// Removes the names of sandboxes that have no record. Nobody may be making one.
+    pub(crate) fn sweep_names(&self, _alone: &CreationLock) -> io::Result<()> {
+        self.names().sweep(|id| is_there(&self.dir_of(id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use ringwall_spec::RingKind;
+
+    use super::*;
+    use crate::config::{EngineConfig, Programs};
+    use crate::host::new_id;
+
+    /// An engine that raises nothing.
+    fn engine(home: &Path) -> Engine {
+        let programs = Programs { launcher: home.join("launcher"), warden: home.join("warden") };
+        fs::write(&programs.launcher, "").unwrap();
+        fs::write(&programs.warden, "").unwrap();
+        Engine::open(EngineConfig { home: home.to_owned(), programs }).unwrap()
+    }
+
+    fn make(engine: &Engine, name: Option<&str>) -> Result<HeldRecord, RecordError> {
+        let name = name.map(|name| name.parse().unwrap());
+        let spec = SandboxSpec { name, ..SandboxSpec::new(Wall::single(RingKind::Process)) };
+        engine.create_record(Record::new(new_id(), &spec, RecordKind::Living, &engine.home))
+    }
+
+    fn id(found: Result<Record, RecordError>) -> Option<SandboxId> {
+        match found {
+            Ok(record) => Some(record.id),
+            Err(RecordError::NotFound(_)) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn a_sandbox_is_found_by_its_id_its_name_or_the_beginning_of_its_id() {
+        let home = tempfile::tempdir().unwrap();
+        let engine = engine(home.path());
+        let (web, other) = (make(&engine, Some("web")).unwrap(), make(&engine, None).unwrap());
+        for (word, held) in [("web", &web), (web.record.id.as_str(), &web)] {
+            assert_eq!(id(engine.find(word)), Some(held.record.id.clone()));
+        }
+        let beginning = &other.record.id.as_str()[..11];
+        assert_eq!(id(engine.find(beginning)), Some(other.record.id.clone()));
+        for word in ["", "we", "webs", "../sandboxes/web"] {
+            assert_eq!(id(engine.find(word)), None, "{word:?}");
+        }
+        let first = other.record.id.as_str();
+        let last = if first.ends_with('a') { 'b' } else { 'a' };
+        let twin = format!("{beginning}{last}");
+        fs::copy(
+            Record::file_path(&other.record.dir),
+            Record::file_path(&engine.home.join("sandboxes").join(twin)),
+        )
+        .unwrap();
+        assert!(matches!(engine.find(beginning), Err(RecordError::Ambiguous(_))));
+    }
+
+    #[test]
+    fn a_name_leads_only_to_the_sandbox_that_has_it() {
+        let home = tempfile::tempdir().unwrap();
+        let engine = engine(home.path());
+        let web = make(&engine, Some("web")).unwrap();
+        symlink(web.record.id.as_str(), home.path().join("names/mine")).unwrap();
+        assert_eq!(id(engine.find("mine")), None, "the record has another name");
+        match make(&engine, Some("web")) {
+            Err(RecordError::NameTaken(_, owner)) => assert_eq!(owner, web.record.id),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(engine.records().unwrap().len(), 1, "the refused one left its record");
+        web.remove().unwrap();
+        assert_eq!(id(engine.find("web")), None);
+        make(&engine, Some("web")).unwrap();
+    }
+
+    #[test]
+    fn a_name_that_a_crash_left_is_free() {
+        let home = tempfile::tempdir().unwrap();
+        let engine = engine(home.path());
+        let (one, two) = (make(&engine, Some("one")).unwrap(), make(&engine, Some("two")).unwrap());
+        for held in [&one, &two] {
+            fs::remove_file(Record::file_path(&held.record.dir)).unwrap();
+        }
+        assert_eq!(id(engine.find("one")), None);
+        let again = make(&engine, Some("one")).unwrap();
+        // Its first owner, late in cleaning up, takes nothing from the second.
+        one.remove().unwrap();
+        assert_eq!(id(engine.find("one")), Some(again.record.id.clone()));
+        let alone = CreationLock::exclusive(&home.path().join("sandboxes")).unwrap();
+        engine.sweep_names(&alone).unwrap();
+        let left = fs::read_dir(home.path().join("names")).unwrap();
+        assert_eq!(left.map(|name| name.unwrap().file_name()).collect::<Vec<_>>(), ["one"]);
+    }
+
+    #[test]
+    fn how_a_sandbox_ended_is_read_once_its_owner_has_let_go() {
+        let home = tempfile::tempdir().unwrap();
+        let engine = engine(home.path());
+        let held = make(&engine, None).unwrap();
+        let dir = held.record.dir.clone();
+        assert_eq!(Record::load(&dir).unwrap().state, RecordState::Running);
+        drop(held);
+        // A process that another test is about to start has a copy of the lock.
+        while is_held(&dir) {
+            std::thread::yield_now();
+        }
+        assert_eq!(Record::load(&dir).unwrap().state, RecordState::Abandoned);
     }
 }

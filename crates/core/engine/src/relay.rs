@@ -7,10 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use ringwall_ring::EvidenceError;
 use ringwall_spec::Ending;
 use ringwall_wire::{
     CallInside, CallReport, Channel, Client, ClientError, ErrorCode, Handler, InputEvent,
@@ -18,10 +17,10 @@ use ringwall_wire::{
     Request, ServerStream, StartProcess,
 };
 
+use crate::gate::Gate;
 use crate::hiding;
 use crate::keep::with_causes;
-use crate::rights::RightsOrder;
-use crate::snapshot::Gate;
+use crate::orders::{Order, Orders};
 use crate::standing::Standing;
 use crate::tools::{DirGrant, ToolCall, ToolError, ToolHost, ToolInput};
 
@@ -31,6 +30,8 @@ const MAX_ATTACHED: usize = 64;
 const ENTRIES_PER_REPLY: usize = 256;
 /// How soon a process without output is ended after its caller is gone.
 const CALLER_CHECK: Duration = Duration::from_millis(100);
+/// Before the next try to take a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -41,34 +42,12 @@ pub(crate) struct Relay {
     standing: Option<Arc<Standing>>,
     hiding: Option<Arc<hiding::Shared>>,
     gate: Arc<Gate>,
-    orders: Sender<Order>,
+    orders: Orders,
     /// Nobody's yet: it ends with the connection of whoever keeps it ready, and runs nothing.
     ready: AtomicBool,
     /// Somebody has tried to take it. There is no second try, whatever became of the first.
     claimed: AtomicBool,
     connections: AtomicUsize,
-}
-
-/// What attached callers want of the keeper itself.
-#[derive(Debug)]
-pub(crate) enum Order {
-    Take {
-        permit: Vec<u8>,
-        done: Sender<Result<(), String>>,
-    },
-    Snapshot {
-        id: String,
-        name: Option<String>,
-        for_fork: bool,
-        done: Sender<Result<(), String>>,
-    },
-    ChangeRights {
-        change: RightsOrder,
-        done: Sender<Result<(), String>>,
-    },
-    End(Ending),
-    /// The ring is not as it was raised.
-    Changed(EvidenceError),
 }
 
 /// What a keeper has beside the line to its warden.
@@ -85,7 +64,7 @@ impl Relay {
     pub(crate) fn new(
         client: Client,
         own: Own,
-        (gate, orders): (Arc<Gate>, Sender<Order>),
+        (gate, orders): (Arc<Gate>, Orders),
         ready: bool,
     ) -> Relay {
         Relay {
@@ -153,19 +132,25 @@ impl Relay {
         })
     }
 
-    /// Serves connections until the process ends.
-    pub(crate) fn serve(socket: UnixListener, relay: Arc<Relay>) {
-        std::thread::spawn(move || {
-            for stream in socket.incoming().flatten() {
-                // Beyond the bound a caller is turned away by closing: it holds a copy each.
-                if Arc::strong_count(&relay) > MAX_ATTACHED {
-                    continue;
-                }
-                let relay = relay.clone();
-                relay.connections.fetch_add(1, Ordering::SeqCst);
-                std::thread::spawn(move || ringwall_wire::serve(stream, relay));
-            }
-        });
+    /// Serves whoever has connected, in a thread of its own.
+    pub(crate) fn accept(relay: &Arc<Relay>, socket: &UnixListener) {
+        let Ok((stream, _)) = socket.accept() else {
+            // Without descriptors for it the caller waits, and comes up again at once.
+            std::thread::sleep(ACCEPT_PAUSE);
+            return;
+        };
+        // Beyond the bound a caller is turned away by closing: it holds a copy each.
+        if Arc::strong_count(relay) > MAX_ATTACHED {
+            return;
+        }
+        let serving = relay.clone();
+        relay.connections.fetch_add(1, Ordering::SeqCst);
+        let served =
+            std::thread::Builder::new().spawn(move || ringwall_wire::serve(stream, serving));
+        if served.is_err() {
+            // The caller is turned away as one too many.
+            relay.connections.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     fn file_operation(

@@ -4,8 +4,7 @@
 //! when the copy is made.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringwall_policy::{LoadError, Task, Work};
 use ringwall_spec::{
@@ -18,6 +17,7 @@ use crate::admit::{AdmitError, Asked, Decision, Issue, deciding};
 use crate::attach::AttachError;
 use crate::config::Engine;
 use crate::egress::EgressError;
+use crate::gate::Gate;
 use crate::host;
 use crate::keep::{KeepError, Restore};
 use crate::network::{Basis, network_as_it_is_now};
@@ -290,94 +290,5 @@ impl Engine {
             false => self.find_snapshot(restore.id.as_str())?,
         };
         self.take_restored(&snapshot, restore)
-    }
-}
-
-/// Lets requests through to a guest, or none.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct GateState {
-    inside: usize,
-    closed: bool,
-}
-
-/// Somebody is inside.
-#[derive(Debug)]
-pub(crate) struct Inside<'a>(&'a Gate);
-
-/// Nobody is inside, and nobody comes in.
-#[derive(Debug)]
-pub(crate) struct Closed<'a>(&'a Gate);
-
-impl Gate {
-    /// Waits while the gate is closed.
-    pub(crate) fn enter(&self) -> Inside<'_> {
-        let mut state = self.lock();
-        while state.closed {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.inside += 1;
-        Inside(self)
-    }
-
-    /// None if not all have left by then; the gate is open again.
-    pub(crate) fn close(&self, patience: Duration) -> Option<Closed<'_>> {
-        let until = Instant::now() + patience;
-        let mut state = self.lock();
-        state.closed = true;
-        while state.inside > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                state.closed = false;
-                self.changed.notify_all();
-                return None;
-            }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Some(Closed(self))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.lock().inside -= 1;
-        self.0.changed.notify_all();
-    }
-}
-
-impl Drop for Closed<'_> {
-    fn drop(&mut self) {
-        self.0.lock().closed = false;
-        self.0.changed.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gate_closes_only_when_everybody_has_left() {
-        let gate = Gate::default();
-        let inside = gate.enter();
-        assert!(gate.close(Duration::from_millis(5)).is_none());
-        drop(gate.enter());
-        drop(inside);
-        let closed = gate.close(Duration::ZERO).unwrap();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| drop(gate.enter()));
-            assert!(!waiting.is_finished());
-            drop(closed);
-        });
     }
 }

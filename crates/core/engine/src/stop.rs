@@ -1,8 +1,10 @@
 //! Ends sandboxes that other processes own.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use ringwall_linux::process;
 use ringwall_spec::WorkspaceMode;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -11,8 +13,8 @@ use crate::gc::GcError;
 use crate::record::{self, Record, RecordState};
 use crate::settle::COPY_PATIENCE;
 
-/// How often the lock of a stopping sandbox is looked at.
-const INTERVAL: Duration = Duration::from_millis(5);
+/// How often the lock of a sandbox is looked at whose owner lives on without it.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
@@ -49,9 +51,9 @@ impl Engine {
             other => other.map_err(|error| failed(error.into())),
         };
         send(Signal::TERM)?;
-        if !released(record, patience(record, grace)) {
+        if !released(record, &owner, patience(record, grace)) {
             send(Signal::KILL)?;
-            released(record, Duration::from_secs(10));
+            released(record, &owner, Duration::from_secs(10));
             self.clean_up(&record.dir)?;
         }
         Ok(())
@@ -62,7 +64,7 @@ impl Engine {
         match record.state {
             RecordState::Running => Err(StopError::Running(record.id.to_string())),
             RecordState::Abandoned => Ok(self.clean_up(&record.dir)?),
-            RecordState::Finished => record::delete(&record.dir)
+            RecordState::Finished => record::delete(record)
                 .map_err(|source| StopError::Remove { id: record.id.to_string(), source }),
         }
     }
@@ -76,14 +78,19 @@ fn patience(record: &Record, grace: Duration) -> Duration {
     if kept && !grace.is_zero() { grace.max(COPY_PATIENCE) } else { grace }
 }
 
-/// Waits until the owner has let go of the record.
-fn released(record: &Record, patience: Duration) -> bool {
+/// Waits until the owner has let go of the record, which it does at its end if not before.
+fn released(record: &Record, owner: &OwnedFd, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     while record::is_held(&record.dir) {
-        if Instant::now() >= deadline {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return false;
         }
-        std::thread::sleep(INTERVAL);
+        let pause = left.min(INTERVAL);
+        if process::is_readable_within(owner, Some(pause)) && record::is_held(&record.dir) {
+            // The owner is gone, and a process that it was about to start has a copy of its lock.
+            std::thread::sleep(pause);
+        }
     }
     true
 }

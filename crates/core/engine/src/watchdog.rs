@@ -2,6 +2,9 @@
 //!
 //! Invariant: memory is seen here, or charged at what it can be at most, or refused to the ring by
 //! `resources/seccomp/watched.filter`. SECURITY.md says what is left.
+//!
+//! Of a living sandbox nothing is added up while nobody asks anything of it and no process is in it but
+//! its wardens. What cannot be found out counts as a process.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,11 +12,12 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::gate::Gate;
 use crate::sandbox::Killer;
 use crate::unaccepted::{Statistics, unaccepted_bytes};
 
@@ -21,8 +25,10 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// The same where a control group counts all but connections that nobody has accepted, and there are
 /// many connections.
 const SOCKET_INTERVAL: Duration = Duration::from_millis(50);
-/// The same while there are only a few. A host may have thousands of idle sandboxes.
+/// The same while there are only a few.
 const QUIET_INTERVAL: Duration = Duration::from_millis(200);
+/// The same while nothing runs. A host may have thousands of idle sandboxes.
+const REST: Duration = Duration::from_secs(10);
 /// More processes than any limit allows; a bound for the walk.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -46,12 +52,43 @@ pub(crate) struct Watchdog {
     shared: Arc<Shared>,
     exceeded: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Whether what it has counted is asked for at the end.
+    counts: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     done: AtomicBool,
     peak: AtomicU64,
+    rest: OnceLock<Rest>,
+}
+
+/// What tells whether something runs in a living sandbox.
+#[derive(Debug)]
+struct Rest {
+    /// All requests go through it, and none is inside it that has ended.
+    gate: Arc<Gate>,
+    /// The processes that were there before anything was asked of the ring.
+    wardens: BTreeSet<u32>,
+}
+
+impl Shared {
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the next look is due.
+    fn pause(&self, warden: u32, interval: Duration) {
+        // Asked in this order: what comes in after the first look ends the rest before it begins.
+        if let Some(rest) = self.rest.get()
+            && let Some(entered) = rest.gate.quiet_after()
+            && processes(warden, |pid| rest.wardens.contains(&pid)).is_some()
+        {
+            rest.gate.wait_for_more(entered, REST, &self.done);
+        } else {
+            std::thread::park_timeout(interval);
+        }
+    }
 }
 
 impl Watchdog {
@@ -66,7 +103,7 @@ impl Watchdog {
         let (state, flag) = (shared.clone(), exceeded.clone());
         let thread = std::thread::spawn(move || {
             let mut kernel = Kernel::default();
-            while !state.done.load(Ordering::SeqCst) {
+            while !state.is_done() {
                 let found = tree(warden);
                 let held = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes));
                 let used = held.saturating_add(scratch.as_ref().map_or(0, scratch_bytes));
@@ -79,10 +116,10 @@ impl Watchdog {
                     killer.kill_tree();
                     return;
                 }
-                std::thread::park_timeout(INTERVAL);
+                state.pause(warden, INTERVAL);
             }
         });
-        Watchdog { shared, exceeded, thread: Some(thread) }
+        Watchdog { shared, exceeded, thread: Some(thread), counts: true }
     }
 
     /// For a ring with a memory control group: what that does not count must not exceed the limit by
@@ -92,25 +129,36 @@ impl Watchdog {
         let exceeded = Arc::new(AtomicBool::new(false));
         let (state, flag) = (shared.clone(), exceeded.clone());
         let thread = std::thread::spawn(move || {
-            let statistics = Statistics::of(warden);
             let mut kernel = Kernel::default();
-            let mut interval = SOCKET_INTERVAL;
-            while !state.done.load(Ordering::SeqCst) {
-                std::thread::park_timeout(interval);
+            // What the kernel holds before the command starts is not the command's.
+            kernel.bookkeeping(Vec::<Found>::new, most);
+            // Most runs are over before there could be many connections.
+            std::thread::park_timeout(SOCKET_INTERVAL);
+            let mut statistics = None;
+            while !state.is_done() {
+                let statistics = statistics.get_or_insert_with(|| Statistics::of(warden));
                 let too_much_noted = kernel.bookkeeping(|| tree(warden), most) > most;
                 if !too_much_noted && !statistics.could_hold_more_than(most) {
-                    interval = QUIET_INTERVAL;
+                    state.pause(warden, QUIET_INTERVAL);
                     continue;
                 }
-                interval = SOCKET_INTERVAL;
                 if too_much_noted || unaccepted_bytes(warden) > most {
                     flag.store(true, Ordering::SeqCst);
                     killer.kill_tree();
                     return;
                 }
+                std::thread::park_timeout(SOCKET_INTERVAL);
             }
         });
-        Watchdog { shared, exceeded, thread: Some(thread) }
+        Watchdog { shared, exceeded, thread: Some(thread), counts: false }
+    }
+
+    /// From now on all that is asked of the ring goes through `gate`, and nothing was asked of it yet.
+    pub(crate) fn rest_behind(&self, gate: &Arc<Gate>, warden: u32) {
+        // Where its processes cannot be told, it never rests.
+        if let Some(wardens) = processes(warden, |_| true) {
+            let _ = self.shared.rest.set(Rest { gate: gate.clone(), wardens });
+        }
     }
 
     pub(crate) fn exceeded(&self) -> Arc<AtomicBool> {
@@ -123,9 +171,15 @@ impl Watchdog {
 
     pub(crate) fn finish(&mut self) {
         self.shared.done.store(true, Ordering::SeqCst);
+        if let Some(rest) = self.shared.rest.get() {
+            rest.gate.wake();
+        }
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            let _ = thread.join();
+            // The other kind ends by itself a moment later, and kills nothing that is not gone already.
+            if self.counts {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -181,6 +235,29 @@ fn walk(first: u32) -> (Vec<Found>, bool) {
         found.push(look(pid, threads));
     }
     (found, ended)
+}
+
+/// The numbers of a process and all its descendants. None if there is one that is not expected, or that
+/// could not be asked. The kernel may leave out some children of a process while others of it end, but
+/// never all of them, and never the one that comes after one that stays.
+fn processes(first: u32, expected: impl Fn(u32) -> bool) -> Option<BTreeSet<u32>> {
+    let mut known = BTreeSet::from([first]);
+    let mut unasked = vec![first];
+    while let Some(pid) = unasked.pop() {
+        for thread in threads(pid)? {
+            let path = format!("/proc/{pid}/task/{thread}/children");
+            for child in fs::read_to_string(path).ok()?.split_whitespace() {
+                let child = child.parse().ok().filter(|child| expected(*child))?;
+                if known.insert(child) {
+                    unasked.push(child);
+                }
+            }
+        }
+        if known.len() > MAX_PROCESSES {
+            return None;
+        }
+    }
+    Some(known)
 }
 
 /// The threads of a process, unless it has ended.
@@ -307,6 +384,9 @@ fn lines(path: &Path, most: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     fn own() -> Found {
@@ -332,6 +412,49 @@ mod tests {
     fn sockets_are_found_by_way_of_a_process() {
         let _pair = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(socket_charges(std::process::id()) >= 2 * SOCKET_BYTES);
+    }
+
+    #[test]
+    fn a_process_that_is_not_expected_is_seen() {
+        let script = "read go; sleep 100 & read go; kill $!";
+        let shell = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn();
+        let mut shell = shell.unwrap();
+        let own = BTreeSet::from([shell.id()]);
+        assert_eq!(processes(shell.id(), |_| true), Some(own));
+        let mut go = shell.stdin.take().unwrap();
+        writeln!(go).unwrap();
+        while processes(shell.id(), |_| true).is_some_and(|all| all.len() == 1) {
+            std::thread::yield_now();
+        }
+        assert_eq!(processes(shell.id(), |_| false), None);
+        drop(go);
+        shell.wait().unwrap();
+        assert_eq!(processes(u32::MAX, |_| true), None, "one that cannot be asked");
+    }
+
+    #[test]
+    fn it_rests_only_while_nothing_runs_and_nobody_is_inside() {
+        let gate = Arc::new(Gate::default());
+        let shared = Arc::new(Shared::default());
+        let mut warden = Command::new("sleep").arg("100").spawn().unwrap();
+        let wardens = processes(warden.id(), |_| true).unwrap();
+        shared.rest.set(Rest { gate: gate.clone(), wardens }).unwrap();
+        let pid = warden.id();
+        let resting = {
+            let shared = shared.clone();
+            std::thread::spawn(move || shared.pause(pid, Duration::ZERO))
+        };
+        // It waits for the gate and not for its interval, which is over at once.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!resting.is_finished());
+        let inside = gate.enter();
+        resting.join().unwrap();
+        shared.pause(pid, Duration::ZERO);
+        drop(inside);
+        warden.kill().unwrap();
+        warden.wait().unwrap();
+        // Of a ring that cannot be asked nothing is known.
+        shared.pause(pid, Duration::ZERO);
     }
 
     #[test]

@@ -149,9 +149,11 @@ impl Service {
         self.books.record_ended()?;
         let Ok(_nothing_is_half_made) = self.making.try_write() else { return Ok(()) };
         let records = self.engine.records()?;
-        for row in self.store.living()? {
-            let record = records.iter().find(|record| record.id.as_str() == row.id);
-            match record {
+        let by_id: HashMap<&str, &Record> =
+            records.iter().map(|record| (record.id.as_str(), record)).collect();
+        let rows = self.store.living()?;
+        for row in &rows {
+            match by_id.get(row.id.as_str()) {
                 Some(record) if record.state == RecordState::Running => {
                     self.count_memory(record, &row.tenant);
                     self.end_if_revoked(record)?;
@@ -162,7 +164,8 @@ impl Service {
                 }
             }
         }
-        for record in &records {
+        let known: HashSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+        for record in records.iter().filter(|record| !known.contains(record.id.as_str())) {
             let lives = record.state == RecordState::Running && record.kind == RecordKind::Living;
             if lives && !record.ready && self.store.any_sandbox(record.id.as_str())?.is_none() {
                 // Made by the command line: the owner's.

@@ -505,12 +505,56 @@ fn records_that_are_only_noted_come_to_the_disk_while_others_are_written() {
     let noted = fs::metadata(paths.log()).unwrap().len();
     // As if that had been some time ago; then with a clock that was set back.
     for synced_ms in [0, u64::MAX] {
-        let Ok(Found::State(mut kept)) = state::read(&paths.state()) else { panic!("no state") };
-        kept.synced_ms = synced_ms;
-        state::write(&paths.state(), &kept).unwrap();
+        log.writer().synced_ms = synced_ms;
         log.note_all(vec![(ids(), event("noted too"))]).unwrap();
-        let Ok(Found::State(kept)) = state::read(&paths.state()) else { panic!("no state") };
+        let kept = kept(&paths);
         assert!(kept.durable > noted && kept.unsynced.is_none(), "{kept:?}");
-        assert_eq!(kept.durable, fs::metadata(paths.log()).unwrap().len());
+        assert_eq!(kept.durable, length(&paths));
     }
+}
+
+#[test]
+fn whoever_has_the_disk_take_older_records_ahead_does_not_wait_when_it_writes() {
+    let (_home, paths) = home();
+    with_records(&paths, 1);
+    let log = AuditLog::open(paths.clone()).unwrap();
+    log.note_all(vec![(ids(), event("noted"))]).unwrap();
+    let before = length(&paths);
+    log.writer().sync_every = std::time::Duration::MAX;
+    log.freshen().unwrap();
+    assert!(kept(&paths).durable < before, "it was done a moment ago");
+    log.writer().synced_ms = 0;
+    log.writer().sync_every = std::time::Duration::from_secs(3600);
+    log.freshen().unwrap();
+    assert_eq!((kept(&paths).durable, kept(&paths).unsynced), (before, None));
+    log.note_all(vec![(ids(), event("noted too"))]).unwrap();
+    let kept = kept(&paths);
+    assert!(kept.durable == before && kept.unsynced.is_some(), "{kept:?}");
+    assert_whole(&paths, 4);
+}
+
+#[test]
+fn what_another_process_has_had_the_disk_take_is_known_once_its_records_are() {
+    let (_home, paths) = home();
+    with_records(&paths, 1);
+    let log = AuditLog::open(paths.clone()).unwrap();
+    log.writer().sync_every = std::time::Duration::from_secs(3600);
+    with_records(&paths, 1);
+    let others = length(&paths);
+    log.writer().synced_ms = 0;
+    log.note_all(vec![(ids(), event("noted"))]).unwrap();
+    let kept = kept(&paths);
+    assert_eq!(kept.durable, others);
+    assert!(kept.unsynced.is_some(), "it was done a moment ago by the other");
+}
+
+fn kept(paths: &AuditPaths) -> Kept {
+    match state::read(&paths.state()) {
+        Ok(Found::State(kept)) => kept,
+        other => panic!("no state: {other:?}"),
+    }
+}
+
+fn length(paths: &AuditPaths) -> u64 {
+    fs::metadata(paths.log()).unwrap().len()
 }

@@ -56,10 +56,10 @@ impl Patience {
     /// The warden's clock ends a call within milliseconds. On a host that is busy elsewhere it runs late, and
     /// a warden that is replaced for that costs every other call in it.
     pub(super) const ON_HOST: Patience =
-        Patience { grace: Duration::from_millis(500), load: Duration::from_secs(10) };
+        Patience { grace: Duration::from_secs(2), load: Duration::from_secs(10) };
     /// Frames pass through another warden, which has jobs to serve.
     pub(super) const INSIDE: Patience =
-        Patience { grace: Duration::from_millis(500), load: Duration::from_secs(30) };
+        Patience { grace: Duration::from_secs(2), load: Duration::from_secs(30) };
     /// In software emulation everything takes its time.
     pub(super) const IN_GUEST: Patience =
         Patience { grace: Duration::from_secs(5), load: Duration::from_secs(120) };

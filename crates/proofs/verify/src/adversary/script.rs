@@ -88,7 +88,7 @@ mod tests {
         one.beginning.number();
         for command in &mut one.commands {
             if let Some(turn) = command.beside.first_mut() {
-                (0..9).for_each(|_| drop(turn.dice.number()));
+                (0..9).for_each(|_| _ = turn.dice.number());
             }
         }
         for (one, other) in one.commands.iter().zip(&other.commands) {
