@@ -74,7 +74,8 @@ fn the_files_that_a_new_field_of_a_rule_touches_are_the_promised_ones() {
 #[test]
 fn every_field_of_a_rule_is_documented() {
     let document = read("docs/reference/network-rules.md");
-    let (_, rules) = document.split_once("\n## Rules\n").expect("docs/reference/network-rules.md has rules");
+    let (_, rules) =
+        document.split_once("\n## Rules\n").expect("docs/reference/network-rules.md has rules");
     let documented = |field: &String| {
         let rows = rules.lines().filter(|line| line.starts_with("| `"));
         rows.filter_map(|row| row.split(" | ").next())

@@ -43,7 +43,11 @@ impl Script {
         let (beginning, mut end) = (dice.branch(0), dice.branch(1));
         let guest = wall.outermost() == RingKind::Vm;
         let command = |at| Scripted::of(&dice.branch(2).branch(at), guest);
-        Script { beginning, commands: (0..).take(COMMANDS).map(command).collect(), force: end.one_in(2) }
+        Script {
+            beginning,
+            commands: (0..).take(COMMANDS).map(command).collect(),
+            force: end.one_in(2),
+        }
     }
 }
 
