@@ -114,6 +114,9 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run one command in a new sandbox
     Run(Box<RunArgs>),
+    /// Show what `run` would do with the same flags, and start nothing
+    #[command(mut_arg("command", |command| command.required(false)))]
+    Plan(Box<RunArgs>),
     /// Start a long-lived sandbox and print its id
     Create(Box<CreateArgs>),
     /// Run a command in a running sandbox

@@ -76,6 +76,7 @@ pub(crate) fn run(verb: Verb, early: Option<EarlyLauncher>) -> anyhow::Result<Ex
     }
     let done = match verb {
         Verb::Run(args) => return run::run(*args, early),
+        Verb::Plan(args) => return run::plan(*args),
         Verb::Exec(args) => return exec::run(*args),
         Verb::Doctor(args) => return doctor::run(&args),
         Verb::Verify(args) => return verify::run(&args),

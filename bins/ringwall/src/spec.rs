@@ -19,14 +19,34 @@ use crate::report;
 /// Rules for the network are not longer than this.
 const MAX_RULES_BYTES: u64 = 1 << 20;
 
-/// Has the policy decide about the sandbox that the flags ask for. `default` are the limits that
-/// count where neither flag nor policy says otherwise.
+/// What was admitted, and where its policy was looked for.
+pub(crate) struct Decided {
+    pub(crate) admitted: Admitted,
+    search: PolicySearch,
+}
+
+/// Asks for a decision about the sandbox that the flags describe, and pulls an image that is missing.
 pub(crate) fn admit(
     engine: &Engine,
     args: &SandboxArgs,
     default: Limits,
     command: Option<&Command>,
 ) -> anyhow::Result<Admitted> {
+    let Decided { admitted, search } = decide(engine, args, default, command)?;
+    if admitted.asking.caller.holder().is_none() {
+        engine.get_image(admitted.placed.permit.spec(), &search, &report::progress)?;
+    }
+    Ok(admitted)
+}
+
+/// Asks for a decision about the sandbox that the flags describe. `default` are the limits that apply
+/// where neither a flag nor the policy says otherwise.
+pub(crate) fn decide(
+    engine: &Engine,
+    args: &SandboxArgs,
+    default: Limits,
+    command: Option<&Command>,
+) -> anyhow::Result<Decided> {
     let spec = sandbox_spec(args, default)?;
     let shared = spec.workspace.as_ref().filter(|it| it.mode == WorkspaceMode::ReadWrite);
     let written_by_sandbox = shared.map(|workspace| workspace.path.clone());
@@ -71,10 +91,7 @@ pub(crate) fn admit(
         }
         placed => placed?,
     };
-    if is_owner {
-        engine.get_image(placed.permit.spec(), &search, &report::progress)?;
-    }
-    Ok(Admitted { asking, placed })
+    Ok(Decided { admitted: Admitted { asking, placed }, search })
 }
 
 /// Says what a network gives away, if it gives away everything.

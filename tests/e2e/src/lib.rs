@@ -35,6 +35,8 @@ mod permits;
 #[cfg(test)]
 mod places;
 #[cfg(test)]
+mod plan;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod rights;

@@ -149,6 +149,13 @@ fn the_table_of_limits_says_what_the_code_says() {
     );
 }
 
+/// The value of a named constant of the same file.
+fn constant<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, declared) = text.split_once(&format!("const {name}:"))?;
+    let (_, value) = declared.split_once('=')?;
+    Some(value.split_once(';')?.0.trim())
+}
+
 /// The fields of a type's `Default`, as they are written in the code.
 fn defaults(file: &str, kind: &str) -> Vec<(String, String)> {
     let text = read(file);
@@ -158,7 +165,7 @@ fn defaults(file: &str, kind: &str) -> Vec<(String, String)> {
     let body = body.split_once('}').map_or("", |(fields, _)| fields);
     let field = |line: &str| -> Option<(String, String)> {
         let (name, value) = line.trim().trim_end_matches(',').split_once(": ")?;
-        Some((name.to_owned(), shown(value)))
+        Some((name.to_owned(), shown(constant(&text, value).unwrap_or(value))))
     };
     // The first line of the body is that of the function.
     body.lines().filter_map(field).collect()

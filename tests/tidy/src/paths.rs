@@ -32,8 +32,12 @@ const FIRST_PASS: [&str; 9] = [
     "crates/rings/ring/src/testing.rs",
 ];
 
-/// Where steps are defined and named.
-const STEPS: [&str; 2] = ["crates/base/linux/src/step.rs", "crates/base/linux/src/step/name.rs"];
+/// Where steps are defined, named and told in words.
+const STEPS: [&str; 3] = [
+    "crates/base/linux/src/step.rs",
+    "crates/base/linux/src/step/name.rs",
+    "crates/rings/ring/src/explain.rs",
+];
 
 /// Everything here is checked: what acts on a living ring, and what reads or writes a workspace.
 const CHECKED: [&str; 2] = ["crates/core/engine/src/", "crates/content/workspace/src/"];

@@ -40,6 +40,7 @@ Control
   audit          Read and verify the audit log
 
 Check
+  plan       Show how a command would be isolated
   doctor     Show what works here, and how to fix the rest
   verify     Attack your own sandboxes and report
   gc         Remove leftovers of crashed runs

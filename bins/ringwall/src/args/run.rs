@@ -28,6 +28,9 @@ pub(crate) struct RunArgs {
     /// Apply the agent's changes to the workspace without asking
     #[arg(long, requires = "preset")]
     pub(crate) apply: bool,
+    /// Print the decision and the plan, and start nothing. `ringwall plan` does the same
+    #[arg(long, conflicts_with = "preset")]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) docker: DockerArgs,
     /// The command and its arguments. IMAGE CMD runs it in an image
@@ -80,7 +83,7 @@ pub(crate) struct ExecArgs {
 /// else: a name with a tag, a digest or a registry, or one before `--`.
 pub(super) fn find_image(verb: &mut Verb, line: &[OsString]) {
     let (sandbox, docker, command) = match verb {
-        Verb::Run(args) => {
+        Verb::Run(args) | Verb::Plan(args) => {
             args.may_begin_with_image = !is_after_dashes(&args.command, line);
             (&mut args.sandbox, &args.docker, &mut args.command)
         }

@@ -88,6 +88,7 @@ fn wrap(args: WrapArgs) -> anyhow::Result<ExitCode> {
     let run_args = RunArgs {
         sandbox: args.sandbox,
         job,
+        dry_run: false,
         evidence: false,
         output: OutputArgs::default(),
         preset: None,

@@ -1,6 +1,7 @@
 //! `ringwall run`: one command behind a fresh wall.
 
 mod image_word;
+mod plan;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -39,6 +40,9 @@ pub(super) type Prepare<'a> = &'a dyn Fn(&Sandbox) -> anyhow::Result<()>;
 const ON_TERMINAL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn run(mut args: RunArgs, early: Option<EarlyLauncher>) -> anyhow::Result<ExitCode> {
+    if args.dry_run {
+        return plan(args);
+    }
     if let Some(preset) = args.preset {
         return super::preset::run(preset, args);
     }
@@ -47,11 +51,23 @@ pub(super) fn run(mut args: RunArgs, early: Option<EarlyLauncher>) -> anyhow::Re
     match by_daemon(&args)? {
         Some(code) => Ok(code),
         None => {
-            let timeout = if has_own_time(&args) { ON_TERMINAL } else { Limits::default().timeout };
-            let default = Limits { timeout, ..Limits::default() };
+            let default = default_limits(&args);
             Ok(run_within(args, default, early, &|_| Ok(()))?.0)
         }
     }
+}
+
+/// `ringwall plan`: what `run` would do with the same flags.
+pub(super) fn plan(mut args: RunArgs) -> anyhow::Result<ExitCode> {
+    image_word::settle(&mut args)?;
+    here::take(&mut args.sandbox)?;
+    let default = default_limits(&args);
+    plan::show(args, default)
+}
+
+fn default_limits(args: &RunArgs) -> Limits {
+    let timeout = if has_own_time(args) { ON_TERMINAL } else { Limits::default().timeout };
+    Limits { timeout, ..Limits::default() }
 }
 
 /// Whether a person sits before it and has said nothing about time.

@@ -20,6 +20,7 @@ use ringwall_wire::{Tunnel, guest_paths};
 
 use crate::config::Engine;
 use crate::host;
+use crate::place::Purpose;
 use crate::raise::{RAISE_TIMEOUT, RaiseError};
 use crate::record::{Record, RecordKind};
 use crate::sandbox::Sandbox;
@@ -49,7 +50,7 @@ impl Engine {
         let id = host::new_id();
         let mut placement = match permit.spec().wall.outermost() {
             RingKind::Wasm => self.place_tools(permit)?,
-            _ => self.place(permit, &id, None)?,
+            _ => self.place(permit, &id, Purpose::Raise)?,
         };
         replace(&mut placement.plan, intruder);
         let record = Record::new(id, permit.spec(), RecordKind::Run, &self.home);

@@ -156,7 +156,7 @@ impl Engine {
         Ok(Network {
             task,
             info,
-            direct: if egress.transparent { egress.ports() } else { Vec::new() },
+            direct: direct_ports(egress),
             authority_path: AUTHORITY_PATH,
             begun: Some(process),
             watch: None,
@@ -228,6 +228,11 @@ impl Network {
             authority: self.info.authority.certificate.clone(),
             direct: self.direct.clone(),
         }
+    }
+
+    /// The same where no gateway is started, and so nobody has made an authority.
+    pub(crate) fn input_without_gateway(egress: &EgressSpec) -> NetworkInput {
+        NetworkInput { authority: String::new(), direct: direct_ports(egress) }
     }
 
     /// Hands the ring's sockets to the gateway. From here on it answers, and its decisions are
@@ -358,6 +363,11 @@ impl Network {
         self.used = watch.usage(&self.task.spec.id);
         watch.end();
     }
+}
+
+/// Ports at which every address leads to the gateway.
+fn direct_ports(egress: &EgressSpec) -> Vec<u16> {
+    if egress.transparent { egress.ports() } else { Vec::new() }
 }
 
 fn inference(model: &ModelEndpoint) -> InferenceSpec {

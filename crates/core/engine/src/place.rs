@@ -9,7 +9,10 @@ use ringwall_image::{Image, ImageHold};
 use ringwall_linux::host::NoIds;
 use ringwall_linux::step::FileId;
 use ringwall_permit::Permit;
-use ringwall_ring::{Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput};
+use ringwall_ring::{
+    JobFilter, Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput,
+    explain_steps, inner_process_plan,
+};
 use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_safekeeping::beneath::{self, Mounts, open_without_links};
@@ -89,6 +92,22 @@ pub enum PlaceError {
     HostPath { path: PathBuf, source: std::io::Error },
 }
 
+/// What is said of rings that are planned when the ring round them is there.
+const IN_GUEST: &str = "    planned by the same code when the guest has told what it has\n";
+const IN_RING: &str =
+    "    raised by the warden of the ring round it, one for each set of directories\n";
+
+/// What a placement is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    Raise,
+    /// A guest that continues from a snapshot.
+    Restore(&'a Restored),
+    /// A person wants to read the plan. Nothing is started for it: no gateway, and no guest to make a
+    /// template from.
+    Show,
+}
+
 /// Everything that raising needs.
 #[derive(Debug)]
 pub(crate) struct Placement {
@@ -143,11 +162,33 @@ impl Placement {
 }
 
 impl Engine {
+    /// Each ring of the wall that a permit is for, outermost first, with what would be done to raise it. Nothing
+    /// is raised or recorded.
+    pub fn explain(&self, permit: &Permit) -> Result<Vec<(RingKind, String)>, PlaceError> {
+        let spec = permit.spec();
+        let Placement { plan, .. } = self.place(permit, &host::new_id(), Purpose::Show)?;
+        let mut rings = vec![(plan.ring, plan.explain())];
+        let writable = spec.workspace.as_ref().map(|_| plan.working_directory);
+        for (number, ring) in spec.wall.rings().iter().enumerate().skip(1) {
+            let text = match ring {
+                // Rings in a guest see its files. The guest tells what they are.
+                _ if plan.ring == RingKind::Vm => IN_GUEST.to_owned(),
+                RingKind::Wasm => IN_RING.to_owned(),
+                _ => {
+                    let filter = JobFilter::of(spec, number + 1 < spec.wall.rings().len());
+                    explain_steps(&inner_process_plan(writable.as_slice(), filter))
+                }
+            };
+            rings.push((*ring, text));
+        }
+        Ok(rings)
+    }
+
     pub(crate) fn place(
         &self,
         permit: &Permit,
         id: &SandboxId,
-        from: Option<&Restored>,
+        purpose: Purpose<'_>,
     ) -> Result<Placement, PlaceError> {
         let spec = permit.spec();
         let identity = self.caller.identity()?;
@@ -166,9 +207,14 @@ impl Engine {
         }
         let inside = workspace.as_ref().map(|workspace| workspace.inside.clone());
         let in_vm = outermost == RingKind::Vm;
-        let network = match &spec.egress {
-            Some(egress) if !egress.is_nothing() => Some(self.begin_network(id, egress)?),
-            _ => None,
+        let egress = spec.egress.as_ref().filter(|egress| !egress.is_nothing());
+        let network = match purpose {
+            Purpose::Show => None,
+            _ => egress.map(|egress| self.begin_network(id, egress)).transpose()?,
+        };
+        let network_input = match &network {
+            Some(network) => Some(network.input()),
+            None => egress.map(Network::input_without_gateway),
         };
         let input = RingInput {
             admitted: permit.valid_spec(),
@@ -195,7 +241,7 @@ impl Engine {
             inherited_filters: self.caller.seccomp_filters,
             apparmor: self.apparmor.clone(),
             hostname: host::name_of(id),
-            network: network.as_ref().filter(|_| !in_vm).map(Network::input),
+            network: network_input.filter(|_| !in_vm),
             prepared: false,
         };
         let mut vm = None;
@@ -209,7 +255,7 @@ impl Engine {
                 let with = (hidden.clone(), program.as_deref());
                 let (ring, placed) = self.place_vm(spec, image, image_user, with)?;
                 let from_host = GuestInput { permit, ring: &input, kept: &kept };
-                let (mut plan, placed) = self.plan_vm(ring, placed, from_host, from)?;
+                let (mut plan, placed) = self.plan_vm(ring, placed, from_host, purpose)?;
                 plan.working_directory = inside.unwrap_or(plan.working_directory);
                 vm = Some(placed);
                 plan

@@ -24,7 +24,7 @@ use crate::hiding::Hiding;
 use crate::keep::with_causes;
 use crate::ledger::{self, CallEntry, LedgerError};
 use crate::network::NetworkError;
-use crate::place::{PlaceError, Placement};
+use crate::place::{PlaceError, Placement, Purpose};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::rights::ChangeRightsError;
 use crate::sandbox::Sandbox;
@@ -144,7 +144,8 @@ impl Engine {
         permit.check(SystemTime::now())?;
         self.refuse_distrusted(&permit.spec().wall)?;
         let Raising { id, kind, from } = raising;
-        let placement = self.place(permit, &id, from)?;
+        let purpose = from.map_or(Purpose::Raise, Purpose::Restore);
+        let placement = self.place(permit, &id, purpose)?;
         self.raise_placed(placement, Begun { id, at }, kind, command)
     }
 

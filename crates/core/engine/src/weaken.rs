@@ -10,6 +10,7 @@ use ringwall_ring::RingPlan;
 use crate::config::Engine;
 use crate::hiding::Hiding;
 use crate::host;
+use crate::place::Purpose;
 use crate::raise::RaiseError;
 use crate::record::{Record, RecordKind};
 use crate::sandbox::Sandbox;
@@ -58,7 +59,7 @@ impl Engine {
     ) -> Result<Sandbox, RaiseError> {
         let begun = Instant::now();
         let id = host::new_id();
-        let mut placement = self.place(permit, &id, None)?;
+        let mut placement = self.place(permit, &id, Purpose::Raise)?;
         missing.take_out_of(&mut placement.plan);
         let spec = permit.spec();
         let record = Record::new(id, spec, RecordKind::Run, &self.home);

@@ -1,7 +1,8 @@
 //! Inputs for the tests of ring plans, and what every plan must have.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use ringwall_linux::step::Step;
 use ringwall_spec::{SandboxSpec, ValidSpec};
@@ -41,6 +42,28 @@ pub fn input(admitted: &ValidSpec, identity: Identity) -> RingInput<'_> {
         network: None,
         prepared: false,
     }
+}
+
+/// Set to write the golden plans again.
+const WRITE: &str = "RINGWALL_WRITE_PLANS";
+
+/// How a plan differs from the golden file of this name in `plans` of the crate `directory`.
+pub fn golden_fault(directory: &str, name: &str, plan: &RingPlan) -> Option<String> {
+    let path = Path::new(directory).join("plans").join(name).with_extension("txt");
+    let text = plan.explain();
+    if std::env::var_os(WRITE).is_some() {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        return made.and_then(|()| fs::write(&path, text)).err().map(|error| error.to_string());
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    let pairs = golden.lines().zip(text.lines()).find(|(golden, now)| golden != now);
+    let first = match pairs {
+        Some((golden, now)) => format!("{golden:?} became {now:?}"),
+        None if golden == text => return None,
+        None => "one is longer than the other".to_owned(),
+    };
+    let path = path.display();
+    Some(format!("{path} has another plan: {first}; look at the change, then set {WRITE}=1"))
 }
 
 /// What is wrong with a plan for a ring whose memory is watched, beside another whose is not.

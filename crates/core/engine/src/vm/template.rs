@@ -26,11 +26,11 @@ use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 
 pub(crate) use room::sweep;
 
-use super::snapshot::{Loader, Restored, devices};
+use super::snapshot::{Loader, devices};
 use super::{BOOT_PATIENCE, Patient, VmError, VmPlacement, tell_clock};
 use crate::config::Engine;
 use crate::host;
-use crate::place::{PlaceError, Placement};
+use crate::place::{PlaceError, Placement, Purpose};
 use crate::raise::RaiseError;
 use crate::record::{Record, RecordKind};
 use crate::sandbox::Sandbox;
@@ -123,14 +123,14 @@ impl Engine {
         ring: VmRing,
         mut placed: VmPlacement,
         with: GuestInput<'_>,
-        from: Option<&Restored>,
+        purpose: Purpose<'_>,
     ) -> Result<(RingPlan, VmPlacement), PlaceError> {
         let input = with.ring;
         if ring.monitor.driver.control() == Control::Inherited {
             let loader = Loader::of(&ring, self.serves, |ring| ring.plan(input).ok());
             placed.loader = loader.map(Arc::new);
         }
-        if let Some(from) = from {
+        if let Purpose::Restore(from) = purpose {
             if from.devices != devices(&ring) {
                 return Err(VmError::OtherMachine.into());
             }
@@ -141,7 +141,8 @@ impl Engine {
             placed.restored = true;
             return Ok((ring.plan(input)?, placed));
         }
-        if std::env::var_os(COLD).is_none()
+        if !matches!(purpose, Purpose::Show)
+            && std::env::var_os(COLD).is_none()
             && ring.monitor.driver.control() == Control::Inherited
             && let Some(start) = self.template(&ring, &placed, with)
         {

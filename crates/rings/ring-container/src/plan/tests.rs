@@ -1,7 +1,9 @@
 //! The container ring's plan, without a kernel.
 
 use ringwall_linux::step::Step;
-use ringwall_ring::testing::{admitted, faults, input, network_faults, watching_faults};
+use ringwall_ring::testing::{
+    admitted, faults, golden_fault, input, network_faults, watching_faults,
+};
 use ringwall_ring::{Identity, NetworkInput, PlanError, Ring};
 use ringwall_spec::LimitName;
 
@@ -17,6 +19,17 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
         let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
     }
+}
+
+#[test]
+fn the_plans_are_those_that_were_reviewed() {
+    let admitted = admitted("container").unwrap();
+    let mut faults = Vec::new();
+    for (name, identity) in [("root", ROOT), ("user", USER)] {
+        let plan = ContainerRing.plan(&input(&admitted, identity)).unwrap();
+        faults.extend(golden_fault(env!("CARGO_MANIFEST_DIR"), name, &plan));
+    }
+    assert_eq!(faults, Vec::<String>::new());
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use ringwall_linux::host::PrivateIds;
 use ringwall_linux::step::{FileId, Step};
-use ringwall_ring::testing::{admitted, faults, input, network_faults, watching_faults};
+use ringwall_ring::testing::{
+    admitted, faults, golden_fault, input, network_faults, watching_faults,
+};
 use ringwall_ring::{Identity, NetworkInput, PlanError, Ring, RingPlan, ShownPath, WorkspaceInput};
 use ringwall_spec::{LimitName, WorkspaceMode};
 
@@ -49,6 +51,29 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
         let plan = ProcessRing.plan(&input).unwrap();
         assert_eq!(faults(&plan), Vec::<String>::new());
     }
+}
+
+#[test]
+fn the_plans_are_those_that_were_reviewed() {
+    let admitted = admitted("process").unwrap();
+    let network = NetworkInput { authority: "a certificate".to_owned(), direct: Vec::new() };
+    let mut faults = Vec::new();
+    for (name, identity) in [("root", ROOT), ("user", USER)] {
+        let mut input = input(&admitted, identity);
+        input.layers.clear();
+        let bare = ProcessRing.plan(&input).unwrap();
+        faults.extend(golden_fault(env!("CARGO_MANIFEST_DIR"), name, &bare));
+        input.workspace = Some(workspace("/home/someone/project"));
+        input.network = Some(network.clone());
+        let name = format!("{name}-with-workspace-and-network");
+        let full = ProcessRing.plan(&input).unwrap();
+        faults.extend(golden_fault(env!("CARGO_MANIFEST_DIR"), &name, &full));
+    }
+    let mut input = input(&admitted, CONFINED);
+    input.layers.clear();
+    let confined = ProcessRing.plan(&input).unwrap();
+    faults.extend(golden_fault(env!("CARGO_MANIFEST_DIR"), "confined-root", &confined));
+    assert_eq!(faults, Vec::<String>::new());
 }
 
 #[test]

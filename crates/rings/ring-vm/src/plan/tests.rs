@@ -56,6 +56,23 @@ fn exec(plan: &RingPlan) -> (String, Vec<String>, usize) {
 }
 
 #[test]
+fn the_plans_are_those_that_were_reviewed() {
+    let rings = [
+        ("qemu", ring(Memory::Fresh)),
+        ("firecracker", ring_by(&Firecracker, Acceleration::Kvm, Memory::Fresh)),
+        ("cloud-hypervisor", ring_by(&CloudHypervisor, Acceleration::Kvm, Memory::Fresh)),
+    ];
+    with_input(|input| {
+        let user = if matches!(input.identity, Identity::User { .. }) { "user" } else { "root" };
+        for (name, ring) in &rings {
+            let (name, plan) = (format!("{name}-by-{user}"), ring.plan(input).unwrap());
+            let fault = testing::golden_fault(env!("CARGO_MANIFEST_DIR"), &name, &plan);
+            assert_eq!(fault, None);
+        }
+    });
+}
+
+#[test]
 fn a_monitor_sees_its_libraries_its_machine_and_no_home() {
     with_input(|input| {
         let plan = ring(Memory::Fresh).plan(input).unwrap();

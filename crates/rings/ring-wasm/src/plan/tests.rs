@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ringwall_ring::testing::{admitted, faults, input};
+use ringwall_ring::testing::{admitted, faults, golden_fault, input};
 
 use super::*;
 
@@ -35,6 +35,15 @@ fn the_rules_for_every_ring_hold_for_root_and_for_a_user() {
     for identity in [ROOT, USER] {
         assert_eq!(faults(&plan(&ring(), identity)), Vec::<String>::new());
     }
+}
+
+#[test]
+fn the_plans_are_those_that_were_reviewed() {
+    let plans = [("root", ROOT), ("user", USER)].map(|(name, who)| (name, plan(&ring(), who)));
+    let faults = plans
+        .iter()
+        .filter_map(|(name, plan)| golden_fault(env!("CARGO_MANIFEST_DIR"), name, plan));
+    assert_eq!(faults.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]
