@@ -84,7 +84,15 @@ test: ## set up, then format, lints, and every unit, end-to-end and repository t
 	@$(MAKE) fmt-check clippy quick-tools
 	$(SUITE)
 	@echo "make test: all passed"
-	@echo "not in it: make lab-all (other kernels and hosts), make tools-test, make fuzz, make faults, make soak, make test-clients"
+	@echo "make test leaves these out:"
+	@echo "  make tools-test     the built-in tools' own tests (make ci runs them)"
+	@echo "  make lab            other kernels and hosts, emulated (make ci runs the small set)"
+	@echo "  make lab-all        the same with every machine"
+	@echo "  make fuzz           fuzzing at length (make ci runs each target for a few seconds)"
+	@echo "  make faults         full disks and killed helpers, at length"
+	@echo "  make soak           hostile jobs at full load, for an hour"
+	@echo "  make test-clients   agents and clients of others"
+	@echo "  make deny           advisories about dependencies, which need a database from the internet"
 
 # Everything that must hold before a change lands. CI calls it.
 ci: test tools-test fuzz-quick lab

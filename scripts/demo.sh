@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Three jobs that show what Ringwall does. Checks what it shows: anything unexpected fails it.
 #
-#   scripts/demo.sh DIRECTORY_OF_PROGRAMS
+#   scripts/demo.sh DIRECTORY_OF_PROGRAMS [OCI_LAYOUT]
 #
+# Without an OCI layout it makes one, for which it needs umoci.
 # All state lives in a temporary directory and is gone afterwards.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-ringwall=$(realpath "${1:?usage: scripts/demo.sh DIRECTORY_OF_PROGRAMS}")/ringwall
+ringwall=$(realpath "${1:?usage: scripts/demo.sh DIRECTORY_OF_PROGRAMS [OCI_LAYOUT]}")/ringwall
+layout=${2:-}
 state=$(mktemp -d "${TMPDIR:-/tmp}/ringwall-demo.XXXXXX")
 export RINGWALL_HOME=$state/home
 unset RINGWALL_PROGRAMS
@@ -34,7 +36,8 @@ run() {
 
 # An image from nothing but a static busybox: no registry and no network needed.
 make_image() {
-    local root=$state/root layout=$state/image
+    local root=$state/root
+    layout=$state/image
     local -a rootless=()
     [ "$(id -u)" = 0 ] || rootless=(--rootless)
     mkdir -p "$root/bin" "$root/tmp" "$root/etc"
@@ -65,9 +68,9 @@ process_wall() {
 
 container_wall() {
     title "2. A container wall with limits"
-    say "An OCI image made here from busybox. Three jobs that want more than they may have."
-    make_image
-    run 0 image import "$state/image" --name demo:latest
+    say "An OCI image of busybox. Three jobs that want more than they may have."
+    [ -n "$layout" ] || make_image
+    run 0 image import "$layout" --name demo:latest
     run 0 run --image demo:latest -- sh -c 'id; ls /; echo "processes: $(ps | wc -l)"'
 
     say "" "Memory: doubles a string until it is stopped (137: killed)."

@@ -57,8 +57,13 @@ fn every_layer_is_on_the_job_as_the_host_sees_it() {
 
 #[test]
 fn each_sandbox_of_root_has_users_of_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        println!("not tested here: sandboxes of an ordinary user share that user's ids");
+        return;
+    }
     at_every_wall(|arena| {
-        if arena.is_ordinary() || !rustix::process::geteuid().is_root() {
+        // The test is about root's sandboxes. An ordinary user has one id for all.
+        if arena.is_ordinary() {
             return;
         }
         let ((one, first), (other, second)) = (waiting_job(arena), waiting_job(arena));

@@ -44,6 +44,8 @@ pub struct Sources {
     pub agent: PathBuf,
     /// `resources/apparmor` of the repository.
     pub apparmor: PathBuf,
+    /// `scripts` of the repository, from which machines get the demo.
+    pub scripts: PathBuf,
     /// The container image, from the cache.
     pub image: PathBuf,
 }
@@ -109,6 +111,8 @@ fn fill(machine: &Machine, sources: &Sources, stage: &Path) -> anyhow::Result<()
     fs::write(stage.join("sysctls"), sysctls)?;
     copy_tree(&sources.apparmor, &stage.join("apparmor"))?;
     copy_tree(&sources.image, &stage.join("image"))?;
+    copy_tree(&sources.scripts.join("demo"), &stage.join("scripts/demo"))?;
+    bring(&sources.scripts.join("demo.sh"), &stage.join("scripts/demo.sh"))?;
     let tools = sources.programs.join("tools");
     if tools.is_dir() {
         copy_tree(&tools, &stage.join("bin/tools"))?;

@@ -81,7 +81,7 @@ impl Lab {
                     job: job.name.clone(),
                     user,
                     outcome: Outcome::NotTested,
-                    reason: format!("the program {name} was not brought in"),
+                    reason: format!("the program {name} was not brought in; run `make build`"),
                 },
                 None => {
                     let report = emulator.run(Order {

@@ -82,6 +82,7 @@ fn open_lab() -> anyhow::Result<Lab> {
         programs: PathBuf::from(programs),
         agent: std::env::current_exe()?,
         apparmor: PathBuf::from("resources/apparmor"),
+        scripts: PathBuf::from("scripts"),
         image: cache.join("image"),
     };
     Lab::open(&cache, Path::new(OUT), sources)

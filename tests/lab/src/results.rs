@@ -41,13 +41,13 @@ pub enum Outcome {
     Fails,
     /// The job worked although it had to be refused: the lab is red, too.
     NotRefused,
-    /// A program that the job needs was not brought in.
+    /// A program that the job needs was not brought in: red as well.
     NotTested,
 }
 
 impl Outcome {
     pub fn is_expected(self) -> bool {
-        !matches!(self, Outcome::Fails | Outcome::NotRefused)
+        matches!(self, Outcome::Works | Outcome::Refused)
     }
 
     pub fn words(self) -> &'static str {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ringwall_linux::host::support;
+
 use crate::job::{self, Job};
 use crate::judge::judge;
 use crate::machine::{self, Machine, User};
@@ -40,6 +42,45 @@ fn every_machine_and_job_of_the_repository_is_valid() {
     for job in &jobs {
         let runs = |machine: &Machine| machine.runs.contains(&job.name);
         assert!(machines.iter().any(runs), "no machine runs {}", job.name);
+    }
+}
+
+/// What the table of `ringwall-linux` promises from its oldest kernel on is tried in CI on that kernel.
+/// A microVM inside an emulated machine would take minutes: the machine `kvm` has a guest of its own.
+#[test]
+fn every_wall_of_the_table_is_tried_on_the_oldest_kernel_for_both_users() {
+    let jobs = job::read_all(&root().join("tests/lab/jobs")).expect("jobs");
+    let machines = machine::read_all(&root().join("tests/lab/machines"), &jobs).expect("machines");
+    let oldest = support::OLDEST_TESTED.to_string();
+    for row in support::table().iter().filter(|row| row.wall != support::Wall::Vm) {
+        let (job, user) = (row.wall.name(), user_of(row.user));
+        let tries = |machine: &&Machine| {
+            let expected = machine.runs.iter().any(|name| name == job)
+                && machine.users.contains(&user)
+                && machine.refusal(job, user).is_none();
+            machine.ci && machine.kernel == oldest && expected
+        };
+        assert!(machines.iter().any(|it| tries(&it)), "no machine tries {job} as {user:?}");
+    }
+}
+
+#[test]
+fn no_machine_has_a_kernel_that_the_table_does_not_speak_of() {
+    let jobs = job::read_all(&root().join("tests/lab/jobs")).expect("jobs");
+    let machines = machine::read_all(&root().join("tests/lab/machines"), &jobs).expect("machines");
+    let numbers = |kernel: &str| -> Option<support::Version> {
+        let (major, minor) = kernel.split_once('.')?;
+        Some(support::Version(major.parse().ok()?, minor.parse().ok()?))
+    };
+    let versions: Vec<_> = machines.iter().filter_map(|it| numbers(&it.kernel)).collect();
+    assert!(versions.len() > 10, "{versions:?}");
+    assert!(versions.iter().all(|version| *version >= support::OLDEST_TESTED), "{versions:?}");
+}
+
+fn user_of(user: support::User) -> User {
+    match user {
+        support::User::Root => User::Root,
+        support::User::Ordinary => User::User,
     }
 }
 

@@ -16,7 +16,7 @@ use ringwall_engine::{Engine, Sandbox, SecretBinding};
 use ringwall_spec::{Limits, Outcome};
 use ringwall_wire::{Parents, WriteHow};
 
-use super::run::run_within;
+use super::run::{on_terminal, run_within};
 use super::{apply, diff, open_engine};
 use crate::args::{ApplyArgs, DiffArgs, OutputArgs, RunArgs};
 use crate::presets::{Key, Preset, SettingsError, kept};
@@ -43,7 +43,8 @@ pub(super) fn run(preset: &Preset, mut args: RunArgs) -> anyhow::Result<ExitCode
     }
     let (apply_all, json) = (args.apply, args.output.json());
     let prepare = |sandbox: &Sandbox| copy_config(sandbox, preset, &home);
-    let (code, outcome) = run_within(args, limits(), None, &prepare)?;
+    let limits = on_terminal(&args, limits());
+    let (code, outcome) = run_within(args, limits, None, &prepare)?;
     if !json {
         take_over(preset, &outcome, apply_all)?;
     }

@@ -12,7 +12,7 @@ use anyhow::Context;
 use ringwall_desk::{Permit, Placed, Reservation, Used};
 use ringwall_engine::{EarlyLauncher, Engine, EngineConfig, Output, Sandbox};
 use ringwall_linux::signals::SignalWatch;
-use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind};
+use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind, WorkspaceMode};
 use serde::Serialize;
 
 use crate::args::RunArgs;
@@ -66,8 +66,12 @@ pub(super) fn plan(mut args: RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn default_limits(args: &RunArgs) -> Limits {
-    let timeout = if has_own_time(args) { ON_TERMINAL } else { Limits::default().timeout };
-    Limits { timeout, ..Limits::default() }
+    on_terminal(args, Limits::default())
+}
+
+/// Limits that apply where neither a flag nor the policy says otherwise. A person at a terminal ends the run.
+pub(super) fn on_terminal(args: &RunArgs, limits: Limits) -> Limits {
+    if has_own_time(args) { Limits { timeout: ON_TERMINAL, ..limits } } else { limits }
 }
 
 /// Whether a person sits before it and has said nothing about time.
@@ -168,14 +172,18 @@ pub(super) fn run_within(
     Ok((ExitCode::from(outcome.ending.exit_code()), outcome))
 }
 
-/// A machine takes a while: the first one boots, and the workspace is copied into each.
+/// What can take a while: a machine boots, and a workspace is copied. Kernels before 6.6 copy it for every wall.
 pub(super) fn starting(permit: &Permit) -> Option<report::Busy> {
     let spec = permit.spec();
-    let what = match spec.workspace {
-        Some(_) => "starting a microVM and copying the workspace into it",
-        None => "starting a microVM",
-    };
-    (spec.wall.outermost() == RingKind::Vm).then(|| report::busy(what))
+    let is_vm = spec.wall.outermost() == RingKind::Vm;
+    let is_kept_apart =
+        spec.workspace.as_ref().is_some_and(|it| it.mode == WorkspaceMode::CopyOnWrite);
+    match (is_vm, is_kept_apart) {
+        (true, true) => Some(report::busy("starting a microVM and copying the workspace into it")),
+        (true, false) => Some(report::busy("starting a microVM")),
+        (false, true) => Some(report::busy("preparing the workspace")),
+        (false, false) => None,
+    }
 }
 
 /// Starts the command, waits for it, and takes the wall down whatever happened.

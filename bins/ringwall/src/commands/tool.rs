@@ -39,7 +39,10 @@ pub(super) fn run(verb: ToolVerb) -> anyhow::Result<ExitCode> {
         ToolVerb::Call(args) => return call::run(&args),
         ToolVerb::Ls(output) => {
             let tools = Tools::open()?;
-            show::list(&tools.store.list(&*tools.host)?, output.json())?;
+            let busy = report::busy("compiling tools");
+            let listed = tools.store.list(&*tools.host)?;
+            drop(busy);
+            show::list(&listed, output.json())?;
         }
         ToolVerb::Add(args) => add(&args)?,
         ToolVerb::Rm { names } => remove(&names)?,

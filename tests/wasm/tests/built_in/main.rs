@@ -205,7 +205,12 @@ fn every_built_in_tool_gives_in_its_warden_what_its_examples_say() {
         .iter()
         .flat_map(|manifest| match &manifest["name"] {
             name if is_there(name) => run_examples(manifest),
-            name if is_left_out(name) => Vec::new(),
+            name if is_left_out(name) => {
+                println!(
+                    "not tested here: a tool that takes minutes to build was left out: {name}"
+                );
+                Vec::new()
+            }
             name => vec![format!("{name} is missing; run `make tools`")],
         })
         .collect();
