@@ -250,7 +250,7 @@ impl Job {
         ending
     }
 
-    /// The warden is gone: the owner stopped the sandbox, memory ran out, or something is wrong.
+    /// The warden is gone: the sandbox was stopped, memory ran out, or something is wrong.
     fn lost(&self, error: ClientError) -> Result<Ending, RunError> {
         match &self.reach {
             Reach::Sandbox { killer, .. } | Reach::Guest { killer, .. } if killer.was_stopped() => {

@@ -112,7 +112,7 @@ impl Killer {
         let _ = rustix::process::pidfd_send_signal(&*self.warden, Signal::KILL);
     }
 
-    /// Whether the owner has ended it before its time.
+    /// Whether a request has ended it before its time.
     pub fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }

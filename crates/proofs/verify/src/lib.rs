@@ -3,7 +3,8 @@
 //! [`stage`] lays out what attacks go for, and watches it from outside; [`run`] raises a wall and has the
 //! probe program attack in it; [`tools`] has hostile tools do so where only tools run; [`drill`] puts the
 //! probe program where wardens and VMMs run; [`judge`] compares the words of attacks with the
-//! observations; [`report`] is what people read. [`adversary`](mod@adversary) plays random sequences instead of known attacks.
+//! observations; [`report`] is what people read. [`adversary`](mod@adversary) plays random sequences
+//! instead of known attacks.
 //!
 //! Invariant: observations from outside count, whatever an attack says; an attack that was not made is
 //! never counted as stopped.

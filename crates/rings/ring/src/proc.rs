@@ -11,8 +11,8 @@ use crate::run_slots as slot;
 /// Nothing in /proc that a job may write is worth what it must not write.
 const PROC: MountFlags = MountFlags { no_exec: true, ..READ_ONLY };
 
-/// Queues of file events in one ring. A person has 128 on the whole host, unless its owner set more, and
-/// an ordinary user's ring takes them from these.
+/// Queues of file events in one ring. A person has 128 on the whole host, unless its administrator set
+/// more, and an ordinary user's ring takes them from these.
 const FILE_EVENT_QUEUES: u32 = 16;
 /// The queues where memory is watched: each can hold some uncounted MiB.
 const WATCHED_FILE_EVENT_QUEUES: u32 = 4;

@@ -2,7 +2,8 @@
 //!
 //! Writing goes by a descriptor. Judging by the workspace's path would look it up again, and a process
 //! that can rename a directory above could have other files judged than are written. So files in the
-//! workspace are reached through the descriptor, and its path is where the kernel says that the descriptor is.
+//! workspace are reached through the descriptor, and its path is where the kernel says that the
+//! descriptor is.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! The process that holds the sandbox looks at policy, phase, taint and grant twice a second. Others leave
 //! their orders in a file next to the record, and wait until they are answered there.
 //!
-//! Invariant: a network that policy no longer allows is closed, and a closed network stays closed.
+//! Invariant: a network that can no longer be decided about is closed, and a closed network stays closed.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Guests that were booted before: a template is a guest's memory and devices at the moment when it
 //! waits to be adopted. Each new guest goes on from there with its own copy-on-write view.
 //!
-//! Invariant: no job has run in a template and no engine has adopted it, so it holds nothing that is
-//! of a user's. The parts that guests get of it are sealed: none of them can change it for another.
+//! Invariant: no job has run in a template and no engine has adopted it, so it holds nothing of
+//! any user. The parts that guests get of it are sealed: none of them can change it for another.
 
 mod room;
 
