@@ -462,7 +462,7 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Where somebody else has decided.
+    /// Text, for a command that has a format of its own.
     pub(crate) const TEXT: OutputArgs = OutputArgs { format: Format::Text };
 
     pub(crate) fn json(self) -> bool {

@@ -1,6 +1,6 @@
 //! The daemon, where one runs for this home: asked over its socket, for what it does quicker.
 //!
-//! What it does not know is not done, so whoever asks goes on without it and tells the same as without one.
+//! It does nothing that it does not know, so the caller continues without it and tells the same.
 
 mod ask;
 mod attached;
@@ -42,7 +42,7 @@ pub(crate) fn program(config: &EngineConfig) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// A connection, if a daemon answers there and nobody wants to do without it.
+/// A connection, if a daemon answers there and the switch is not off.
 pub(crate) fn connect(home: &Path) -> Option<UnixStream> {
     if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
         return None;
@@ -67,12 +67,12 @@ pub(crate) enum Asked {
     Ended,
     /// The daemon does not know it, or there is none.
     Unknown,
-    /// The same, but it is one that the daemon's own process holds: it is being raised.
+    /// The daemon's own process holds it and cannot end it yet: it is being raised.
     NotYet,
 }
 
-/// Ends a sandbox that `owner` holds. The daemon is asked whatever the switch says: what runs in its own
-/// process can be ended by nobody else.
+/// Ends a sandbox that `owner` holds. The daemon is asked whatever the switch says: only the daemon
+/// can end a sandbox in its own process.
 pub(crate) fn end(
     home: &Path,
     (id, owner): (&str, u32),

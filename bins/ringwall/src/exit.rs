@@ -39,7 +39,7 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line.
+/// Prints the requested help, or the fault of the command line.
 pub(crate) fn wrong_usage(usage: &UsageError) -> ExitCode {
     match usage {
         UsageError::Asked(help) => {

@@ -48,7 +48,7 @@ pub(crate) fn books() -> anyhow::Result<Arc<Books>> {
     Ok(Books::open(&EngineConfig::from_environment()?.home)?)
 }
 
-/// Writes down that old rights are back, if an elevation has ended since somebody looked.
+/// Writes down that old rights are back, if an elevation has ended since the last look.
 pub(crate) fn record_ended() -> anyhow::Result<()> {
     Ok(books()?.record_ended()?)
 }

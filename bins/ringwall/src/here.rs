@@ -1,4 +1,4 @@
-//! Whether the current directory becomes the workspace where nobody names one.
+//! Whether the current directory becomes the workspace where the command names none.
 //!
 //! Only a project does: a directory below the caller's home or in a repository. It is seen
 //! copy-on-write, like any workspace, and whatever cannot be a workspace is not taken.
@@ -20,7 +20,7 @@ pub(crate) enum Here {
     #[default]
     NotAsked,
     Taken,
-    /// No project, and nobody would think that it is one.
+    /// No project, and it does not look like one.
     Elsewhere(String),
     /// It could be meant, but cannot be one.
     Refused(String),

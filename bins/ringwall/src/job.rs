@@ -28,7 +28,7 @@ pub(crate) use streams::{Capture, PassOn};
 /// Ends the job by force; safe to call more than once.
 pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
 
-/// How long a signal may have to wait for a job that has just been started. Shorter than anybody
+/// How long a signal may have to wait for a job that has just been started. Shorter than a person
 /// notices, and longer than the small programs that a thread would cost the most.
 const BRIEF: Duration = Duration::from_millis(20);
 
@@ -98,7 +98,7 @@ fn pass_input(input: &ProcessInput) {
     }
 }
 
-/// Hands on what comes from standard input; false if somebody wanted no more before its end.
+/// Hands on all of standard input; false if `take` wanted no more before its end.
 pub(crate) fn each_input(mut take: impl FnMut(&[u8]) -> bool) -> bool {
     let mut chunk = vec![0; INPUT_CHUNK];
     loop {

@@ -13,7 +13,7 @@ pub(crate) fn write((ids, event): Record) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of a grant, with its task where that is known.
+/// The ids of a grant, with its task where that is known.
 pub(crate) fn grant_ids(grant: &impl ToString, task: &str) -> Ids {
     let ids = Ids::default().grant(Id::new(grant.to_string()));
     if task.is_empty() { ids } else { ids.task(Id::new(task)) }

@@ -13,7 +13,7 @@ pub(crate) struct Preset {
     pub(crate) name: &'static str,
     /// One of these is enough.
     pub(crate) keys: &'static [Key],
-    /// Of these files it gets a part in its home behind the wall, where they exist.
+    /// The agent gets a part of each of these files in its home behind the wall, where they exist.
     pub(crate) config: &'static [Config],
     /// What it is told: that it is behind a wall, where it reaches its model and nothing else.
     pub(crate) env: &'static [(&'static str, &'static str)],
@@ -142,7 +142,7 @@ pub(crate) const PRESETS: [Preset; 4] = [
             ),
             config(".gemini/GEMINI.md", Form::Prose),
         ],
-        // It would ask each time whether to trust the workspace: what is behind the wall is a copy.
+        // It would ask each time whether to trust the workspace: behind the wall it sees a copy.
         env: &[("GEMINI_CLI_TRUST_WORKSPACE", "true")],
         own: &[],
     },
@@ -178,7 +178,7 @@ pub(crate) const PRESETS: [Preset; 4] = [
                 "vim",
             ]),
         )],
-        // It would look for updates, prices and where to report to, and find nobody.
+        // It would look for updates, prices and where to report to, and reach none of them.
         env: &[
             ("AIDER_CHECK_UPDATE", "false"),
             ("AIDER_ANALYTICS", "false"),

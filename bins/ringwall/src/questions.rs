@@ -10,7 +10,7 @@ use ringwall_engine::PolicySearch;
 use crate::commands::{decide_on, key_place, words_of};
 use crate::screen::{Key, Line, Style, wrapped};
 
-/// What stands in the record where nobody was asked for a reason.
+/// The words of the record where the person gave no reason.
 const NO_REASON: &str = "answered with one key in the live view";
 /// A question that has just appeared is answered by no key that was meant for something else.
 const NOT_SOONER: Duration = Duration::from_millis(700);
@@ -35,7 +35,7 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    /// Those of this home; who may answer is in the policy that is found there.
+    /// The questions of this home; who may answer is in the policy that is found there.
     pub(crate) fn new(home: PathBuf, search: PolicySearch) -> Questions {
         Questions {
             home,

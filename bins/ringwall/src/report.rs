@@ -23,7 +23,7 @@ pub(crate) use text::{age, printable, printable_bytes, utc};
 
 /// Says one thing to the person, on standard error.
 pub(crate) fn note(text: &str) {
-    // One write, so that lines of several processes do not mix. Nobody is left to tell if this
+    // One write, so that lines of several processes do not mix. No reader is left to tell if this
     // fails.
     let _ = io::stderr().write_all(format!("ringwall: {}\n", printable(text)).as_bytes());
 }

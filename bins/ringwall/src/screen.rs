@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - the terminal is as it was when the picture is left, also by a panic or a signal;
-//! - no text of anybody else is an order to the terminal: a [`Line`] takes only what is printable.
+//! - no foreign text is an order to the terminal: a [`Line`] takes only printable characters.
 
 mod line;
 
@@ -32,7 +32,7 @@ const MOST_INPUT: usize = 1024;
 
 /// How the terminal was, while a picture is on it.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
-/// What is said when a signal ends the program.
+/// The last line when a signal ends the program.
 static LAST_WORDS: Mutex<Option<String>> = Mutex::new(None);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) enum Key {
     Escape,
     Up,
     Down,
-    /// More than one character at once: nobody types so.
+    /// More than one character at once: a person does not type so.
     Pasted(String),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn watch_signals() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is said if a signal ends the program.
+/// Sets the last line for the case that a signal ends the program.
 pub(crate) fn last_words(words: String) {
     *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
 }
@@ -107,7 +107,7 @@ impl Screen {
             picture.push_str("\x1b[K");
         }
         picture.push_str("\x1b[J");
-        // Whoever leaves the picture holds this lock too: nothing is drawn after that.
+        // The thread that leaves the picture holds this lock too: nothing is drawn after that.
         let on = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
         if on.is_some() {
             let _ = io::stderr().write_all(picture.as_bytes());
@@ -184,7 +184,7 @@ fn leave() -> bool {
 
 fn restore(before: Option<Termios>) -> bool {
     let Some(before) = before else { return false };
-    // Nobody is left to tell if the terminal has gone away.
+    // If the terminal has gone away, no reader is left to tell.
     let _ = io::stderr().write_all(END);
     let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before);
     true
@@ -195,7 +195,7 @@ fn restore_on_panic() {
     ONCE.call_once(|| {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // Whoever panics may hold the lock itself.
+            // The panicking thread may hold the lock itself.
             if let Ok(mut held) = BEFORE.try_lock() {
                 restore(held.take());
             }

@@ -19,7 +19,7 @@ use crate::report;
 /// Rules for the network are not longer than this.
 const MAX_RULES_BYTES: u64 = 1 << 20;
 
-/// What was admitted, and where its policy was looked for.
+/// The admitted request, and where its policy was looked for.
 pub(crate) struct Decided {
     pub(crate) admitted: Admitted,
     search: PolicySearch,
@@ -82,7 +82,7 @@ pub(crate) fn decide(
     };
     let is_owner = asking.caller.holder().is_none();
     let placed = match place(asked.clone()) {
-        // Nobody asked for the current directory; where the policy does not show it, it is not shown.
+        // The caller did not name the current directory; where the policy does not show it, it is not shown.
         Err(refused)
             if refused.kind == Kind::Unreadable && is_owner && args.here == Here::Taken =>
         {

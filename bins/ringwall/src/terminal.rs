@@ -64,7 +64,7 @@ pub(crate) fn wants_colour(stream: &impl IsTerminal) -> bool {
 fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
-        // Nobody is left to tell if the terminal has gone away.
+        // If the terminal has gone away, no reader is left to tell.
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before);
     }
 }

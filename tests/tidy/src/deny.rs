@@ -140,7 +140,7 @@ fn every_dependency_comes_from_the_registry() {
     let findings = for_every_target(|_, resolved| {
         let sources = resolved.packages.iter().map(|package| text(package, "source"));
         let sources: BTreeSet<&str> = sources.filter(|source| !source.is_empty()).collect();
-        // Cargo's own registry is one; a second one was put there by somebody.
+        // Cargo's own registry is one; a second one was added by hand.
         let registries = sources.iter().filter(|source| source.starts_with("registry+")).count();
         let expected = registries == sources.len() && registries == 1;
         if expected { Vec::new() } else { sources.into_iter().map(str::to_owned).collect() }

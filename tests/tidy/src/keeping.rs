@@ -3,7 +3,7 @@
 use crate::lexer::code_only;
 use crate::repository::{assert_none, rust_files};
 
-/// What `crates/base/safekeeping` does, and nobody else.
+/// The calls that only `crates/base/safekeeping` makes.
 const ITS_OWN: [&str; 4] = ["flock(", "getrandom(", ".create_new(true)", "openat2("];
 
 /// Code that does it all the same.

@@ -18,7 +18,7 @@ struct Limit {
     meaning: String,
 }
 
-/// What is called a limit: the most of something, or the longest time for it.
+/// Whether a name stands for a limit: the most of something, or the longest time for it.
 fn is_limit(name: &str) -> bool {
     let first = ["MAX", "MOST", "LONGEST"].iter().any(|word| name.starts_with(word));
     first || ["PATIENCE", "TIMEOUT", "GRACE"].iter().any(|word| name.ends_with(word))
@@ -65,7 +65,7 @@ fn first_sentence(comment: &[&str]) -> String {
     text.split_inclusive(". ").next().unwrap_or_default().trim().to_owned()
 }
 
-/// `64 << 10` as `64 KiB`, `Duration::from_secs(3)` as `3 s`; what is no number stays as it is.
+/// `64 << 10` as `64 KiB`, `Duration::from_secs(3)` as `3 s`; another expression stays as it is.
 fn shown(expression: &str) -> String {
     for (call, unit) in [("from_secs", "s"), ("from_millis", "ms"), ("from_micros", "µs")] {
         let inside = expression.strip_prefix("Duration::").and_then(|rest| rest.strip_prefix(call));

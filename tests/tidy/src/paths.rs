@@ -1,7 +1,7 @@
 //! Nothing by path twice: what acts on a ring that lives looks up no path that a job could change.
 //!
 //! A job can rename whatever it can write to, so a path that was right when a ring was raised may lead
-//! elsewhere a moment later. What is needed later is held as a descriptor from the beginning.
+//! elsewhere a moment later. Code that needs it later holds a descriptor from the beginning.
 
 mod allowed;
 

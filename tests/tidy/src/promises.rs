@@ -58,7 +58,7 @@ fn known() -> BTreeSet<String> {
     known
 }
 
-/// What is wrong with the tables of a document.
+/// The faults in the tables of a document.
 fn findings(document: &str, known: &BTreeSet<String>) -> Vec<String> {
     let mut findings = Vec::new();
     for Promise { bug, noticed_by } in promises(document) {

@@ -16,7 +16,7 @@ fn files_that_name_every_field() -> BTreeSet<String> {
         file.text.match_indices("Allow {").any(|(at, _)| {
             let before = file.text[..at].trim_end();
             let is_type = ["struct", "impl", "for", "->"].iter().any(|it| before.ends_with(it));
-            // An arm of somebody else's enum has the same name.
+            // An arm of another crate's enum has the same name.
             let is_decision = before.ends_with("Decision::");
             let whole = file.text[..at].ends_with([' ', '(', ':']) && !is_decision;
             whole && !is_type && !between_braces(&file.text[at..]).contains("..")

@@ -8,7 +8,7 @@ const MOST_TEST_LINES: usize = 800;
 
 /// Parts of the standard library that reach outside the program.
 const IO_MODULES: [&str; 8] = ["env", "fs", "io", "net", "os", "process", "thread", "time"];
-/// From those, what is only data.
+/// The items of those that are only data.
 const PLAIN_DATA: [&str; 5] =
     ["net::IpAddr", "net::Ipv4Addr", "net::Ipv6Addr", "os::unix::ffi::", "time::Duration"];
 

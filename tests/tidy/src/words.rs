@@ -34,7 +34,7 @@ const MAX_SENTENCE_WORDS: usize = 30;
 const MAX_SEMICOLONS_PER_1000_WORDS: usize = 2;
 const MAX_COLUMNS: usize = 110;
 const MAX_SUBJECT_COLUMNS: usize = 72;
-/// The last commit whose subject nobody checked.
+/// The last commit whose subject was not checked.
 const UNCHECKED_UNTIL: &str = "bb5cc96";
 /// Words that the glossary replaces, wherever people read.
 const REPLACED: [&str; 48] = [
@@ -218,7 +218,7 @@ fn allowed(list: &Counts, check: &str, place: &str) -> usize {
     list.get(check).and_then(|places| places.get(place)).copied().unwrap_or(0)
 }
 
-/// What is wrong: texts that are too many, and numbers that are too high.
+/// The findings: texts that are too many, and numbers that are too high.
 fn compare(list: &Counts, findings: &[Finding]) -> Vec<String> {
     let counts = count(findings);
     let mut wrong = Vec::new();

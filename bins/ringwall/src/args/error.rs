@@ -1,4 +1,4 @@
-//! A wrong command line as one line: what is wrong, and the fix.
+//! A wrong command line as one line: the fault, and the fix.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -86,7 +86,7 @@ fn first_line_with_suggestion(error: &clap::Error) -> String {
     }
 }
 
-/// What is really near to the word that was given: clap's own suggestions share letters, not more.
+/// A word that is really near to the given one: clap's own suggestions share letters, not more.
 fn near(error: &clap::Error, kind: ContextKind, given: &str) -> Option<String> {
     let suggested = match error.get(kind)? {
         ContextValue::String(text) => vec![text.clone()],

@@ -181,7 +181,7 @@ impl GrantNarrowArgs {
 }
 
 impl ListArgs {
-    /// Of two for the same thing, the smaller one counts.
+    /// If two budgets limit one thing, the smaller one counts.
     fn whole_budget(&self) -> Budget {
         self.budget.iter().fold(Budget::default(), |whole, part| whole.least(*part))
     }

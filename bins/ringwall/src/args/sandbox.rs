@@ -207,7 +207,7 @@ impl SandboxArgs {
         self.wall.clone().unwrap_or_else(|| Wall::single(fitting))
     }
 
-    /// Whether somebody said how long it may take.
+    /// Whether the caller set a time limit.
     pub(crate) fn has_timeout(&self) -> bool {
         self.limits.timeout.is_some()
     }
@@ -217,7 +217,7 @@ impl SandboxArgs {
         self.limits.or(default)
     }
 
-    /// Those alone that were asked for.
+    /// Only the limits that the caller set.
     pub(crate) fn limits_asked(&self) -> serde_json::Value {
         let LimitArgs { timeout, memory, cpus, pids, disk, inodes, output_limit, open_files } =
             &self.limits;

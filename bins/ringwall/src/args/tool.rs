@@ -181,8 +181,8 @@ impl GrantArgs {
         Grants { dirs: self.dirs.clone(), env: self.env.clone() }
     }
 
-    /// With directories of this host. Their links are resolved once: what is decided about is what
-    /// tools get.
+    /// Resolves the directories of this host. Their links are resolved once, so policy decides about the
+    /// directories that tools get.
     pub(crate) fn resolved(&self) -> anyhow::Result<Grants> {
         let mut grants = self.grants();
         for dir in &mut grants.dirs {

@@ -39,7 +39,7 @@ struct Ground {
     programs: PathBuf,
 }
 
-/// Whoever looks on.
+/// The view of the agent's work.
 enum Eyes {
     Lines(Lines),
     Live(Live),
@@ -179,7 +179,7 @@ fn resume(
     conclude(&world, &id, &ending, (apply, eyes))
 }
 
-/// Says how it ended, shows what was changed, and takes it over if that was asked for.
+/// Says how it ended, shows its changes, and takes them over if the person wants that.
 fn conclude(
     world: &World<'_>,
     id: &AgentId,

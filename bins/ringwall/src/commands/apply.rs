@@ -18,7 +18,7 @@ use crate::report;
 struct Document<'a> {
     applied: &'a [RelPath],
     already: &'a [RelPath],
-    /// What is not plain among the applied, by its nature.
+    /// The applied paths that are not plain, with their nature.
     ranked: Vec<RankedPath<'a>>,
 }
 
@@ -28,7 +28,7 @@ struct RankedPath<'a> {
     nature: &'static str,
 }
 
-/// What was written, and what of it is not plain.
+/// The written paths, and those of them that are not plain.
 pub(super) struct Taken {
     done: Applied,
     ranked: RankedList,

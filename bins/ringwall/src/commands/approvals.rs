@@ -65,7 +65,7 @@ pub(crate) fn decide_on(
     Ok(decided)
 }
 
-/// The person's answer, under the rule that policy has for what was asked.
+/// The person's answer, under the policy's rule for the requested action.
 fn answer(
     approvals: &Approvals,
     id: &ApprovalId,

@@ -1,4 +1,4 @@
-//! `ringwall audit`: reads and verifies the log of what was decided and done.
+//! `ringwall audit`: reads and verifies the log of decisions and actions.
 
 mod verify;
 

@@ -14,7 +14,7 @@ use crate::granted::Admitted;
 use crate::spec::{admit, warn_of_flags, warn_of_network};
 use crate::{daemon, here, report};
 
-/// How long a sandbox lives that nobody stops.
+/// How long a sandbox runs that is not stopped.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(mut args: CreateArgs) -> anyhow::Result<()> {
@@ -66,7 +66,7 @@ struct Made {
     warning: Option<String>,
 }
 
-/// The same by the daemon, if one is there and takes it; it may have one ready.
+/// Has the daemon create it, if one is there and takes it; it may have one ready.
 fn by_daemon(
     args: &SandboxArgs,
     default: &Limits,

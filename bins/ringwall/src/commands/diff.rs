@@ -42,7 +42,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A patch has no place for what is never taken over, nor for what a change is by its nature.
+/// A patch has no place for paths that are never taken over, nor for the nature of a change.
 fn say_what_is_missing(changes: &Changes) {
     for refused in changes.refused() {
         let path = quoted(refused.path.as_path());

@@ -57,7 +57,7 @@ fn told(ending: Ending, pass_on: &PassOn, limits: &Limits) -> ExitCode {
     ExitCode::from(ending.exit_code())
 }
 
-/// The same by the daemon, if one is there and takes it. With a kind of work the policy counts that is
+/// Has the daemon execute it, if one is there and takes it. With a kind of work the policy counts that is
 /// found from here.
 fn by_daemon(args: &ExecArgs) -> anyhow::Result<Option<ExitCode>> {
     let plain = args.sandbox.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it));

@@ -10,7 +10,7 @@ use super::{for_each, open_engine};
 use crate::args::ImageVerb;
 use crate::report::{self, Table, progress};
 
-/// Of a root image.
+/// The words for a root image that does not exist yet.
 const NOT_MADE: &str = "not made yet";
 
 /// An image as `-o json` shows it.

@@ -26,7 +26,7 @@ pub(super) fn run(args: &LogsArgs) -> anyhow::Result<()> {
         Err(error) => return Err(error).context("the log cannot be opened"),
     };
     loop {
-        // The state is read first: what was written before the end is then copied for sure.
+        // The state is read first: then all output from before the end is copied for sure.
         let ended = record.state != RecordState::Running;
         copy_rest(&mut log)?;
         if !args.follow || ended {

@@ -1,4 +1,4 @@
-//! `ringwall mcp`: becomes the program that serves an agent, or runs somebody else's server.
+//! `ringwall mcp`: becomes the program that serves an agent, or runs a third-party server.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

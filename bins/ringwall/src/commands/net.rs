@@ -131,7 +131,7 @@ fn answer(
     Ok(engine.explain_network(question)?)
 }
 
-/// What was refused of one endpoint.
+/// The refused requests to one endpoint.
 #[derive(Default)]
 struct Wanted {
     times: u64,

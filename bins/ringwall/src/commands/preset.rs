@@ -1,7 +1,7 @@
-//! `ringwall run --preset`: a whole coding agent of somebody else behind a wall.
+//! `ringwall run --preset`: a whole third-party coding agent behind a wall.
 //!
 //! It reaches its model and nothing else, holds a placeholder where it would hold a key, and works on a
-//! copy of the workspace, of which a person takes over what is good.
+//! copy of the workspace, of which a person takes over the good parts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -142,7 +142,7 @@ fn copy_config(sandbox: &Sandbox, preset: &Preset, home: &Path) -> anyhow::Resul
     Ok(())
 }
 
-/// What is too long, or no text, is cut or shown so, and then no settings.
+/// A file that is too long, or no text, is cut or shown so, and then no settings.
 fn text_of(file: File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(MOST_CONFIG_BYTES).read_to_end(&mut bytes)?;

@@ -8,7 +8,7 @@ use super::stop::ended_by_daemon;
 use super::{for_each, open_engine};
 use crate::args::RmArgs;
 
-/// With `--force` nobody waits for processes that do not want to end.
+/// With `--force` the command does not wait for processes that do not end.
 const GRACE: Duration = Duration::ZERO;
 
 pub(super) fn run(args: &RmArgs) -> anyhow::Result<()> {

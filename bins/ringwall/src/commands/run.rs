@@ -33,10 +33,10 @@ struct Document<'a> {
     output_truncated: bool,
 }
 
-/// What is to be done once the wall stands and before the command starts.
+/// The steps between the start of the wall and the start of the command.
 pub(super) type Prepare<'a> = &'a dyn Fn(&Sandbox) -> anyhow::Result<()>;
 
-/// How long a command on a terminal may take that nobody limits: the longest time there is.
+/// How long a command on a terminal may take without a limit: the longest time there is.
 const ON_TERMINAL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn run(mut args: RunArgs, early: Option<EarlyLauncher>) -> anyhow::Result<ExitCode> {
@@ -79,7 +79,7 @@ fn has_own_time(args: &RunArgs) -> bool {
     args.job.interactive && args.job.tty && !args.sandbox.has_timeout()
 }
 
-/// The same by the daemon, if one is there and takes it.
+/// Has the daemon run it, if one is there and takes it.
 fn by_daemon(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
     let RunArgs { sandbox, job, evidence, output, command, .. } = args;
     let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
@@ -89,7 +89,7 @@ fn by_daemon(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
         return Ok(None);
     }
     let command = job::command(command.clone(), job)?;
-    // While it runs, nobody but the daemon would find it by a name.
+    // While it runs, only the daemon would find it by a name.
     let asked = daemon::sandbox_asked(sandbox, Limits::default(), Some(&command))?;
     let Some(ask) = asked.filter(|_| sandbox.name.is_none()) else { return Ok(None) };
     let signals = job::hold_signals(job)?;

@@ -24,8 +24,8 @@ pub(super) fn run(args: &StopArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Has the daemon end the sandbox, if one is there and knows it: it hears of it at once then, and what runs
-/// in its own process nobody else could end alone.
+/// Has the daemon end the sandbox, if one is there and knows it: it hears of it at once then, and only
+/// the daemon can end a sandbox in its own process.
 pub(super) fn ended_by_daemon(
     record: &Record,
     grace: Duration,

@@ -24,7 +24,7 @@ use crate::report::{self, progress};
 /// Below the engine's home.
 const STORE: &str = "tools";
 
-/// What is smaller compiles in the time it takes to read a line.
+/// A smaller tool compiles in the time it takes to read a line.
 const NOTED_BYTES: usize = 1 << 20;
 
 /// What every verb but `new` works with.
@@ -126,7 +126,7 @@ fn remove(names: &[String]) -> anyhow::Result<()> {
     })
 }
 
-/// Nobody should wonder why it takes so long.
+/// Tells the person why it takes so long.
 pub(super) fn note_compiling(bytes: usize) {
     if bytes >= NOTED_BYTES && std::io::stderr().is_terminal() {
         let size = show_bytes(bytes as u64);

@@ -41,7 +41,7 @@ pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.report {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    // Neither a control nor somebody else's sandbox says anything about our walls.
+    // Neither a control nor a third-party sandbox says anything about our walls.
     if !args.control && args.behind.is_none() {
         remember(&Engine::open(config)?, &found, &hex(&sha256(&[&json])))?;
     }

@@ -14,7 +14,7 @@ use crate::report::{self, Table};
 struct Row<'a> {
     release: &'a str,
     flavour: Flavour,
-    /// Of the image.
+    /// The size of the image.
     size_bytes: u64,
     modules: usize,
     /// Whether a microVM would boot this one.

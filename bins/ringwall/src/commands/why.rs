@@ -1,4 +1,4 @@
-//! `ringwall why`: what was refused last, by which rule, and what would allow it.
+//! `ringwall why`: the last refusal, its rule, and the way to allow it.
 
 use std::process::ExitCode;
 
@@ -53,7 +53,7 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The log knows sandboxes by id, people also by name. What is no sandbox now may be a task, a call, a
+/// The log knows sandboxes by id, people also by name. A name without a sandbox may be a task, a call, a
 /// grant or a sandbox that is gone.
 fn id_of(named: &str) -> anyhow::Result<String> {
     let found = open_engine()?.find(named);

@@ -74,7 +74,7 @@ pub(crate) enum Driven {
 pub(crate) struct Ended {
     pub(crate) ending: Ending,
     pub(crate) limits: Limits,
-    /// Of a run.
+    /// The outcome, if it was a run.
     pub(crate) outcome: Option<Outcome>,
 }
 

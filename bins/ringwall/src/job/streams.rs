@@ -16,7 +16,7 @@ pub(crate) struct PassOn {
 }
 
 impl PassOn {
-    /// `stop` is called when nobody reads the output any more.
+    /// `stop` is called when the reader of the output is gone.
     pub(crate) fn new(stop: Stop) -> PassOn {
         PassOn { stop, reader_gone: false }
     }

@@ -3,13 +3,13 @@
 
 use serde_json::{Map, Value};
 
-/// How a file is written, and what is taken of it.
+/// How a file is written, and which parts of it are taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Paths of keys, with a dot between the parts.
     Json(&'static [&'static str]),
     Toml(&'static [&'static str]),
-    /// One plain value to a line. Lists and what is nested are left out.
+    /// One plain value to a line. Lists and nested values are left out.
     YamlLines(&'static [&'static str]),
     /// Instructions for the agent, whole.
     Prose,
@@ -25,7 +25,7 @@ pub(crate) enum SettingsError {
     Unreadable(&'static str),
 }
 
-/// Parts of names under which agents keep what is nobody else's.
+/// Parts of names under which agents keep secrets.
 const CLOSED: [&str; 12] = [
     "env",
     "key",
@@ -72,7 +72,7 @@ const PREFIXES: [&str; 27] = [
     "AGE-SECRET-KEY-",
 ];
 const SHORTEST_SECRET: usize = 20;
-/// Letters and digits in one piece: nobody writes that by hand.
+/// Letters and digits in one piece: people do not write that by hand.
 const SHORTEST_RANDOM: usize = 32;
 
 /// What of a file goes behind the wall.

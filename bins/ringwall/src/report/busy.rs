@@ -1,4 +1,4 @@
-//! A line that moves while something takes long whose length nobody knows. Only on a terminal.
+//! A line that moves during long work of unknown length. Only on a terminal.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::printable;
 
-/// What is done sooner needs no line.
+/// Work that is done sooner needs no line.
 const SOON: Duration = Duration::from_millis(300);
 const TICK: Duration = Duration::from_millis(100);
 
@@ -19,7 +19,7 @@ pub(crate) struct Busy {
     shown: Option<(Sender<String>, JoinHandle<()>)>,
 }
 
-/// Says what is being done from now on.
+/// Names the work from now on.
 pub(crate) fn busy(what: &str) -> Busy {
     if !io::stderr().is_terminal() {
         return Busy::default();

@@ -1,4 +1,4 @@
-//! The proof, as a table: what was seen inside every ring, and how each limit was kept.
+//! The proof, as a table: the facts that were read inside every ring, and how each limit was kept.
 
 use std::io::{self, Write};
 

@@ -42,7 +42,7 @@ impl Progress for Bars {
             None => ProgressBar::new_spinner().with_style(style("{msg:32!} {binary_bytes:>11}")),
         };
         let bar = self.screen.add(bar.with_message(printable(what).into_owned()));
-        // At once: what is quick is seen, too.
+        // At once: quick work is seen, too.
         bar.tick();
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         bars.insert(what.to_owned(), bar);

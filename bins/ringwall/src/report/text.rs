@@ -23,7 +23,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// The same for names that need not be UTF-8: foreign bytes are shown as `\xff`.
+/// Makes names printable that need not be UTF-8: foreign bytes are shown as `\xff`.
 pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
     let mut clean = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -73,7 +73,7 @@ pub enum Event {
     /// The router's decision, with what it was made from and the rules that decided.
     SandboxPlaced(SandboxPlaced),
     SandboxRaised(SandboxRaised),
-    /// What was read from inside one ring, compared with the plan.
+    /// The facts that were read from inside one ring, compared with the plan.
     EvidenceChecked(EvidenceChecked),
     SandboxEnded {
         ending: Option<Ending>,
@@ -96,7 +96,7 @@ pub enum Event {
         reason: Text,
     },
 
-    /// Somebody must decide. The digest is that of exactly what was asked.
+    /// A person must decide. The digest is that of exactly the requested action.
     ApprovalAsked(ApprovalAsked),
     ApprovalApproved(ApprovalApproved),
     ApprovalDenied {
@@ -150,7 +150,7 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRecovered {
     pub reason: Text,
-    /// What was cut off the end: a write that was never acknowledged.
+    /// The bytes that were cut off the end: a write that was never acknowledged.
     pub bytes: u64,
     pub sha256: Option<Text>,
     /// The file beside the log that holds it.
@@ -201,9 +201,9 @@ pub struct EvidenceChecked {
     pub passed: bool,
     /// How many layers were compared.
     pub checks: u32,
-    /// Those that were not there.
+    /// The layers that were not there.
     pub missing: Vec<Text>,
-    /// Of the facts as they were read.
+    /// The digest of the facts as they were read.
     pub digest: Option<Text>,
 }
 
@@ -223,7 +223,7 @@ pub struct CallStarted {
     pub call: CallKind,
     /// The program with its arguments, the tool, or the path.
     pub what: Text,
-    /// Of all parameters, also those too long to be shown.
+    /// The digest of all parameters, also those too long to be shown.
     pub parameters: Option<Text>,
 }
 
@@ -252,7 +252,7 @@ pub struct CallEnded {
 pub struct WorkspaceApplied {
     pub workspace: Text,
     pub changes: ChangeSummary,
-    /// Protected paths that were written because somebody said so.
+    /// Protected paths that were written because the owner allowed them.
     pub protected: Vec<Text>,
     pub forced: bool,
 }

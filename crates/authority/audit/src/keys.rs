@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 1024;
 /// Where a log and what belongs to it are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditPaths {
-    /// Holds the log, and what was cut off it after crashes.
+    /// Holds the log, and the ends that were cut off it after crashes.
     pub directory: PathBuf,
     /// Holds the keys and the writer's state.
     pub keys: PathBuf,
@@ -29,7 +29,7 @@ impl AuditPaths {
         self.directory.join("log")
     }
 
-    /// The secret key: whoever has it can write another history.
+    /// The secret key: a process that has it can write another history.
     pub fn secret_key(&self) -> PathBuf {
         self.keys.join("audit.key")
     }

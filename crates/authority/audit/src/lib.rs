@@ -1,4 +1,4 @@
-//! What was decided and done, in a log that cannot be changed unnoticed.
+//! Decisions and actions, in a log that cannot be changed unnoticed.
 //!
 //! [`AuditLog`] appends typed [`Event`]s to a file under the engine's home. Every record carries the
 //! hash of all before it; behind every group that was written together stands a signed checkpoint of

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Event, Ids};
 use crate::hash::{Hash, from_hex, hex, sha256};
 
-/// The longest line, newline included. What is longer is neither written nor read.
+/// The longest line, newline included. A longer line is neither written nor read.
 pub const MOST_LINE_BYTES: usize = 64 << 10;
 
 /// The running hash before the first line.

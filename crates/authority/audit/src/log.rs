@@ -50,15 +50,15 @@ impl AuditLog {
         self.put(records, Durability::Disk)
     }
 
-    /// The same for what happens often: when this returns, the kernel has them, and whatever ends
+    /// Records frequent events: when this returns, the kernel has them, and whatever ends
     /// this process, they stay. Should the machine itself go down before its disk has them, the log
     /// says so from then on.
     pub fn note_all(&self, records: Vec<Record>) -> Result<Vec<Receipt>, AppendError> {
         self.put(records, Durability::Kernel)
     }
 
-    /// Makes the disk have what was written before, if the next [note](AuditLog::note_all) would have to
-    /// wait for that. To be called beside other work, by whoever is about to write.
+    /// Makes the disk have the older records, if the next [note](AuditLog::note_all) would have to
+    /// wait for that. A caller who is about to write calls this while it does other work.
     pub fn freshen(&self) -> Result<(), AppendError> {
         self.writer().freshen()
     }

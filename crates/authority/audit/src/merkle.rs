@@ -73,7 +73,7 @@ pub(crate) fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The same for a proof that the tree of `old` leaves is the beginning of the one of `new`.
+/// The ranges for a proof that the tree of `old` leaves is the beginning of the one of `new`.
 pub(crate) fn consistency_ranges(old: u64, new: u64) -> Vec<Range<u64>> {
     if old == 0 || old >= new {
         return Vec::new();

@@ -15,7 +15,7 @@ const ALGORITHM: u8 = 1;
 pub(crate) const MOST_NOTE_BYTES: usize = 16 << 10;
 const MOST_NAME_BYTES: usize = 200;
 
-/// The state of a log that somebody signed for: so many records, with this root.
+/// The signed state of a log: so many records, with this root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     pub origin: String,

@@ -54,8 +54,8 @@ impl From<io::Error> for Broken {
 const ADVICE: &str = "`ringwall audit verify` tells more";
 
 impl Position {
-    /// Takes in what stands behind this position, up to the last checkpoint. What is left behind
-    /// that was never acknowledged.
+    /// Takes in the records behind this position, up to the last checkpoint. Records behind that were
+    /// never acknowledged.
     pub(crate) fn advance(&mut self, file: &File, key: &VerifierKey) -> Result<(), Broken> {
         let mut reader = BufReader::with_capacity(64 << 10, ReadFrom { file, at: self.end });
         let mut ahead = self.clone();

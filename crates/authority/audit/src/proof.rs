@@ -83,7 +83,7 @@ pub fn inclusion(log: &Path, key: &VerifierKey, seq: u64) -> Result<InclusionPro
     let Signed { size, root, note } = signed;
     let checkpoint = key.open(&note)?;
     let hash = leaf_hash(leaf.as_bytes());
-    // Nobody is given a proof that does not hold.
+    // A proof that does not verify is never handed out.
     if checkpoint.size != size || !verify_inclusion(&hash, seq, size, &hashes, &checkpoint.root) {
         return Err(ProofError::NotWhole);
     }
@@ -144,7 +144,7 @@ impl Scan {
         Ok(Scan { file, length })
     }
 
-    /// Shows every record's line with its number, and returns what is signed for them.
+    /// Shows every record's line with its number, and returns the signed state.
     fn run(&self, log: &Path, mut each: impl FnMut(u64, &[u8])) -> Result<Signed, ProofError> {
         let from = crate::position::ReadFrom { file: &self.file, at: 0 };
         let mut reader = BufReader::with_capacity(1 << 20, from.take(self.length));

@@ -90,7 +90,7 @@ impl LogReader {
         LogReader::last_where(log, count, |record| filter.takes(record))
     }
 
-    /// The same for records that meet any condition.
+    /// The last `count` records that meet any condition, and a reader for the rest.
     pub fn last_where(
         log: &Path,
         count: usize,
@@ -150,7 +150,7 @@ impl LogReader {
                 if line.len() == MOST_LINE_BYTES {
                     return Err(ReadError::Line { at });
                 }
-                // What was read of it is read again when all is there.
+                // The beginning of this line is read again when the whole line is there.
                 let seek = self.reader.seek(SeekFrom::Start(self.at));
                 seek.map_err(|error| self.failed(error))?;
                 return Ok(false);
@@ -223,7 +223,7 @@ pub fn chain(log: &Path, task: &Id) -> Result<Vec<Stored>, ReadError> {
             }
             found.push(record);
         }
-        // What was learned late may join what stands before it.
+        // An id that was learned late may join records before it.
         if joined.len() == known {
             return Ok(found);
         }

@@ -1,13 +1,13 @@
 //! The writer's note to itself of how far the log goes, so that opening it need not read it.
 //!
-//! It is kept beside the key, not beside the log: whoever can only change the log cannot cut it back
-//! unnoticed. It proves nothing by itself and is always compared with the log.
+//! It is kept next to the key, not next to the log: a process that can only change the log cannot cut it
+//! back unnoticed. It proves nothing by itself and is always compared with the log.
 //!
 //! It may go further than the disk does: of records that the kernel has and the disk perhaps not, it
 //! says so, which boot of the machine that was, and how far the disk goes for certain. Only what lies behind
-//! that can be lost with the machine. A log that is shorter was cut by somebody.
+//! that can be lost with the machine. A log that is shorter was cut by hand.
 //!
-//! One page, written in place by whoever holds the log's lock: another name for each new one would make
+//! One page, written in place under the log's lock: another name for each new one would make
 //! the file system write at once. Only a machine that goes down can leave half of it, and its sum tells.
 
 use std::io;
@@ -36,7 +36,7 @@ pub enum StateError {
     Damaged(String),
 }
 
-/// What was kept.
+/// The state as it was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) position: Position,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// Free text, at most [`Text::MOST_BYTES`] long. Control characters, and characters that reorder or
-/// hide text, are replaced by their escapes; what is too long is cut, and ends with `...`.
+/// hide text, are replaced by their escapes; a text that is too long is cut, and ends with `...`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String")]
 pub struct Text(String);
@@ -50,7 +50,7 @@ impl Id {
     pub const MOST_BYTES: usize = 200;
 
     /// Takes letters, digits and `-_.:/@+=` as they are and escapes all else as `%XX`, so that two
-    /// ids stay two. What is too long is replaced by its digest.
+    /// ids stay two. An id that is too long is replaced by its digest.
     pub fn new(id: impl AsRef<str>) -> Id {
         let id = id.as_ref();
         let mut clean = String::with_capacity(id.len());

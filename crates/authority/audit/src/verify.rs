@@ -33,12 +33,12 @@ pub struct Verify {
     pub key: VerifierKey,
     /// Signed checkpoints that were kept elsewhere: the log must contain what they were made of.
     pub known: Vec<String>,
-    /// The writer's state, where the log is verified in its own place. With it, what was cut off the
-    /// log is found without a checkpoint from elsewhere, and files beside the log are checked too.
+    /// The writer's state, where the log is verified in its own place. With it, a missing end of the
+    /// log is found without a checkpoint from elsewhere, and files next to the log are checked too.
     pub state: Option<PathBuf>,
 }
 
-/// What was found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub origin: String,
@@ -266,7 +266,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Looks whether what was cut off after a crash is still what it was.
+    /// Looks whether a file with a cut-off end still has the recorded digest.
     fn compare_torn(&mut self, seq: u64, record: RecordLine<'_>) {
         let Some(directory) = self.beside else {
             return;

@@ -22,8 +22,8 @@ use crate::state::{self, Found, Kept, StateError};
 /// Unacknowledged bytes that are kept for people to look at; more than one group can have.
 const MOST_TORN_BYTES: u64 = 64 << 20;
 
-/// So often, while records are written, the disk is made to have them. What is older cannot be lost with the
-/// machine, so a log that lacks it was cut.
+/// So often, while records are written, the disk is made to have them. Older records cannot be lost
+/// with the machine, so a log that lacks them was cut.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to wait for others: one that holds the lock may have been stopped.
@@ -36,7 +36,7 @@ pub struct Receipt {
     pub hash: Hash,
 }
 
-/// Why there is no log to write to. Whoever needs one must refuse.
+/// Why there is no log to write to. A caller who needs one must refuse.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the audit log cannot be used")]
@@ -115,12 +115,12 @@ pub(crate) struct Writer {
     note: Option<String>,
     /// Names this boot of the machine.
     boot: String,
-    /// The disk had the log up to here: what is good of it goes at least so far.
+    /// The disk had the log up to here: the good part of it goes at least so far.
     durable: u64,
     /// When that was found out, in milliseconds since 1970. Perhaps another process knows better.
     pub(crate) synced_ms: u64,
     pub(crate) sync_every: Duration,
-    /// Set when nobody knows whether the disk has what was written.
+    /// Set when it is unknown whether the disk has the last records.
     unsure: bool,
 }
 
@@ -243,7 +243,7 @@ impl Writer {
         let mut results = Vec::with_capacity(groups.len());
         let mut records = Vec::new();
         for group in groups {
-            // One that cannot be written must not take the others with it.
+            // A group that cannot be written must not take the others with it.
             match group.iter().try_for_each(check_length) {
                 Ok(()) => {
                     let first = records.len();
@@ -259,7 +259,7 @@ impl Writer {
         Ok(results.into_iter().map(|result| result.map(of)).collect())
     }
 
-    /// Makes the disk have all that was written, if the next records would have to wait for that. Whoever
+    /// Makes the disk have all older records, if the next ones would have to wait for that. A caller who
     /// is about to write some has this done while it does something else.
     pub(crate) fn freshen(&mut self) -> Result<(), AppendError> {
         if self.unsure {
@@ -289,7 +289,7 @@ impl Writer {
         Ok(self.note.clone().unwrap_or_else(|| self.signer.sign(edge.size(), &edge.root())))
     }
 
-    /// A file that lost its name takes records that nobody will find.
+    /// Records in a file that lost its name would never be found.
     fn check_place(&self) -> Result<(), AppendError> {
         let ours = self.file.metadata()?;
         match std::fs::symlink_metadata(self.paths.log()) {
@@ -442,7 +442,7 @@ fn unix_ms() -> u64 {
 /// A log where there is none, unless there has been one.
 fn begin(paths: &AuditPaths) -> Result<File, OpenError> {
     let found = state::read(&paths.state())?;
-    // Somebody else may have been quicker, with the state too.
+    // Another process may have been quicker, with the state too.
     if let Some(file) = existing(paths)? {
         return Ok(file);
     }

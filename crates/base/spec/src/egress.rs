@@ -79,7 +79,7 @@ pub enum Preset {
     Packages,
     /// Cloning and fetching from the public git hosts.
     GitRead,
-    /// Every public name on ports 80 and 443. Whoever chooses it must be warned.
+    /// Every public name on ports 80 and 443. A person who chooses it must be warned.
     Open,
 }
 
@@ -155,7 +155,7 @@ pub struct Deny {
 }
 
 impl Scheme {
-    /// Of a port, where nobody says which scheme is spoken there.
+    /// The usual scheme of a port, for rules that name none.
     pub const fn usual(port: Option<u16>) -> Self {
         match port {
             Some(80) => Self::Http,
@@ -284,7 +284,7 @@ const PACKAGES: &[&str] = &[
 const GIT_HOSTS: &[&str] = &["bitbucket.org", "codeberg.org", "github.com", "gitlab.com"];
 
 impl RuleSet {
-    /// The same rules, which can then take things away from what others give and add nothing.
+    /// Turns these rules into ones that take away from what other layers give and add nothing.
     pub fn narrowing(self) -> Self {
         Self { narrows: true, ..self }
     }
@@ -318,7 +318,7 @@ impl EgressSpec {
         self.model.is_none() && self.reaches_nothing()
     }
 
-    /// The same without the model.
+    /// Whether nothing at all can be reached, not counting the model.
     pub fn reaches_nothing(&self) -> bool {
         self.layers.is_empty() || self.layers.iter().any(RuleSet::is_nothing)
     }

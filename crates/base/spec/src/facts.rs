@@ -154,6 +154,6 @@ pub struct Evidence {
 pub struct CheckedFact {
     /// `user namespace`, `seccomp filter`, ...
     pub layer: String,
-    /// What was seen, in words.
+    /// The fact as it was read, in words.
     pub seen: String,
 }

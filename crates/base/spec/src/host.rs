@@ -1,4 +1,4 @@
-//! The one form of a host, for rules and for requests. Nothing further on sees what somebody wrote.
+//! The one form of a host, for rules and for requests. Later code never sees the raw text.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -64,7 +64,7 @@ impl Host {
         Ok(Self::Name(name))
     }
 
-    /// The same without brackets round an IPv6 address, as [`Host::bare`] writes it.
+    /// Parses a host without brackets round an IPv6 address, as [`Host::bare`] writes it.
     pub fn parse_bare(text: &str) -> Result<Self, BadHost> {
         match text.parse::<Ipv6Addr>() {
             Ok(address) => Ok(Self::Address(IpAddr::V6(address))),
@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// What is left of a name without its first label.
+    /// The rest of a name without its first label.
     pub fn parent(&self) -> Option<&str> {
         self.name().and_then(|name| name.split_once('.')).map(|(_, parent)| parent)
     }

@@ -80,7 +80,7 @@ impl HostPattern {
         }
     }
 
-    /// Of a pattern with `*`: the domain behind it.
+    /// The domain behind the `*` of a pattern, if it has one.
     pub fn domain(&self) -> Option<&str> {
         match self {
             Self::Exact(_) => None,

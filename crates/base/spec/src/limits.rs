@@ -26,7 +26,7 @@ pub struct Limits {
 }
 
 /// So many that a job cannot keep other programs of its user from passing descriptors. The kernel counts
-/// descriptors on their way in sockets by user, and compares their number with the limit of whoever sends,
+/// descriptors on their way in sockets by user, and compares their number with the limit of the sender,
 /// before it adds up to 253 more. The usual limit of a program is 1,024.
 pub const DEFAULT_OPEN_FILES: u32 = 768;
 

@@ -4,8 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Paths are relative to the workspace; the empty one is all of it. What is in no list cannot be
-/// written, and an exception counts more than what it is an exception from.
+/// Paths are relative to the workspace; the empty one is all of it. A path in no list cannot be
+/// written, and an exception counts more than the path that contains it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteRights {

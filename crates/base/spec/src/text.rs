@@ -17,7 +17,7 @@ pub fn is_deceptive(character: char) -> bool {
             | '\u{2800}' | '\u{3164}' | '\u{e000}'..='\u{f8ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
             | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
             | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}'
-            // Of musical notation.
+            // Invisible marks of musical notation.
             | '\u{1d173}'..='\u{1d17a}'
             // Tags, which repeat all of ASCII unseen, further selectors, and planes of private use.
             | '\u{e0000}'..='\u{10ffff}')

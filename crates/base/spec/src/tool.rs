@@ -57,7 +57,7 @@ pub enum DirAccess {
 pub struct ToolMeter {
     pub fuel: u64,
     pub wall_us: u64,
-    /// Of the linear memories and tables.
+    /// The peak of the linear memories and tables.
     pub peak_memory_bytes: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -197,7 +197,7 @@ impl Default for ToolLimits {
 }
 
 impl ToolLimits {
-    /// What no call may exceed, whoever asks.
+    /// The limits that no call may exceed.
     pub const MOST: ToolLimits = ToolLimits {
         time: Duration::from_secs(300),
         memory_bytes: 512 << 20,

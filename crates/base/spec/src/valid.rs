@@ -1,4 +1,4 @@
-//! Specs that make sense: the form of what was asked for, not whether it is allowed.
+//! Specs that make sense: the form of a request, not whether it is allowed.
 //!
 //! Invariant: [`ValidSpec`] has no public constructor but [`validate`].
 
@@ -28,7 +28,7 @@ pub struct Decided {
     /// Who asked, as the policy sees it.
     pub task: Option<String>,
     pub egress: Vec<String>,
-    /// Where it may write at most, whatever phase it comes to: what was asked for, or granted.
+    /// The most that it may write, whatever phase it comes to: its request, or its grant.
     #[serde(default)]
     pub at_most: Option<WriteRights>,
     /// What its network was decided by, as the engine keeps it.
@@ -103,7 +103,7 @@ pub enum Invalid {
     RelativePath(String),
 }
 
-/// Says whether the parts of `spec` fit together, whoever asks.
+/// Says whether the parts of `spec` fit together. It does not depend on the caller.
 pub fn validate(spec: SandboxSpec) -> Result<ValidSpec, Invalid> {
     spec.limits.validate()?;
     if let Some(rights) = &spec.rights {
@@ -163,7 +163,7 @@ const OWN_PORTS: [u16; 2] = [53, 3128];
 /// As many as there are descriptors for.
 const MOST_PORTS: usize = 12;
 
-/// Programs that know no proxy need ports that are nobody else's.
+/// Programs that know no proxy need ports of their own.
 fn validate_direct(egress: &EgressSpec) -> Result<(), Invalid> {
     let ports = egress.ports();
     if let Some(own) = ports.iter().find(|port| OWN_PORTS.contains(port)) {

@@ -66,7 +66,7 @@ pub(crate) fn open_file(dir: impl AsFd, path: &Path) -> Result<(File, Stat)> {
     Ok((File::from(file), stat))
 }
 
-/// What is at `path`, or `None` if nothing is, also when a parent is missing or no directory.
+/// The metadata of `path`, or `None` if there is nothing, also when a parent is missing or no directory.
 pub(crate) fn stat(dir: impl AsFd, path: &Path) -> Result<Option<Stat>> {
     match open_handle(dir, path) {
         Ok(handle) => fs::fstat(handle).map(Some),
@@ -135,7 +135,7 @@ pub(crate) fn same_inode(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
-/// Whether nobody has written to or replaced the file between two looks at it.
+/// Whether the file was neither written to nor replaced between two looks at it.
 pub(crate) fn unchanged(a: &Stat, b: &Stat) -> bool {
     same_inode(a, b)
         && (a.st_mode, a.st_size) == (b.st_mode, b.st_size)

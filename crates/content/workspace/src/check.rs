@@ -78,8 +78,8 @@ pub fn check_workspace(given: &Path) -> Result<CheckedWorkspace, WorkspaceError>
     check_against(given, &homes)
 }
 
-/// Opens a path that [`check_workspace`] gave before, and was decided about since: what is behind a
-/// link now was not.
+/// Opens a path that [`check_workspace`] gave before, and was decided about since. The target of a
+/// link was not decided about.
 pub fn open_workspace(path: &Path) -> Result<CheckedWorkspace, WorkspaceError> {
     open_against(path.to_owned(), &home_directories())
 }
@@ -158,7 +158,7 @@ fn resolve(given: &Path) -> Result<PathBuf, WorkspaceError> {
     Ok(resolved)
 }
 
-/// The rule with the longest path decides; `tree` and `allow` also decide about what is below.
+/// The rule with the longest path decides; `tree` and `allow` also decide about the paths below.
 fn is_system_directory(path: &Path) -> bool {
     let mut decided = (0, false);
     for line in rule_lines(SYSTEM_DIRECTORIES) {

@@ -39,7 +39,7 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// What was read from one source.
+/// The content that was read from one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) size: u64,

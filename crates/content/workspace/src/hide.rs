@@ -44,7 +44,7 @@ const CACHE_TAG_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55
 /// Which files are hidden, and how large a workspace may be searched.
 #[derive(Debug, Clone)]
 pub struct HideRules {
-    /// The host's path of the directory that is searched: what is in a `.docker` is judged as such.
+    /// The host's path of the directory that is searched: files in a `.docker` are judged as such.
     base: Folded,
     /// Paths that are hidden whatever the rules say.
     always: BTreeSet<PathBuf>,
@@ -96,7 +96,7 @@ impl Default for HideRules {
 }
 
 impl HideRules {
-    /// The built-in rules for what is below a directory of the host.
+    /// The built-in rules for the paths below a directory of the host.
     pub fn below(directory: &Path) -> Self {
         HideRules { base: Folded::new(directory), ..HideRules::default() }
     }
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
         Search { workspace, rules, visitor, left, hidden: Vec::new() }
     }
 
-    /// What is hidden in these directories, in order of path; `None` is the workspace itself.
+    /// The hidden paths in these directories, in order of path; `None` is the workspace itself.
     fn below(mut self, mut pending: Vec<Option<RelPath>>) -> Result<Vec<PathBuf>, HideError> {
         while let Some(directory) = pending.pop() {
             self.directory(directory.as_ref(), &mut pending)?;
@@ -242,8 +242,8 @@ impl<'a> Search<'a> {
             (Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP), Some(_)) => {
                 return Ok(());
             }
-            // The overlay may be able to read what the caller cannot. The same where something is
-            // mounted: the sandbox would see what lies below it, and nobody can search that.
+            // The overlay may be able to read a directory that the caller cannot. A mount point is hidden
+            // too: the sandbox would see the files below it, which cannot be searched.
             (Err(Errno::ACCESS | Errno::PERM | Errno::XDEV), Some(path)) => {
                 self.hidden.push(path.as_path().to_owned());
                 return Ok(());

@@ -1,6 +1,6 @@
 //! Which directory a sandbox saw as its workspace, so that its changes go to no other.
 //!
-//! A path does not say that: whoever can write to a directory above the workspace can rename it and
+//! A path does not say that: a process that can write to a directory above the workspace can rename it and
 //! put a link, or another directory, in its place.
 
 use std::os::fd::{AsFd, OwnedFd};

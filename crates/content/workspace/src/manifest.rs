@@ -30,7 +30,7 @@ pub(crate) struct Manifest {
     /// The host directory that the sandbox saw.
     pub(crate) workspace: EscapedBytes,
     pub(crate) workspace_id: WorkspaceId,
-    /// In order of path, so that a directory comes before what is in it.
+    /// In order of path, so that a directory comes before its entries.
     pub(crate) changes: Vec<Change>,
     pub(crate) refused: Vec<Refused>,
     pub(crate) notes: Vec<Note>,
@@ -45,7 +45,7 @@ pub struct Change {
     pub before: Option<Before>,
     /// The sandbox's side; absent if it was deleted.
     pub after: Option<After>,
-    /// The sandbox wrote to a path that was hidden from it, so it never saw what is there.
+    /// The sandbox wrote to a path that was hidden from it, so it never saw the file there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
     /// How often the rights of the sandbox had been changed when this was changed last.

@@ -18,7 +18,7 @@ use names::by_name;
 /// From harmless to what the host obeys without being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Nature {
-    /// Sources, documents and data: somebody has to open or build them.
+    /// Sources, documents and data: they take effect only when a person opens or builds them.
     Plain,
     /// A symbolic link.
     Link,
@@ -73,7 +73,7 @@ impl Changes {
             (_, Some(after)) => matches!(after, After::Directory { .. }),
             (before, None) => matches!(before, Some(Before::Directory { .. })),
         };
-        // It shows by what is in it.
+        // A directory shows its nature by its entries.
         if is_directory {
             return Nature::Plain;
         }

@@ -24,7 +24,7 @@ use crate::path::RelPath;
 pub enum Told {
     /// The inode and when it was last changed: the kernel alone sets that time.
     ByInode,
-    /// What is in it: for what a guest handed over, whose kernel is not to be believed.
+    /// The content: for files that a guest handed over, whose kernel is not to be believed.
     ByContent,
 }
 
@@ -52,7 +52,7 @@ struct Mark {
     seen: u64,
 }
 
-/// The rights that counted, one after the other, and what was changed under which.
+/// The rights that counted, one after the other, and the changes that were made under each.
 #[derive(Debug, Clone)]
 pub struct Periods {
     rights: Vec<WriteRights>,
@@ -126,7 +126,7 @@ impl Periods {
             return mark.changed;
         }
         let above = path.ancestors().filter_map(|above| self.marks.get(above));
-        // A copy in place of an overlay has no mark for what was removed before the first look.
+        // A copy in place of an overlay has no mark for entries that were removed before the first look.
         above.filter_map(|mark| mark.hides).next().unwrap_or_default()
     }
 
@@ -228,7 +228,7 @@ fn is_opaque(dir: &OwnedFd, name: &Path, stat: &Stat) -> bool {
     !same || beneath::xattr(&opened, beneath::OPAQUE) != Ok(None)
 }
 
-/// Those of the paths where the host has something, whatever a sandbox makes of it.
+/// The paths of these where the host has a file, whatever a sandbox makes of it.
 pub fn present(workspace: BorrowedFd<'_>, paths: &[PathBuf]) -> Vec<PathBuf> {
     let there = |path: &&PathBuf| !matches!(beneath::stat(workspace, path), Ok(None));
     paths.iter().filter(there).cloned().collect()

@@ -63,7 +63,7 @@ fn octal(byte: u8) -> String {
 /// Whether a terminal shows `c` as a visible mark of its own. Control characters, text-direction
 /// and other format characters, unusual spaces, combining marks and unassigned ones are not.
 fn is_harmless(c: char) -> bool {
-    // The standard library's Debug escapes exactly what is not printable, and the quotes.
+    // The standard library's Debug escapes exactly the unprintable characters, and the quotes.
     matches!(c, '\'' | '"' | '\\' | ' ') || c.escape_debug().len() == 1
 }
 

@@ -211,7 +211,7 @@ fn files_that_changed_on_the_host_are_a_conflict_unless_forced() {
 
     sandbox.apply_with(&changes, &["c"], &ApplyOptions::default()).unwrap();
     let force = ApplyOptions { force: true, ..ApplyOptions::default() };
-    // Even then a directory with files that nobody mentioned is not emptied.
+    // Even then a directory with files that the caller did not name is not emptied.
     assert!(sandbox.apply_with(&changes, &[], &force).is_err());
     sandbox.apply_with(&changes, &["a", "b", "n"], &force).unwrap();
     assert_eq!(fs::read_to_string(sandbox.workspace().join("n")).unwrap(), "new\n");

@@ -24,7 +24,7 @@ const FILES: [(&str, &str); 7] = [
     ("empty/", ""),
 ];
 
-/// A copy of the sandbox's workspace, and what is in it.
+/// A copy of the sandbox's workspace, and its entries.
 fn copy(sandbox: &Sandbox) -> (PathBuf, Copied) {
     let to = sandbox.beside("copied-upper");
     let status = Command::new("cp").arg("-a").arg(sandbox.workspace()).arg(&to).status().unwrap();

@@ -275,7 +275,7 @@ fn a_directory_swapped_for_a_link_while_it_is_read_leads_nowhere() {
             }
         });
         for _ in 0..60 {
-            // What is seen varies; what must never be is the content from outside.
+            // The diff varies; it must never show the content from outside.
             let changes = sandbox.collect();
             let mut diff = Vec::new();
             changes.write_diff(&sandbox.workspace(), &Default::default(), &mut diff).unwrap();

@@ -1,4 +1,4 @@
-//! Admission by policy: what was asked for becomes what may run, or a refusal that is recorded.
+//! Admission by policy: a request becomes a decision about what may run, or a refusal that is recorded.
 //!
 //! Invariant: with a policy there is one way to a [`Decision`], through the router. Without one, a
 //! person's own order for a wall is taken as it is, and nothing that needs a decision is done.
@@ -26,7 +26,7 @@ use crate::ledger::{self, LedgerError};
 use crate::network::Basis;
 use crate::policy_files::PolicySearch;
 
-/// What somebody wants to run.
+/// What the caller wants to run.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// Its wall counts where there is no policy.
@@ -109,7 +109,7 @@ pub enum AdmitError {
 }
 
 impl AdmitError {
-    /// An elevation that would allow what was refused.
+    /// An elevation that would allow the refused request.
     pub fn elevation(&self) -> Option<&str> {
         match self {
             AdmitError::Refused { refusal } | AdmitError::NotInSandbox { refusal, .. } => {
@@ -145,7 +145,7 @@ impl Asked {
 }
 
 impl Engine {
-    /// Admits what was asked for by the policy that `search` finds. `limits` gives what was asked for
+    /// Admits a request by the policy that `search` finds. `limits` gives the limits that the caller set
     /// on top of defaults.
     pub fn admit(
         &self,
@@ -164,7 +164,7 @@ impl Engine {
         deciding(|| self.admit_by(&PolicySearch::stack(layers)?, asked, limits))
     }
 
-    /// What a task may reach, by the policy that `search` finds and what is asked for. Nothing is
+    /// What a task may reach, by the policy that `search` finds and by its own request. Nothing is
     /// written down.
     pub fn network_of(
         &self,
@@ -185,7 +185,7 @@ impl Engine {
         Ok(ringwall_spec::validate(spec)?.into())
     }
 
-    /// The same by a policy that has been read.
+    /// Admits by a policy that has been read already.
     pub fn admit_by(
         &self,
         stack: &Stack,
@@ -249,7 +249,7 @@ impl Engine {
         let model = spec.egress.as_mut().and_then(|egress| egress.model.take());
         let asked_network = spec.egress.clone();
         spec.egress = match egress_by(stack, &asked.task, spec.egress.take()) {
-            // The model is whoever's who starts the sandbox to name; what calls it reaches nothing else.
+            // The caller who starts the sandbox names the model. A call of the model reaches nothing else.
             _ if model.is_some() => Some(EgressSpec { model, ..EgressSpec::default() }),
             Ok(egress) => egress
                 .and_then(|egress| egress::within(egress, asked.network_at_most.as_ref()))
@@ -424,7 +424,7 @@ pub(crate) fn place(pattern: &str, anchors: &Anchors) -> Option<PathBuf> {
 }
 
 /// In a workspace whose changes are kept apart, only what every list names can be written. Where a job
-/// writes straight to the directory nothing would keep it to a part: whoever asks must have all of it.
+/// writes straight to the directory nothing would keep it to a part: the caller must have all of it.
 pub fn narrow_writing<'a>(spec: &mut SandboxSpec, lists: impl IntoIterator<Item = Vec<&'a Path>>) {
     let Some(workspace) = &spec.workspace else { return };
     if workspace.mode == WorkspaceMode::ReadWrite {

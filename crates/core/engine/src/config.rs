@@ -229,7 +229,7 @@ impl Engine {
         self.tools_with(CodeFor::ThisProcessor, issue)
     }
 
-    /// The same, with code that other processors can run too: what tools in a guest need.
+    /// Runs WASM tools, with code that other processors can run too: tools in a guest need that.
     pub fn tools_with(
         &self,
         code_for: CodeFor,

@@ -131,7 +131,7 @@ impl Drill {
     }
 }
 
-/// The same ring, with another program where its warden or monitor was.
+/// Puts the intruder where the warden or the VMM of a ring was.
 fn replace(plan: &mut RingPlan, intruder: &Path) {
     let started = plan.last.iter().find_map(|step| match step {
         Step::Exec { program, .. } => Some(program.clone()),
@@ -151,7 +151,7 @@ fn replace(plan: &mut RingPlan, intruder: &Path) {
     }
 }
 
-/// The same for a ring that only narrows: the program is where the intruder is.
+/// Does this for a ring that only narrows, where the intruder has a path of its own.
 fn start_instead(steps: &mut [Step], intruder: &Path) {
     for step in steps {
         match step {

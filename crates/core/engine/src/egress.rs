@@ -1,7 +1,7 @@
 //! From policy and flags to the rules of a gateway: the one place where they meet.
 //!
 //! Invariants:
-//! - with a policy, every layer of it and what was asked for must allow;
+//! - with a policy, every layer of it and the request must allow;
 //! - what a policy says with a guard-rail, and rules cannot say, is refused.
 
 use std::collections::BTreeSet;
@@ -98,7 +98,7 @@ pub(crate) fn wanted_by_tool(mut egress: EgressSpec, wanted: &[String]) -> Egres
     egress
 }
 
-/// What the policy gives, narrowed to what was asked for.
+/// The network that the policy gives, narrowed to the request.
 pub(crate) fn egress_by(
     stack: &Stack,
     task: &Task,
@@ -123,18 +123,18 @@ pub(crate) fn egress_by(
             egress.secrets = asked.secrets;
         }
         egress.transparent = asked.transparent;
-        // Whoever asks has no say about where the policy lets a secret go.
+        // The caller has no say about where the policy lets a secret go.
         egress.layers.extend(asked.layers.into_iter().map(RuleSet::narrowing));
     }
     Ok(Some(egress).filter(|egress| !egress.is_nothing()))
 }
 
-/// What somebody may reach at most: every set of rules must allow, and these secrets may be used.
+/// The most that a task may reach: every set of rules must allow, and these secrets may be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkBounds {
     pub layers: Vec<RuleSet>,
     pub secrets: BTreeSet<String>,
-    /// What is left of a budget, if there is one.
+    /// The rest of a budget, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
 }

@@ -14,16 +14,16 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct GateState {
     inside: usize,
-    /// How often somebody has come in.
+    /// How often a request has come in.
     entered: u64,
     closed: bool,
 }
 
-/// Somebody is inside.
+/// A request that is inside.
 #[derive(Debug)]
 pub(crate) struct Inside<'a>(&'a Gate);
 
-/// Nobody is inside, and nobody comes in.
+/// The gate while no request is inside and none comes in.
 #[derive(Debug)]
 pub(crate) struct Closed<'a>(&'a Gate);
 
@@ -37,19 +37,19 @@ impl Gate {
         state.inside += 1;
         state.entered += 1;
         if state.inside == 1 {
-            // Whoever rests while nobody is inside is woken before anything is asked of the ring.
+            // A watchdog that rests while no request is inside is woken before the request asks the ring.
             self.changed.notify_all();
         }
         Inside(self)
     }
 
-    /// While nobody is inside: how often somebody has been.
+    /// While no request is inside: how often one has come in.
     pub(crate) fn quiet_after(&self) -> Option<u64> {
         let state = self.lock();
         (state.inside == 0).then_some(state.entered)
     }
 
-    /// Waits until somebody has come in since then, no longer than `patience`, and not if it is over.
+    /// Waits until another request has come in, no longer than `patience`, and not if it is over.
     pub(crate) fn wait_for_more(&self, entered: u64, patience: Duration, over: &AtomicBool) {
         let until = Instant::now() + patience;
         let mut state = self.lock();
@@ -63,7 +63,7 @@ impl Gate {
         }
     }
 
-    /// Has whoever waits look again.
+    /// Has those who wait look again.
     pub(crate) fn wake(&self) {
         let _state = self.lock();
         self.changed.notify_all();
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(gate.quiet_after(), None);
         drop(inside);
         let entered = gate.quiet_after().unwrap();
-        // Whoever came in between the look and the rest keeps it from beginning.
+        // A request between the look and the rest keeps the rest from beginning.
         drop(gate.enter());
         gate.wait_for_more(entered, Duration::from_secs(60), &over);
         let entered = gate.quiet_after().unwrap();

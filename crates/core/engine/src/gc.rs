@@ -23,7 +23,7 @@ pub struct GcReport {
     pub recovered: u64,
     /// Temporary files and unused parts of the image store.
     pub image_leftovers: u64,
-    /// Guests kept ready to be copied whose image is gone, or that nobody used for long.
+    /// Guests kept ready to be copied whose image is gone, or that no run used for long.
     pub templates: u64,
     /// Snapshots that were never finished.
     pub snapshots: u64,
@@ -66,7 +66,7 @@ impl Engine {
     pub fn gc(&self) -> Result<GcReport, GcError> {
         let mut report = GcReport::default();
         let swept = self.sweep(&mut report);
-        // Without the lock: a pull may keep the store busy, and nobody has to wait for that.
+        // Without the lock: a pull may keep the store busy, and `gc` need not wait for that.
         let freed = self.images()?.gc();
         swept?;
         let freed = freed?;
@@ -105,7 +105,7 @@ impl Engine {
         outcome
     }
 
-    /// One sandbox that nobody holds: abandoned, or finished and kept.
+    /// One sandbox without an owner process: abandoned, or finished and kept.
     fn look_after(&self, dir: &Path, report: &mut GcReport) -> Result<(), GcError> {
         let record = Record::load(dir);
         let recovered = record.as_ref().map_or(Ok(false), recover_apply);
@@ -123,7 +123,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Kills what is left of one sandbox and removes its traces.
+    /// Kills the processes that one sandbox left and removes its traces.
     pub(crate) fn clean_up(&self, dir: &Path) -> Result<(), GcError> {
         if let Some(id) = id_of(dir)
             && self.cgroups.means().is_some()
@@ -139,7 +139,7 @@ impl Engine {
     }
 }
 
-/// Removes what a guest handed over, and nobody needs any more once the changes were collected.
+/// Removes the files that a guest handed over. They are not needed once the changes were collected.
 fn remove_handed_over(record: &Record) -> Result<(), GcError> {
     let upper = record.upper_dir();
     match remove_tree(&upper) {

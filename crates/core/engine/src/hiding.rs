@@ -144,7 +144,7 @@ impl Hiding {
         Arc::clone(&self.shared)
     }
 
-    /// What was hidden at some time.
+    /// All paths that were hidden at some time.
     pub(crate) fn hidden(&self) -> Vec<PathBuf> {
         self.shared.lock().hidden.iter().cloned().collect()
     }
@@ -176,7 +176,7 @@ impl Shared {
         if self.is_stopped_within(delay) {
             return;
         }
-        // Whoever asks for the next command is told of an error.
+        // The next command that is started is told of an error.
         while self.settle().is_ok() {
             if !self.wait_for_more() || self.is_stopped_within(self.pause) {
                 return;

@@ -1,5 +1,5 @@
 //! Whether a state directory can be trusted. Records, keys and kept changes are in it: a user who can
-//! write to it, or put another in its place, decides what is done in its owner's name.
+//! write to it, or put another in its place, decides in its owner's name.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const OVERFLOW_ID: u32 = 65_534;
 const STICKY: u32 = 0o1000;
 
-/// Says why not. What does not exist yet will be made by this user, below what was checked.
+/// Says why not. A missing directory will be made by this user, below the checked ones.
 pub(crate) fn check(home: &Path) -> Result<(), String> {
     let me =
         Me { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
@@ -84,7 +84,7 @@ impl Me {
     }
 }
 
-/// In a user namespace, what is another's of the host belongs to this number.
+/// In a user namespace, files of an unmapped user of the host belong to this number.
 fn is_unmapped(uid: u32) -> bool {
     let whole = |line: &str| line.split_whitespace().eq(["0", "0", "4294967295"]);
     uid == OVERFLOW_ID

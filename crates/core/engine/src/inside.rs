@@ -22,7 +22,7 @@ enum Entry {
 }
 
 /// The path in the ring of a workspace that is at `path` here. The user of a ring has no capabilities,
-/// so its root, too, cannot pass a directory that is somebody else's and closed.
+/// so its root, too, cannot pass a closed directory of another user.
 pub(crate) fn of_workspace(path: &Path, layers: &[PathBuf], user: (u32, u32)) -> PathBuf {
     let fallback = || PathBuf::from(WORKSPACE_LINK);
     if OF_THE_RING.iter().any(|own| path.starts_with(own)) {

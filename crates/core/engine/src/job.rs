@@ -77,7 +77,7 @@ pub(crate) enum Reach {
 pub(crate) enum MemoryCheck {
     /// The group counts, and the watchdog what no group sees, as far as there are any.
     Host { group: Option<Arc<Group>>, watchdog: Option<Arc<AtomicBool>> },
-    /// Its kernel counts.
+    /// The guest's kernel counts.
     Guest(Client),
 }
 
@@ -104,7 +104,7 @@ pub struct Job {
     output_left: u64,
     written: u64,
     reach: Reach,
-    /// Came while nobody was ready to pass it on.
+    /// An event that came while no caller was ready to pass it on.
     unread: Option<ProcessEvent>,
 }
 
@@ -250,7 +250,7 @@ impl Job {
         ending
     }
 
-    /// The warden is gone: somebody stopped the sandbox, memory ran out, or something is wrong.
+    /// The warden is gone: the sandbox was stopped, memory ran out, or something is wrong.
     fn lost(&self, error: ClientError) -> Result<Ending, RunError> {
         match &self.reach {
             Reach::Sandbox { killer, .. } | Reach::Guest { killer, .. } if killer.was_stopped() => {
@@ -351,7 +351,7 @@ impl Sandbox {
         };
         let Limits { timeout, output_bytes, .. } = *self.limits();
         let job = Job::start(client, command, &self.defaults(), timeout, output_bytes, reach)?;
-        // While the job begins, so that nobody waits for it.
+        // While the job begins, so that it waits for none of this.
         self.record_evidence()?;
         Ok(job)
     }

@@ -34,7 +34,7 @@ use crate::settle::SettleError;
 use crate::standing::Standing;
 use crate::vm::SnapshotError;
 
-/// How often a keeper looks whether the ring is still as it was raised, when nobody asks for anything.
+/// How often a shim looks whether the ring is still as it was raised, while no request comes in.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// The longest sealed task that a keeper reads.
@@ -83,7 +83,7 @@ struct Task {
     command: Option<StoredCommand>,
     /// What the sandbox goes on from.
     restore: Option<Restore>,
-    /// It is for whoever takes it, and ends with whoever keeps it ready.
+    /// It is for the first caller who takes it, and ends with the process that keeps it ready.
     ready: bool,
 }
 
@@ -109,7 +109,7 @@ struct StoredCommand {
 #[derive(Debug)]
 struct Kept {
     sandbox: Sandbox,
-    /// Its command, and where that writes to.
+    /// The sandbox's own command, and where that writes to.
     background: Option<(crate::Job, File)>,
     /// Where callers attach, and who serves them.
     door: Option<(UnixListener, Arc<Relay>)>,
@@ -139,13 +139,13 @@ impl Engine {
         self.start_keeper(permit, &Task { command, ..Task::default() })
     }
 
-    /// The same ahead of time, for nobody yet: it ends with the first connection to it, unless
-    /// somebody has [taken](Attached::take) it by then.
+    /// Makes a sandbox ahead of time, without a user yet. It ends with the first connection to it, unless
+    /// a caller has [taken](Attached::take) it by then.
     pub fn create_ready(&self, permit: &Permit) -> Result<Record, KeepError> {
         self.start_keeper(permit, &Task { ready: true, ..Task::default() })
     }
 
-    /// The same from a snapshot.
+    /// Makes a sandbox from a snapshot.
     pub(crate) fn create_from(
         &self,
         permit: &Permit,
@@ -250,10 +250,10 @@ impl Engine {
         };
         let relay = door.as_ref().map(|(_, relay)| relay);
         let ending = self.serve_orders(&mut sandbox, &gate, &waiting, relay);
-        // Nobody waits for an answer from a sandbox that ends.
+        // No caller waits for an answer from a sandbox that ends.
         drop(door);
         let record = sandbox.record.as_ref().map(|held| &held.record);
-        // It was never anybody's, so there is nobody to look at what is left of it.
+        // It never had a user, so no user will look at its rest.
         let unused = record.filter(|record| record.ready).cloned();
         let outcome = sandbox.settle(ending)?;
         if let Some(record) = unused {
@@ -262,7 +262,7 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Until somebody ends the sandbox, or its time does.
+    /// Until an order ends the sandbox, or its time does.
     fn serve_orders(
         &self,
         sandbox: &mut Sandbox,
@@ -307,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Does what was ordered. Gives how the sandbox is to end, if it is.
+    /// Carries out an order. Gives how the sandbox is to end, if it is.
     fn obey(&self, sandbox: &mut Sandbox, gate: &Gate, order: Order) -> Option<Ending> {
         match order {
             Order::End(ending) => return Some(ending),
@@ -438,7 +438,7 @@ fn say(word: &Word) -> io::Result<()> {
     output.flush()
 }
 
-/// Lets go of standard output, so that whoever waits for its end is not kept.
+/// Lets go of standard output, so that a reader who waits for its end is not kept.
 fn let_go_of_output() -> io::Result<()> {
     let null = File::options().write(true).open("/dev/null")?;
     Ok(rustix::stdio::dup2_stdout(&null)?)

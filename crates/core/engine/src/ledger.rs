@@ -43,8 +43,8 @@ impl Ledger {
         Ledger { paths, log: OnceLock::new(), opening: Mutex::default() }
     }
 
-    /// Opens the log in a thread of its own, and makes the disk have what is in it if the next record
-    /// would wait for that. The first record waits for this thread, and tells what it found wrong.
+    /// Opens the log in a thread of its own, and makes the disk have the older records if the next one
+    /// would wait for that. The first record waits for this thread, and tells of any fault that it found.
     pub(crate) fn open_ahead(self: &Arc<Ledger>) {
         let ledger = Arc::clone(self);
         let thread = std::thread::Builder::new().stack_size(OPENING_STACK_BYTES);
@@ -74,7 +74,7 @@ pub(crate) fn ids(sandbox: &SandboxId) -> Ids {
     Ids::default().sandbox(sandbox)
 }
 
-/// What is known before the wall is raised.
+/// All that is known before the wall is raised, as a record.
 pub(crate) fn placed(id: &SandboxId, permit: &Permit) -> Record {
     let spec = permit.spec();
     let mut decided = permit.decided().cloned().unwrap_or_else(|| Decided {
@@ -160,7 +160,7 @@ pub(crate) fn ended(outcome: &Outcome) -> Record {
     )
 }
 
-/// Of something that policy refused.
+/// The record of a refusal by policy.
 pub(crate) fn denied(
     ids: Ids,
     (action, resource): (&str, &str),
@@ -204,7 +204,7 @@ impl CallEntry {
         &self.ids
     }
 
-    /// The same for any kind of call.
+    /// Begins a call of any kind, with the record of its beginning.
     pub(crate) fn begin_as(
         ids: Ids,
         (call, what): (CallKind, Text),
@@ -248,7 +248,7 @@ impl Engine {
         self.ledger.open_ahead();
     }
 
-    /// Writes into the audit log what was done, or is about to be.
+    /// Writes finished or planned actions into the audit log.
     pub fn record(&self, records: Vec<Record>) -> Result<(), LedgerError> {
         self.ledger.record(records)
     }

@@ -4,8 +4,8 @@
 //! it. It is only read, never followed. The record decides: a name counts where the record of its id is
 //! there and has that name, so what a crash leaves here is nothing but a name that is free again.
 //!
-//! Invariant: a link is removed under the lock of the directory only, by whoever has just read where it
-//! leads. So nobody removes the link of another sandbox.
+//! Invariant: a link is removed under the lock of the directory only, by a process that has just read
+//! where it leads. So no process removes the link of another sandbox.
 
 use std::fs::{self, File};
 use std::io;
@@ -30,7 +30,7 @@ impl Names {
 
     /// The id that a name leads to. Whether it counts is for its record to say.
     pub(crate) fn look_up(&self, name: &str) -> Option<SandboxId> {
-        // What is no name is no part of a path either.
+        // A text that is not a name must not become a part of a path either.
         let name: SandboxName = name.parse().ok()?;
         self.leads_to(name.as_str())
     }
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The name goes round: whoever has it lets its sandbox go, then gives the name back. Others find it
+    /// The name goes round: its holder lets its sandbox go, then gives the name back. Others find it
     /// taken, or left by one that is gone.
     #[test]
     fn of_many_that_want_a_name_one_has_it_at_a_time() {

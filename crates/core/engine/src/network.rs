@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! - a sandbox without rules that allow something has no gateway;
-//! - the sockets belong to the sandbox's loopback, so without a gateway nobody answers there;
+//! - the sockets belong to the sandbox's loopback, so without a gateway there is no answer;
 //! - what the gateway decides is in the audit log, or it decides nothing more.
 
 mod process;
@@ -38,7 +38,7 @@ pub(crate) use renew::{Basis, network_as_it_is_now};
 pub use renew::{ChangeNetworkError, Closing, NetworkChange};
 use watch::Watch;
 
-/// What whoever owns the engine's home decides about all its gateways.
+/// What the owner of the engine's home decides about all its gateways.
 const SETTINGS_FILE: &str = "gateway.json";
 const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 
@@ -230,7 +230,7 @@ impl Network {
         }
     }
 
-    /// The same where no gateway is started, and so nobody has made an authority.
+    /// The input of a sandbox without a gateway. There is no authority, because a gateway makes it.
     pub(crate) fn input_without_gateway(egress: &EgressSpec) -> NetworkInput {
         NetworkInput { authority: String::new(), direct: direct_ports(egress) }
     }
@@ -267,7 +267,7 @@ impl Network {
         Ok(watch)
     }
 
-    /// The same for a guest: its innermost warden takes connections, and `client` speaks to it.
+    /// Serves a guest: its innermost warden takes connections, and `client` speaks to it.
     pub(crate) fn serve_guest(
         &mut self,
         client: &Client,
@@ -288,7 +288,7 @@ impl Network {
         Ok(())
     }
 
-    /// The same for a warden of tools, whose requests come out at its proxy door.
+    /// Serves a warden of tools, whose requests come out at its proxy listener.
     pub(crate) fn serve_tools(
         &mut self,
         client: &Client,

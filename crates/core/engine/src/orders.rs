@@ -78,7 +78,7 @@ pub(crate) enum Happened {
     Ordered(Order),
     Signal,
     WardenEnded,
-    /// Somebody wants to attach.
+    /// A caller wants to attach.
     Connection,
     Nothing,
 }
@@ -165,7 +165,7 @@ mod tests {
             scope.spawn(move || late.send(Order::End(Ending::Timeout)).unwrap());
             let next = loop {
                 match waiting.next(LONG).unwrap() {
-                    // The bell still rings for what was taken before.
+                    // The bell still rings for orders that were taken before.
                     Happened::Nothing => {}
                     happened => break happened,
                 }

@@ -61,7 +61,7 @@ fn overlapping(path: &Path, own: impl IntoIterator<Item = PathBuf>) -> Option<Pa
     own.into_iter().find(|own| own.starts_with(path) || path.starts_with(own))
 }
 
-/// The longest part that exists without links, and the rest as it is written: what is not there yet
+/// The longest part that exists without links, and the rest as it is written. A missing directory
 /// must not be made there either.
 fn resolved(path: &Path) -> PathBuf {
     for above in path.ancestors() {

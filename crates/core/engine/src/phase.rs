@@ -33,7 +33,7 @@ pub enum PhaseError {
 }
 
 impl PhaseError {
-    /// An elevation that would allow what was refused.
+    /// An elevation that would allow the refused change.
     pub fn elevation(&self) -> Option<&str> {
         match self {
             PhaseError::Refused { elevations, .. } => elevations.first().map(String::as_str),
@@ -189,7 +189,7 @@ impl Engine {
         let wrong = |source| ChangeRightsError::Io { id: id(), source };
         let periods = History::load(record).map_err(wrong)?.periods;
         let first = record.decided.as_ref().and_then(|decided| decided.phase.clone());
-        // A period that nobody knows has no phase, and nothing of it is taken over.
+        // An unknown period has no phase, and nothing of it is taken over.
         let phase = |period: usize| match periods.get(period) {
             Some(known) => Some(known.phase.clone().or_else(|| first.clone())),
             None => (period == 0).then(|| first.clone()),

@@ -92,7 +92,7 @@ pub enum PlaceError {
     HostPath { path: PathBuf, source: std::io::Error },
 }
 
-/// What is said of rings that are planned when the ring round them is there.
+/// The text for rings that are planned when the ring round them is there.
 const IN_GUEST: &str = "    planned by the same code when the guest has told what it has\n";
 const IN_RING: &str =
     "    raised by the warden of the ring round it, one for each set of directories\n";
@@ -119,7 +119,7 @@ pub(crate) struct Placement {
     _held: Option<ImageHold>,
     /// The directory that was checked. It stays open, so that nothing else can be taken for it.
     pub(crate) workspace: Option<CheckedWorkspace>,
-    /// The same for what is shown beside it.
+    /// The shown files and directories stay open for the same reason.
     _shown: Vec<OwnedFd>,
     /// What the workspace must not show; not changes of the job's making.
     pub(crate) hidden: Vec<PathBuf>,
@@ -133,7 +133,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Of a plan that needs nothing to be held for it.
+    /// A placement for a plan that needs nothing to be held for it.
     pub(crate) fn bare(plan: RingPlan, kept: Vec<KeptLimit>, permit: Permit) -> Placement {
         Placement {
             plan,
@@ -150,7 +150,7 @@ impl Placement {
         }
     }
 
-    /// Of a guest that is not anybody's yet.
+    /// A placement for a guest without a user.
     pub(crate) fn of_guest(
         plan: RingPlan,
         kept: Vec<KeptLimit>,
@@ -310,8 +310,8 @@ impl Engine {
         Ok(shown.into_iter().unzip())
     }
 
-    /// Opens a path that was decided about, and checks what is there. It has no links: mount points
-    /// are made without following any, and what is behind a new one was not decided about.
+    /// Opens a path that was decided about, and checks it again. It has no links: mount points are
+    /// made without following any, and policy did not decide about the target of a new one.
     fn shown_path(&self, path: &Path) -> Result<(ShownPath, OwnedFd), PlaceError> {
         let wrong = |source| PlaceError::HostPath { path: path.to_owned(), source };
         let opened = open_without_links(path, OFlags::PATH).map_err(|error| match error {

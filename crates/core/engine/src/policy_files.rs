@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 /// What a policy file is called.
 pub const POLICY_FILE: &str = "ringwall.toml";
-/// Its guard-rails, beside it.
+/// The name of the guard-rails, next to the policy file.
 pub const GUARD_RAIL_FILE: &str = "ringwall.cedar";
-/// Its test cases, beside it.
+/// The name of the test cases, next to the policy file.
 pub const CASE_FILE: &str = "ringwall.test.toml";
 
 /// Where the system's policy is.
@@ -91,7 +91,7 @@ impl PolicySearch {
         PolicySearch::stack(self.read()?)
     }
 
-    /// The same from files that were read already.
+    /// Makes a stack from files that were read already.
     pub(crate) fn stack(mut layers: Vec<LayerText>) -> Result<Stack, LoadError> {
         if !layers.is_empty() && layers.iter().all(|layer| layer.origin == OriginKind::Workspace) {
             layers.push(Stack::built_in());
@@ -133,7 +133,7 @@ impl PolicySearch {
     }
 
     fn read_file(&self, path: &Path) -> Result<Option<(String, FileFacts)>, LoadError> {
-        // Not blocking: what is called like a policy may be a pipe.
+        // Not blocking: a pipe may have the name of a policy.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -162,7 +162,7 @@ impl PolicySearch {
         let of_directory = directory.metadata().map_err(|error| unreadable(path, &error))?;
         let me = rustix::process::geteuid().as_raw();
         let trusted = |owner: u32| owner == 0 || owner == me;
-        // Whoever may write to the directory can put another file there, but for its sticky bit.
+        // A user who may write to the directory can put another file there, but for its sticky bit.
         let sticky = of_directory.mode() & 0o1000 != 0;
         let open = |mode: u32| mode & 0o022 != 0;
         let written = self.written_by_sandbox.as_ref().and_then(|path| path.canonicalize().ok());
@@ -175,7 +175,8 @@ impl PolicySearch {
 }
 
 /// Whether the name at this path, be it a file or a link, belongs to the user or to root, as the directory
-/// does, and not everybody can exchange it: in a sticky directory its owner decides. What is missing does not.
+/// does, and no other user can exchange it: in a sticky directory its owner decides.
+/// A missing file does not.
 fn is_ours(path: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();
     let trusted = |owner: u32| owner == 0 || owner == me;
@@ -247,12 +248,12 @@ mod tests {
         write(&file, "version = 1\n", 0o644);
         assert_eq!(origins(&search), [OriginKind::User, OriginKind::Workspace]);
         let mode = |mode| fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
-        // Sticky: the file's owner decides. Not sticky: anybody can have put it there.
+        // Sticky: the file's owner decides. Not sticky: any user can have put it there.
         mode(0o1777);
         assert_eq!(origins(&search), [OriginKind::User, OriginKind::Workspace]);
         mode(0o777);
         assert_eq!(origins(&search), [OriginKind::User]);
-        // What is the user's own and open to a group is refused rather than left out.
+        // A file of the user's own that is open to a group is refused rather than left out.
         mode(0o775);
         assert!(matches!(search.read(), Err(LoadError::WritableByOthers { .. })));
         mode(0o755);
@@ -284,7 +285,7 @@ mod tests {
         give(&rails);
         let layers = search.read().unwrap();
         assert!(layers.len() == 2 && layers[1].guard_rails.is_none());
-        // A sticky directory of somebody else's is that one's to change.
+        // Another user's sticky directory is that user's to change.
         give(&above);
         assert_eq!(origins(&search), [OriginKind::User]);
     }

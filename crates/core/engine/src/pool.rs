@@ -1,7 +1,7 @@
-//! Guests that are up before somebody wants them.
+//! Guests that are up before a caller wants them.
 //!
 //! Each was raised like any other sandbox: adopted with random numbers, clock and names of its own,
-//! and its evidence checked. It has run nothing. Whoever takes one has it alone, and it never comes
+//! and its evidence checked. It has run nothing. A caller who takes one has it alone, and it never comes
 //! back: a pool is filled with new ones only.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::config::Engine;
 use crate::raise::RaiseError;
 use crate::sandbox::Sandbox;
 
-/// More guests that nobody uses are an accident.
+/// More unused guests are an accident.
 const MOST: usize = 64;
 /// After a guest that could not be raised.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -79,13 +79,13 @@ impl Pool {
         Ok(Pool { shared, filler: Some(filler) })
     }
 
-    /// One that is ready, or else one that is raised now.
+    /// Gives a guest that is ready, or else one that is raised now.
     pub fn take(&self) -> Result<Sandbox, RaiseError> {
         let ready = {
             let mut state = self.shared.lock();
             loop {
                 match state.ready.pop_front() {
-                    // One that somebody killed is of no use to anybody.
+                    // A killed guest is of no use to the caller.
                     Some(sandbox) if !is_alive(&sandbox) => drop(sandbox),
                     found => break found,
                 }
@@ -132,7 +132,7 @@ impl Shared {
             match raised {
                 Ok(sandbox) if !state.ending => state.ready.push_back(sandbox),
                 Ok(_) => return,
-                // Whoever takes one is told why there is none, by trying.
+                // A caller who takes one is told why there is none, by trying.
                 Err(_) => {
                     let waited = self.changed.wait_timeout(state, PAUSE);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -158,7 +158,7 @@ impl Drop for Pool {
     }
 }
 
-/// Its monitor has not ended.
+/// Tells whether the guest's VMM still runs.
 fn is_alive(sandbox: &Sandbox) -> bool {
     let mut polled = [PollFd::new(&*sandbox.ring.launched.pidfd, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -45,7 +45,7 @@ pub(crate) struct Parked {
     spawner: SpawnerHandle,
 }
 
-/// A ring on its way up, and what was seen of it from outside.
+/// A ring on its way up, and the facts about it that were read from outside.
 #[derive(Debug)]
 struct Started {
     ring: RaisedRing,
@@ -128,7 +128,7 @@ impl Engine {
         self.raise_for(permit, &[])
     }
 
-    /// The same, for a command that `ps` is to show.
+    /// Raises a sandbox for a command that `ps` is to show.
     pub fn raise_for(&self, permit: &Permit, command: &[String]) -> Result<Sandbox, RaiseError> {
         let raising = Raising { id: host::new_id(), kind: RecordKind::Run, from: None };
         self.raise_as(permit, raising, command)
@@ -308,7 +308,7 @@ impl Engine {
             return SpawnerHandle::prepare(self.launcher()?, plan, parking);
         }
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that somebody killed is of no use to anybody.
+        // A killed spawner is of no use.
         parked.retain(|parked| parked.spawner.is_alive());
         if let Some(found) = parked.iter().find(|parked| parked.template == plan.template) {
             return Ok(found.spawner.clone());
@@ -365,7 +365,7 @@ impl Engine {
     }
 
     /// Raises the process rings of a wall from the given one on, each by the warden of the one
-    /// before. Gives the innermost, and what was expected of it.
+    /// before. Gives the innermost, and the facts that were expected of it.
     pub(crate) fn raise_inner_rings(
         &self,
         sandbox: &Sandbox,
@@ -412,7 +412,7 @@ impl Engine {
         Ok(self.compare_limits(group.read_back()?, spec)?)
     }
 
-    /// The same while the sandbox lives.
+    /// Compares the limits while the sandbox runs.
     pub(crate) fn check_limits(
         &self,
         group: &Group,

@@ -42,7 +42,7 @@ pub enum RecordState {
     Running,
     /// Ended in order; kept for its changes or its log.
     Finished,
-    /// Its owner is gone without having settled: `gc` cleans up.
+    /// The owner process is gone without having settled: `gc` cleans up.
     #[default]
     Abandoned,
 }
@@ -68,7 +68,7 @@ pub struct Record {
     /// What policy said of it.
     #[serde(default)]
     pub decided: Option<Decided>,
-    /// It was raised ahead, has run nothing, and is nobody's yet.
+    /// It was raised ahead, has run nothing, and has no user yet.
     #[serde(default)]
     pub ready: bool,
     #[serde(skip)]
@@ -155,7 +155,7 @@ impl Record {
         let text = serde_json::to_vec(&self).map_err(|error| wrong(error.into()))?;
         let file = new_file(&Self::file_path(&self.dir), Access::Change)
             .map_err(|error| wrong(error.into()))?;
-        // Waits only for those who look whether somebody holds it.
+        // Waits only for those who look whether a process holds it.
         hold(&file, Hold::Alone, Wait::Forever).map_err(wrong)?;
         file.write_all_at(&text, 0).map_err(wrong)?;
         Ok(HeldRecord { record: self, file })
@@ -250,7 +250,7 @@ pub(crate) fn delete(record: &Record) -> io::Result<()> {
     }
 }
 
-/// The same where the record may be unreadable: whose name it was is then seen by the next who wants it.
+/// Deletes a record that may be unreadable: the next caller who wants its name then sees whose it was.
 pub(crate) fn delete_at(dir: &Path) -> io::Result<()> {
     match Record::load(dir) {
         Ok(record) => delete(&record),
@@ -268,7 +268,7 @@ fn delete_files(dir: &Path) -> io::Result<()> {
 }
 
 /// Whether a sandbox has a record, in whatever state. When in doubt it has: a name without a record is
-/// anybody's.
+/// free for any sandbox.
 pub(crate) fn is_there(dir: &Path) -> bool {
     let found = Record::file_path(dir).symlink_metadata();
     !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -282,7 +282,7 @@ impl Engine {
         Ok(records)
     }
 
-    /// Those whose ids begin so; no other is read.
+    /// The records whose ids begin so; no other is read.
     fn records_that_begin(&self, with: &str) -> Result<Vec<Record>, RecordError> {
         let sandboxes = self.home.join("sandboxes");
         let mut records = Vec::new();
@@ -296,8 +296,8 @@ impl Engine {
         Ok(records)
     }
 
-    /// Finds by full id, name or unique beginning of an id. An id comes first: nobody else can have it,
-    /// and its record is the only one to be read.
+    /// Finds by full id, name or unique beginning of an id. An id comes first: no other sandbox can have
+    /// it, and its record is the only one to be read.
     pub fn find(&self, id_or_name: &str) -> Result<Record, RecordError> {
         let known = id_or_name.parse::<SandboxId>().ok();
         if let Some(record) = known.and_then(|id| Record::load(&self.dir_of(&id)).ok()) {
@@ -358,7 +358,7 @@ impl Engine {
         }
     }
 
-    /// Removes the names of sandboxes that have no record. Nobody may be making one.
+    /// Removes the names of sandboxes that have no record. The lock keeps a new one from being made.
     pub(crate) fn sweep_names(&self, _alone: &CreationLock) -> io::Result<()> {
         self.names().sweep(|id| is_there(&self.dir_of(id)))
     }
@@ -447,7 +447,7 @@ mod tests {
         }
         assert_eq!(id(engine.find("one")), None);
         let again = make(&engine, Some("one")).unwrap();
-        // Its first owner, late in cleaning up, takes nothing from the second.
+        // The first owner, late in cleaning up, takes nothing from the second.
         one.remove().unwrap();
         assert_eq!(id(engine.find("one")), Some(again.record.id.clone()));
         let alone = CreationLock::exclusive(&home.path().join("sandboxes")).unwrap();

@@ -43,9 +43,9 @@ pub(crate) struct Relay {
     hiding: Option<Arc<hiding::Shared>>,
     gate: Arc<Gate>,
     orders: Orders,
-    /// Nobody's yet: it ends with the connection of whoever keeps it ready, and runs nothing.
+    /// It has no user yet: it ends with the connection that keeps it ready, and runs nothing.
     ready: AtomicBool,
-    /// Somebody has tried to take it. There is no second try, whatever became of the first.
+    /// A caller has tried to take it. There is no second try, whatever became of the first.
     claimed: AtomicBool,
     connections: AtomicUsize,
 }
@@ -83,12 +83,12 @@ impl Relay {
     fn take(&self, permit: &[u8]) -> Reply {
         let (done, outcome) = mpsc::channel();
         let order = Order::Take { permit: permit.to_vec(), done };
-        // Once only: what was somebody's is never anybody else's.
+        // Once only: a sandbox with a user never gets another one.
         if self.claimed.swap(true, Ordering::SeqCst) {
             return refused(ErrorCode::NotPermitted, "the sandbox is somebody's already");
         }
         let reply = self.ordered(order, &outcome);
-        // By a permit that the keeper refused it is nobody's still, and runs nothing.
+        // By a permit that the shim refused it has no user still, and runs nothing.
         if matches!(reply, Reply::Done) {
             self.ready.store(false, Ordering::SeqCst);
         }
@@ -132,7 +132,7 @@ impl Relay {
         })
     }
 
-    /// Serves whoever has connected, in a thread of its own.
+    /// Serves the caller who has connected, in a thread of its own.
     pub(crate) fn accept(relay: &Arc<Relay>, socket: &UnixListener) {
         let Ok((stream, _)) = socket.accept() else {
             // Without descriptors for it the caller waits, and comes up again at once.
@@ -258,7 +258,7 @@ impl Relay {
                 Err(ClientError::TimedOut) => !stream.is_gone(),
                 Err(error) => return Err(error),
             };
-            // Dropping the process kills it: nobody listens any more.
+            // Dropping the process kills it: the caller no longer listens.
             if !sent {
                 return Err(ClientError::Disconnected);
             }
@@ -381,7 +381,7 @@ impl Handler for Relay {
     fn closed(&self) {
         let last = self.connections.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && self.ready.load(Ordering::SeqCst) {
-            // Whoever kept it ready is gone.
+            // The process that kept it ready is gone.
             let _ = self.orders.send(Order::End(Ending::Stopped));
         }
     }

@@ -1,7 +1,7 @@
 //! Answers about files that cost time to find out, kept until one of the files changes.
 //!
 //! A file is told by where it is on its device, its size and its times; the kernel sets the last of
-//! them at every change and nobody else can. An answer about a file that was changed a moment ago is
+//! them at every change and no process can. An answer about a file that was changed a moment ago is
 //! not kept: within one tick of the clock it could change again unnoticed.
 
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives what was answered, and whether that was asked for anew.
+    /// Gives the answer, and whether the question was really asked.
     fn ask(home: &Path, question: &str, file: &Path) -> (String, bool) {
         let asked = Cell::new(false);
         let answer = Remembered::in_home(home).answer(question, &[file], || {

@@ -40,8 +40,8 @@ const MAX_RIGHTS_BYTES: u64 = 1 << 20;
 /// A keeper that has not made a change by then never will. A guest copies its changes out first.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(150);
 
-/// The kernel's clock for files ticks at least 100 times a second: what is written after a change of
-/// rights has a later time than what was written before.
+/// The kernel's clock for files ticks at least 100 times a second. So every write after a change of
+/// rights has a later time than every write before it.
 const ONE_TICK: Duration = Duration::from_millis(20);
 
 const BUSY: i32 = Errno::BUSY.raw_os_error();
@@ -84,7 +84,7 @@ pub enum ChangeRightsError {
 }
 
 impl ChangeRightsError {
-    /// That of the step that failed, and why, where somebody said that it did.
+    /// The error number and reason of the failed step, where launcher or guest told them.
     fn failed_step(&self) -> Option<(Option<i32>, String)> {
         match self {
             ChangeRightsError::Launch { source: LaunchError::Step(failure), .. } => {
@@ -182,7 +182,7 @@ pub(crate) struct History {
     #[serde(default)]
     pub(crate) periods: Vec<Period>,
     changes: u32,
-    /// Those that were changed to, in their order.
+    /// The phases that were changed to, in their order.
     #[serde(default)]
     pub(crate) phases: Vec<String>,
 }
@@ -233,7 +233,7 @@ impl Engine {
         self.change_rights_for(record, rights, None)
     }
 
-    /// The same, because the task is in another phase.
+    /// Changes the rights because the task is in another phase.
     pub(crate) fn change_rights_for(
         &self,
         record: &Record,
@@ -385,7 +385,7 @@ impl Hands {
         self.apply(sandbox, RightsChange::forbid()).map_err(|error| match error.failed_step() {
             Some((Some(BUSY), _)) => Undone::Nothing(ChangeRightsError::Busy(id())),
             Some((_, why)) => Undone::Nothing(ChangeRightsError::Unchanged { id: id(), why }),
-            // Nobody answered, so it may have been done.
+            // The guest did not answer, so it may have carried this out.
             None => Undone::Half(error),
         })
     }

@@ -48,7 +48,7 @@ pub struct Sandbox {
     pub(crate) scratch: Option<OwnedFd>,
     /// What a change of rights needs of the ring.
     pub(crate) held: Option<Held>,
-    /// What was changed under which rights, once they have changed.
+    /// Which changes were made under which rights, once the rights have changed.
     pub(crate) periods: Option<Periods>,
     /// The user of the ring inside a guest that has the workspace.
     pub(crate) user_in_guest: Option<(u32, u32)>,
@@ -68,7 +68,7 @@ pub struct Sandbox {
     pub(crate) control: Option<UnixStream>,
     /// Where a guest that is reached by vsock comes in.
     pub(crate) door: Option<Door>,
-    /// The same once somebody speaks with it.
+    /// The guest's VMM, once the engine speaks with it.
     pub(crate) monitor: Option<Monitor>,
     pub(crate) evidence: Vec<Evidence>,
     pub(crate) watchdog: Option<Watchdog>,
@@ -112,7 +112,7 @@ impl Killer {
         let _ = rustix::process::pidfd_send_signal(&*self.warden, Signal::KILL);
     }
 
-    /// Whether somebody has ended it before its time.
+    /// Whether a request has ended it before its time.
     pub fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
@@ -252,7 +252,7 @@ impl Sandbox {
         open_dir(scratch, "workspace")
     }
 
-    /// Hides what has come to the workspace since somebody looked.
+    /// Hides the files that have come to the workspace since the last look.
     pub(crate) fn hide_new(&self) -> Result<(), HidingError> {
         self.hiding.as_ref().map_or(Ok(()), |hiding| hiding.shared().settle())
     }
@@ -268,7 +268,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The same for a guest, to whose innermost warden `client` speaks.
+    /// Serves the network of a guest, to whose innermost warden `client` speaks.
     pub(crate) fn serve_network_of_guest(
         &mut self,
         client: &Client,
@@ -334,8 +334,8 @@ impl Sandbox {
         // Both at once: the launcher takes as long to end as the ring does.
         self.ring.spawner.end_if_last();
         self.still_there = !process::is_readable_within(&self.ring.launched.pidfd, Some(PATIENCE));
-        // If it is our child nobody else takes note of its end, and of what it and all below it
-        // used.
+        // If it is our child only we can take note of its end, and of the time that it and all
+        // below it used.
         self.reaped_cpu = process::reap(self.ring.launched.pid);
         if let Some(watchdog) = self.watchdog.as_mut() {
             watchdog.finish();
@@ -387,7 +387,7 @@ impl Sandbox {
         ledger::raised(&self.id, &self.spec, all, raise_ms)
     }
 
-    /// Of a sandbox that nobody settled.
+    /// The record of a sandbox that was dropped unsettled.
     fn record_drop(&mut self) {
         let Some(ledger) = self.ledger.take() else {
             return;

@@ -144,7 +144,7 @@ impl Sandbox {
         workspace.is_some_and(|workspace| workspace.mode == WorkspaceMode::CopyOnWrite)
     }
 
-    /// Takes what was changed out of a guest, while it lives.
+    /// Takes the changes out of a guest, while it runs.
     fn copy_changes_out(&self, patience: Duration) -> Result<Option<Sink>, SettleError> {
         if !self.keeps_changes() {
             return Ok(None);
@@ -152,7 +152,7 @@ impl Sandbox {
         self.copy_out(patience, |guest, sink, most| guest.take_workspace(sink, most))
     }
 
-    /// The end of a period of rights: notes what was changed in it, while nothing can be written.
+    /// The end of a period of rights: notes its changes, while nothing can be written.
     pub(crate) fn look_at_changes(&self, periods: &mut Periods) -> Result<(), SettleError> {
         let look = |guest: &Client, sink: &mut Sink, most| guest.look_at_workspace(sink, most);
         let upper = match (self.copy_out(COPY_PATIENCE, look)?, &self.scratch) {
@@ -180,7 +180,7 @@ impl Sandbox {
         let Limits { disk_bytes, disk_inodes, .. } = *self.limits();
         let mut sink = Sink::new(&record.record.upper_dir(), disk_bytes, disk_inodes)
             .map_err(SettleError::Scratch)?;
-        // Its headers come on top of what the guest can store.
+        // The headers of the stream come on top of the bytes that the guest can store.
         let most = disk_bytes.saturating_add(disk_inodes.saturating_mul(8 << 10));
         let guest = guest.until(Instant::now() + patience);
         copy(&guest, &mut sink, most).map_err(SettleError::Guest)?;

@@ -1,6 +1,6 @@
-//! What is mounted in the directories that a ring shows of the host.
+//! Lists the mounts in the directories that a ring shows of the host.
 //!
-//! An overlay of a directory has nothing of what is mounted below it, and the kernel lets no user
+//! An overlay of a directory shows none of the mounts below it, and the kernel lets no user
 //! namespace make one that would show what lies under a mount. So a ring puts such a directory
 //! together from its parts; here they are listed.
 
@@ -59,7 +59,7 @@ pub(crate) fn in_parts(tops: &[PathBuf]) -> Result<BTreeMap<PathBuf, Vec<Part>>,
             continue;
         }
         let listed = match list(&directory, &mounts) {
-            // Then nobody in the ring could look into it either.
+            // Then no process in the ring could look into it either.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
             listed => listed.map_err(wrong(&directory))?,
         };
@@ -127,7 +127,7 @@ fn list(directory: &Path, mounts: &Mounts) -> io::Result<Vec<Part>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let (path, name) = (entry.path(), entry.file_name());
-        // Of what is mounted there, not of what lies under it.
+        // The metadata of the mount itself, not of the directory under it.
         let found = match fs::symlink_metadata(&path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

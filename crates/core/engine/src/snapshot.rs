@@ -67,11 +67,11 @@ pub enum ForkError {
     NarrowerSince(SandboxId),
 }
 
-/// What is to be made of a snapshot.
+/// What a snapshot is to become.
 struct Copies {
     for_fork: bool,
     count: u32,
-    /// Of the one copy that has a name.
+    /// The name, if there is one copy and it has one.
     name: Option<SandboxName>,
 }
 
@@ -173,7 +173,7 @@ impl Engine {
         Ok(made.into_iter().collect::<Result<_, _>>()?)
     }
 
-    /// Copies are admitted as new sandboxes are, by the policy of now. Gives what is to be written down of it.
+    /// Copies are admitted as new sandboxes are, by the policy of now. Gives the decision to be recorded.
     /// Elevations were for the sandbox that was kept, and not for its copies.
     fn admit_copies(&self, snapshot: &Snapshot) -> Result<Option<Decided>, ForkError> {
         let (spec, before) = (&snapshot.spec, snapshot.decided.as_ref());
@@ -195,7 +195,7 @@ impl Engine {
             },
         };
         let asked = Asked {
-            // Its network is decided by itself.
+            // The network of a copy is decided by itself.
             spec: SandboxSpec { egress: None, ..spec.clone() },
             wall: Some(spec.wall.clone()),
             task: Task { phase, elevated: BTreeSet::new(), ..task },

@@ -1,6 +1,6 @@
 //! Whether a ring that lives is still what it was when its evidence was checked.
 //!
-//! The kernel shows it from outside, where nobody inside can lie: the namespaces, users, privileges
+//! The kernel shows it from outside, where no process inside can lie: the namespaces, users, privileges
 //! and filters of the ring's first process, or of a guest's monitor, and every mount that it sees.
 //! That is read when the ring has been raised, and again before every command, after every change of
 //! rights and once a minute. A ring in which something differs is stopped.
@@ -42,11 +42,11 @@ const FIXED: [&str; 10] = [
 #[derive(Debug)]
 pub(crate) struct Standing(Mutex<Stands>);
 
-/// The same, for whoever looks at it or changes it.
+/// The locked part of a [`Standing`], for those who look at it or change it.
 #[derive(Debug)]
 pub(crate) struct Stands {
     ring: RingKind,
-    /// `/proc/PID`: of this process only, whoever has its number later.
+    /// `/proc/PID`: of this process only, even if another process gets its number later.
     process: OwnedFd,
     /// The mount of a workspace that is the host's own directory. Covers lie on its hidden files; the
     /// kernel takes one away with its file, and a new file gets a new one.
@@ -75,7 +75,7 @@ struct MountLine<'a> {
 }
 
 impl Standing {
-    /// Of a sandbox whose wall has just been checked.
+    /// The state of a sandbox whose wall has just been checked.
     pub(crate) fn of(sandbox: &Sandbox) -> io::Result<Standing> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = format!("/proc/{}", sandbox.host_process());
@@ -86,7 +86,7 @@ impl Standing {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Stands> {
-        // What is in it is written in one piece.
+        // The contents are written in one piece.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,7 +102,7 @@ impl Stands {
         Ok(())
     }
 
-    /// Nothing can be written through a cover, whoever made it.
+    /// Nothing can be written through a cover, wherever it came from.
     fn is_cover(&self, line: &MountLine<'_>) -> bool {
         line.is_read_only() && self.covered == Some(line.parent)
     }
@@ -208,7 +208,7 @@ fn read(process: &OwnedFd, name: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The process has ended: it is not there, or is nobody's any more.
+/// The process has ended: it is not there, or its number is free.
 fn is_gone(error: &io::Error) -> bool {
     let gone = [Errno::SRCH, Errno::NOENT].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|number| gone.contains(&number))
@@ -276,7 +276,7 @@ fn unescaped(text: &str) -> String {
 }
 
 impl Engine {
-    /// What a keeper looks at when nobody asks for anything: the ring, and its limits.
+    /// The regular check of a shim without requests: the ring, and its limits.
     pub(crate) fn check_again(&self, sandbox: &Sandbox) -> Result<(), EvidenceError> {
         if let Some(standing) = &sandbox.standing {
             standing.lock().check()?;

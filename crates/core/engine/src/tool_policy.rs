@@ -33,7 +33,7 @@ pub enum ToolDenied {
 #[derive(Debug)]
 pub struct ToolGate(Option<Stack>);
 
-/// A call that somebody wants to make.
+/// A call that a caller wants to make.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedCall<'a> {
     pub tool: &'a str,
@@ -52,7 +52,7 @@ pub struct AskedCall<'a> {
 }
 
 impl ToolDenied {
-    /// An elevation that would allow what was refused.
+    /// An elevation that would allow the refused call.
     pub fn elevation(&self) -> Option<&str> {
         let all = match self {
             ToolDenied::Call { elevations, .. } => elevations.as_slice(),
@@ -85,7 +85,7 @@ impl Engine {
         Ok(entry)
     }
 
-    /// The same without beginning it.
+    /// Allows a call without beginning it.
     pub fn allow_call(&self, asked: AskedCall<'_>, gate: &ToolGate) -> Result<(), ToolDenied> {
         match &gate.0 {
             Some(stack) => deciding(|| self.allow_tool(asked, stack)),
@@ -93,8 +93,8 @@ impl Engine {
         }
     }
 
-    /// What a tool may reach by HTTP, if anything: what policy gives, or a person's own order where there is
-    /// none, narrowed to what was `asked` for, to the hosts that the tool wants and to `most`.
+    /// The hosts that a tool may reach by HTTP, if any. Policy gives them, or a person's own order
+    /// where there is none. They are narrowed to the request, to the hosts that the tool wants and to `most`.
     pub fn network_of_tool(
         &self,
         gate: &ToolGate,

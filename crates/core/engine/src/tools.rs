@@ -1,7 +1,7 @@
 //! Runs WASM tools: compiles them once, and calls them in jailed wardens that stay up.
 //!
 //! Invariant: no byte of a tool is parsed or run in this process. A compiler and wardens do that,
-//! each in a ring that holds nothing but itself and what was granted.
+//! each in a ring that holds nothing but itself and its grants.
 
 mod call;
 mod compile;

@@ -1,5 +1,5 @@
-//! What waits in TCP connections that nobody has accepted yet. The kernel charges a connection to a memory
-//! control group when it is accepted, of either version, so until then nobody counts it.
+//! Counts the bytes that wait in unaccepted TCP connections. The kernel charges a connection to a memory
+//! control group, of either version, only when a program accepts it. Until then no group counts it.
 //!
 //! The list of connections is slow to read: the kernel looks through its table of the whole host. So the
 //! number of sockets is asked first, which is cheap, and the list only where so many could be too much.
@@ -29,7 +29,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Of the network namespace of a process. Holds that namespace until it is dropped.
+    /// Opens the statistics of a process's network namespace. Holds that namespace until it is dropped.
     pub(crate) fn of(pid: u32) -> Statistics {
         let open = |name: &str| File::open(format!("/proc/{pid}/net/{name}")).ok();
         // Another host may let a connection hold more. A new namespace has the settings of the host.

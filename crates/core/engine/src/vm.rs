@@ -418,7 +418,7 @@ fn adoption(id: &SandboxId, limits: &Limits, taking: Taking) -> Adoption {
     }
 }
 
-/// A guest that goes on from a template has said that it is ready, to whoever made that.
+/// A guest that was resumed from a template has said already that it is ready, to the maker of that.
 fn take_over(stream: &UnixStream, adoption: &Adoption, ready: bool) -> Result<(), AdoptError> {
     let mut channel = Patient { stream, until: Instant::now() + BOOT_PATIENCE };
     if !ready {

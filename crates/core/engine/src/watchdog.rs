@@ -1,10 +1,10 @@
 //! Keeps the memory limit where no control group can: adds up the ring many times a second.
 //!
 //! Invariant: memory is seen here, or charged at what it can be at most, or refused to the ring by
-//! `resources/seccomp/watched.filter`. SECURITY.md says what is left.
+//! `resources/seccomp/watched.filter`. SECURITY.md lists the exceptions.
 //!
-//! Of a living sandbox nothing is added up while nobody asks anything of it and no process is in it but
-//! its wardens. What cannot be found out counts as a process.
+//! The watchdog adds up nothing for an idle sandbox, without requests and without processes other than
+//! its wardens. A process that it cannot read counts as one that runs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,12 +22,12 @@ use crate::sandbox::Killer;
 use crate::unaccepted::{Statistics, unaccepted_bytes};
 
 const INTERVAL: Duration = Duration::from_millis(20);
-/// The same where a control group counts all but connections that nobody has accepted, and there are
+/// The interval where a control group counts all but unaccepted connections, and there are
 /// many connections.
 const SOCKET_INTERVAL: Duration = Duration::from_millis(50);
-/// The same while there are only a few.
+/// The interval while there are only a few.
 const QUIET_INTERVAL: Duration = Duration::from_millis(200);
-/// The same while nothing runs. A host may have thousands of idle sandboxes.
+/// The interval while nothing runs. A host may have thousands of idle sandboxes.
 const REST: Duration = Duration::from_secs(10);
 /// More processes than any limit allows; a bound for the walk.
 const MAX_PROCESSES: usize = 1 << 16;
@@ -36,7 +36,7 @@ const MAX_PROCESSES: usize = 1 << 16;
 const THREAD_BYTES: u64 = 32 << 10;
 /// What it keeps for a descriptor: once a user has many pipes, a new one holds two pages.
 const DESCRIPTOR_BYTES: u64 = 8 << 10;
-/// What a socket holds by default before whoever writes to it has to wait.
+/// The bytes that a socket holds by default before its writer has to wait.
 const SOCKET_BYTES: u64 = 208 << 10;
 /// What a file in memory takes besides its content, by the kernel's own reckoning.
 const INODE_BYTES: u64 = 1 << 10;
@@ -107,7 +107,7 @@ impl Watchdog {
                 let found = tree(warden);
                 let held = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes));
                 let used = held.saturating_add(scratch.as_ref().map_or(0, scratch_bytes));
-                // What could not be looked at is not what was used.
+                // An unreadable process counts as more than any limit, which is not its real use.
                 state.peak.fetch_max(used.min(most.saturating_mul(2)), Ordering::SeqCst);
                 let charged = used.saturating_add(charges(&found) + socket_charges(warden));
                 if charged > most || kernel.bookkeeping(|| &found, most) > most - charged {
@@ -123,7 +123,7 @@ impl Watchdog {
     }
 
     /// For a ring with a memory control group: what that does not count must not exceed the limit by
-    /// itself. That is connections that nobody has accepted, and locks on files.
+    /// itself. That is unaccepted connections, and locks on files.
     pub(crate) fn of_connections(warden: u32, most: u64, killer: Killer) -> Watchdog {
         let shared = Arc::new(Shared::default());
         let exceeded = Arc::new(AtomicBool::new(false));
@@ -268,7 +268,7 @@ fn threads(pid: u32) -> Option<Vec<u32>> {
 }
 
 /// Asks the first thread that has memory. A process none of whose threads has any is at its end,
-/// unless new ones come: nobody saw what those hold, so it counts as more than any limit.
+/// unless new ones come: the watchdog could not read those, so it counts as more than any limit.
 fn look(pid: u32, mut listed: Vec<u32>) -> Found {
     let of_thread = |thread: &u32| format!("/proc/{pid}/task/{thread}");
     let own = format!("/proc/{pid}");
@@ -324,8 +324,8 @@ fn charges(found: &[Found]) -> u64 {
     found.iter().map(charge).sum()
 }
 
-/// Nobody outside sees what is in a socket, so each counts as full; those too that are on their way
-/// in another one, or closed and not done.
+/// The content of a socket is invisible from outside, so each counts as full; those too that
+/// are on their way in another one, or closed and not done.
 fn socket_charges(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/net/sockstat")).unwrap_or_default();
     let used = text.lines().find_map(|line| line.strip_prefix("sockets: used "));
@@ -453,7 +453,7 @@ mod tests {
         drop(inside);
         warden.kill().unwrap();
         warden.wait().unwrap();
-        // Of a ring that cannot be asked nothing is known.
+        // A ring that cannot be asked tells nothing.
         shared.pause(pid, Duration::ZERO);
     }
 

@@ -23,7 +23,7 @@ pub enum Protection {
     DroppedCapabilities,
     NetworkNamespace,
     ControlGroups,
-    /// Of files that come to the workspace later.
+    /// The hiding of files that come to the workspace later.
     Hiding,
 }
 

@@ -13,7 +13,7 @@ use crate::remove_tree::remove_tree;
 /// Packed at once.
 const PIECE: usize = 64 << 10;
 
-/// The workspace as a stream, without what is hidden.
+/// The workspace as a stream, without its hidden files.
 pub(crate) fn source(
     workspace: BorrowedFd<'_>,
     hidden: Vec<PathBuf>,

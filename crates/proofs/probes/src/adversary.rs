@@ -1,8 +1,8 @@
 //! The adversary's half inside a wall: random sequences of primitive actions, composed from a seed.
 //!
-//! A probe tries one idea that somebody had. The adversary has no idea: it does anything that a job can
-//! do, in an order that nobody chose, with the paths that the host's half told it of. It does not judge. What
-//! it reads, it prints, and whoever knows the secrets looks for them there.
+//! A probe tries one known idea. The adversary has no idea: it does anything that a job can
+//! do, in a random order, with the paths that the host's half told it of. It does not judge. It prints
+//! everything that it reads, and the host's half, which knows the secrets, looks for them there.
 
 mod actions;
 mod helpers;
@@ -27,7 +27,7 @@ const INSIDE: &str = "RINGWALL";
 const MOST_KEPT: usize = 24;
 /// Between two actions, in milliseconds.
 const LONGEST_PAUSE: u64 = 10;
-/// Of one file, for the journal and for those who look for secrets.
+/// The most bytes of one file, for the journal and for the search for secrets.
 const MOST_SHOWN: usize = 256;
 
 /// What one command of the adversary is told.
@@ -108,7 +108,7 @@ pub fn play(play: &Play, program: &str, out: &mut impl Write) -> io::Result<()> 
         return Err(io::Error::other("the adversary plays inside a wall only"));
     }
     let workspace = std::env::current_dir()?;
-    // Of each step its own: what an action draws depends on what it meets, and must not change the next.
+    // Each step has dice of its own: an action draws by its circumstances, and must not change the next.
     let dice = Dice::new(play.seed);
     let mut player = Player {
         dice: dice.clone(),
@@ -212,7 +212,7 @@ impl Player<'_> {
         if self.dice.one_in(3) { self.outside() } else { self.own() }
     }
 
-    /// A directory above the workspace or above what is shown of the host.
+    /// A directory above the workspace or above the shown paths of the host.
     fn above(&mut self) -> PathBuf {
         let shown = self.scene.shown.iter().filter_map(|path| path.parent());
         let places: Vec<PathBuf> = std::iter::once(self.workspace.as_path())
@@ -230,7 +230,7 @@ impl Player<'_> {
     }
 }
 
-/// The beginning of what is there, as text.
+/// The beginning of a file's content, as text.
 fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..MOST_SHOWN).unwrap_or(bytes)).into_owned()
 }

@@ -20,7 +20,7 @@ use ringwall_linux::interface::{Answer, Interface};
 
 use crate::Tried;
 
-/// What is read of a file: a secret stands at its beginning.
+/// The part of a file that is read: a secret is at its beginning.
 const MOST_READ: u64 = 4096;
 
 pub(crate) fn knock(interface: &Interface) -> Tried {

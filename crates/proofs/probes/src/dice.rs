@@ -9,7 +9,7 @@ impl Dice {
         Dice(seed)
     }
 
-    /// Dice for one part of what is chosen: they do not depend on what was drawn for other parts.
+    /// Dice for one part of the choices: they do not depend on the draws for other parts.
     pub fn branch(&self, part: u64) -> Dice {
         let apart = part.wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93);
         Dice(Dice(self.0 ^ apart).number())

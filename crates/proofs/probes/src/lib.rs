@@ -1,7 +1,7 @@
 //! Attacks on a wall, made from inside it, and what must become of them.
 //!
 //! A probe attacks for real. Where its effect can be seen from outside (a canary file, a listener, a
-//! process), whoever runs the probes looks there, and what the probe says of itself only tells whether
+//! process), the caller of the probes looks there, and the probe's own words only tell whether
 //! it could be tried: code that broke out would lie.
 
 mod adversary;
@@ -94,7 +94,7 @@ impl Class {
 pub enum Witness {
     /// The attack itself: it can only fail or succeed.
     Attack,
-    /// Whoever knows the secrets of the scene: one of them was printed.
+    /// The caller, who knows the secrets of the scene: one of them was printed.
     Secret,
     /// The files that were laid out for it.
     Canary,
@@ -116,8 +116,8 @@ pub enum Reach {
     /// It gains something from whatever kernel or root it meets. Where that is a guest's own, its
     /// effect ends there.
     Kernel,
-    /// It confuses whoever reads the files of the sandbox. Nobody outside reads those of a guest:
-    /// changes are told by its warden, and checked.
+    /// It confuses a program that reads the files of the sandbox. No program outside reads those of a
+    /// guest: changes are told by its warden, and checked.
     Layers,
 }
 

@@ -1,4 +1,4 @@
-//! What was laid out on the host for the attacks, and told to them: they need not search.
+//! The targets on the host that were laid out for the attacks, and told to them: they need not search.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub struct Scene {
     pub canaries: Vec<PathBuf>,
     /// Where the host listens: TCP by address and port.
     pub tcp: Vec<String>,
-    /// The same for UDP.
+    /// Where the host listens: UDP by address and port.
     pub udp: Vec<String>,
     /// The name of an abstract unix socket of the host.
     pub abstract_socket: String,
@@ -30,7 +30,7 @@ pub struct Scene {
     pub mark: String,
     /// The workspace as the attack sees it, if it has one.
     pub workspace: Option<PathBuf>,
-    /// Names in the workspace that are hidden from jobs. What is in them on the host is a secret.
+    /// Names in the workspace that are hidden from jobs. Their content on the host is a secret.
     #[serde(default)]
     pub hidden: Vec<PathBuf>,
     /// Files of the host that jobs are shown and must not change.
@@ -38,7 +38,7 @@ pub struct Scene {
     pub shown: Vec<PathBuf>,
     /// Policies: those that would be read, and one that was laid out.
     pub policies: Vec<PathBuf>,
-    /// Grants, approvals and what was spent; the first one was laid out.
+    /// Grants, approvals and spent ones; the first one was laid out.
     pub approvals: Vec<PathBuf>,
     pub keys: Vec<PathBuf>,
     pub records: Vec<PathBuf>,

@@ -5,7 +5,7 @@
 //! the host. One seed gives one round: [`script`] has all moves outside before the first is made, and each
 //! action inside has dice of its own. Only their timing, and what becomes of them, is the machine's.
 //!
-//! Invariant: what was seen outside decides. What the adversary says of itself is searched for secrets and
+//! Invariant: observations from outside decide. The adversary's own words are searched for secrets and
 //! believed in nothing else.
 
 mod ground;
@@ -27,7 +27,7 @@ use crate::run::{Options, Raising, VerifyError, Workshop};
 use round::Round;
 use script::Script;
 
-/// Of each side's journal, what a report has.
+/// The most entries of each side's journal that a report has.
 const MOST_JOURNAL: usize = 24;
 
 /// What the adversary is to do.

@@ -30,7 +30,7 @@ pub struct DrillReport {
     pub post: String,
     pub seconds: f64,
     pub findings: Vec<Finding>,
-    /// Why nobody could be put there.
+    /// Why no intruder could be put there.
     pub not_tested: Option<String>,
 }
 
@@ -83,7 +83,7 @@ fn posts_of(wall: &Wall) -> Vec<Post> {
     posts
 }
 
-/// What is broken and what holds, in the chain of this wall, with the name of each post.
+/// The broken and the holding rings in the chain of this wall, with the name of each post.
 pub(crate) fn chain(wall: &Wall) -> Vec<(String, String)> {
     let inside = wall.rings().get(1);
     let arrow = |post: &Post| match post {
@@ -129,7 +129,7 @@ impl Post {
         }
     }
 
-    /// Behind which wall the attacks are, for whoever judges them. A wasm ring holds native code no
+    /// Behind which wall the attacks are, for the judge. A wasm ring holds native code no
     /// better than a process ring must.
     fn judged_as(&self) -> Option<Wall> {
         let names = match self {
@@ -207,7 +207,7 @@ impl Post {
         // What counts of a lasting effect is what the next one finds.
         let second = self.session(workshop, scene, &lasting)?;
         let mut sessions = vec![(others, first), (lasting, second)];
-        // How long a job may take is kept by the engine, whoever runs in the ring.
+        // The engine keeps the time limit of a job, whatever program runs in the ring.
         let limited = |probe: &Probe| {
             probe.class == Class::Exhaust && probe.name != ENDLESS && !fills_the_kernel(probe)
         };
@@ -217,7 +217,7 @@ impl Post {
         Ok(sessions)
     }
 
-    /// Whether the program whose place this is puts a filter on itself before anybody could take it
+    /// Whether the program whose place this is puts a filter on itself before an attacker could take it
     /// over. The intruder does without.
     fn confines_itself(&self) -> bool {
         match self {

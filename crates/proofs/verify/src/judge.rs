@@ -1,4 +1,4 @@
-//! From what an attack says and what was seen to a verdict. Pure.
+//! From the words of an attack and the observations of the host to a verdict. Pure.
 
 use ringwall_probes::{Account, Class, Probe, Reach, Tried, Witness};
 use ringwall_spec::{RingKind, Wall};
@@ -31,7 +31,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// An effect on the host that nobody answers for.
+    /// An effect on the host that no attack answers for.
     pub(crate) fn unexplained(seen: &Seen) -> Finding {
         Finding {
             probe: "unexplained",
@@ -56,7 +56,7 @@ fn ends_in_a_guest(reach: Reach, wall: Option<&Wall>) -> bool {
     })
 }
 
-/// What is known about one run.
+/// The facts about one run.
 pub(crate) struct Known<'a> {
     pub(crate) wall: Option<&'a Wall>,
     pub(crate) seen: &'a Seen,
@@ -131,7 +131,7 @@ fn decide(probe: &Probe, tried: Option<&Tried>, known: &Known<'_>) -> (Verdict, 
     }
 }
 
-/// Canaries that changed though no attack says that it did it: nobody is to be believed then.
+/// Canaries that changed though no attack says that it did it: then no attack is believed.
 pub(crate) fn unexplained(findings: &[Finding], seen: &Seen) -> bool {
     let explained = |class: Class| {
         findings.iter().any(|finding| finding.class == class && finding.verdict == Verdict::Breach)

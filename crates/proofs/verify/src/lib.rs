@@ -2,10 +2,11 @@
 //!
 //! [`stage`] lays out what attacks go for, and watches it from outside; [`run`] raises a wall and has the
 //! probe program attack in it; [`tools`] has hostile tools do so where only tools run; [`drill`] puts the
-//! probe program where wardens and monitors run; [`judge`] compares what the attacks say with what was seen; [`report`]
-//! is what people read. [`adversary`](mod@adversary) plays random sequences instead of known attacks.
+//! probe program where wardens and VMMs run; [`judge`] compares the words of attacks with the
+//! observations; [`report`] is what people read. [`adversary`](mod@adversary) plays random sequences
+//! instead of known attacks.
 //!
-//! Invariant: what was seen outside counts, whatever an attack says; an attack that was not made is
+//! Invariant: observations from outside count, whatever an attack says; an attack that was not made is
 //! never counted as stopped.
 
 mod adversary;
@@ -28,7 +29,7 @@ pub use report::Report;
 pub use ringwall_probes::Scene;
 pub use run::{AsPlanned, Options, Raising, VerifyError, verify};
 
-/// What is attacked here was decided by nobody: the audit log names `verify`.
+/// No policy decided about the sandboxes that are attacked here: the audit log names `verify`.
 fn verify_permit(decision: Decision) -> Permit {
     system_permit(SystemCaller::Verify, decision)
 }

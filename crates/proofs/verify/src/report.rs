@@ -33,7 +33,7 @@ pub struct Host {
     pub root: bool,
 }
 
-/// What was found behind one wall.
+/// The findings behind one wall.
 #[derive(Debug, Clone, Serialize)]
 pub struct WallReport {
     pub wall: String,
@@ -76,14 +76,14 @@ impl Report {
         walls + self.drills.iter().map(|drill| drill.count(verdict)).sum::<usize>()
     }
 
-    /// The attacks that got through a wall, and through what is round it if one of its rings is broken.
+    /// The attacks that got through a wall, and through the rings round a broken one of its rings.
     pub fn breaches_of(&self, wall: &WallReport) -> usize {
         let drilled: usize =
             self.chain(wall).iter().map(|(_, drill)| drill.count(Verdict::Breach)).sum();
         wall.count(Verdict::Breach, None) + drilled
     }
 
-    /// What was broken and what held, from the innermost ring of a wall to the host.
+    /// The broken and the holding rings, from the innermost ring of a wall to the host.
     fn chain(&self, wall: &WallReport) -> Vec<(String, &DrillReport)> {
         let Ok(rings) = wall.wall.parse() else {
             return Vec::new();
@@ -94,7 +94,7 @@ impl Report {
         drill::chain(&rings).into_iter().filter_map(find).collect()
     }
 
-    /// A table by class and wall; then every breach, and what was not tested.
+    /// A table by class and wall; then every breach, and every attack that was not tested.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.

@@ -28,7 +28,7 @@ use crate::verify_permit;
 
 /// How a wall comes up. Tests that show that attacks notice a missing protection have ways of their own.
 pub trait Raising {
-    /// A last word on what is asked for.
+    /// A last word on the specification.
     fn change(&self, _spec: &mut SandboxSpec, _scene: &Scene) {}
 
     fn raise(&self, engine: &Engine, permit: &Permit) -> Result<Sandbox, RaiseError> {
@@ -59,7 +59,7 @@ pub struct Options {
     pub control: bool,
     /// Hostile code where each ring's warden runs, too.
     pub drills: bool,
-    /// Not one of our walls but somebody else's: a command that runs the command behind it.
+    /// A third-party wall instead of ours: a command that runs the command behind it.
     pub behind: Vec<OsString>,
     /// The built-in tool `fetch`, with which tools that were given a host go for others.
     pub fetch: Option<PathBuf>,
@@ -94,7 +94,7 @@ pub(crate) fn limits(wall: Option<&Wall>, timeout: Duration) -> Limits {
     Limits {
         timeout,
         memory_bytes: match (guest, tools) {
-            // Where no control group counts what is used, all that a WASM warden reserves counts.
+            // Where no control group counts real use, all that a WASM warden reserves counts.
             (false, true) => 1 << 30,
             (true, _) => 256 << 20,
             (false, false) => 128 << 20,
@@ -192,7 +192,7 @@ pub(crate) struct Workshop<'a> {
     /// Ringwall's real state.
     pub(crate) state: PathBuf,
     pub(crate) workspace: PathBuf,
-    /// What is in the hidden files of the workspace.
+    /// The content of the hidden files of the workspace.
     pub(crate) secret: String,
     pub(crate) raising: &'a dyn Raising,
     _directory: TempDir,

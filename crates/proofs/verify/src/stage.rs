@@ -215,7 +215,7 @@ struct Laid {
     deciding: Deciding,
 }
 
-/// What decides about sandboxes: what was laid out first, then what is really there.
+/// The files that decide about sandboxes: first those that were laid out, then the real ones.
 #[derive(Default)]
 struct Deciding {
     policies: Vec<PathBuf>,
@@ -254,7 +254,7 @@ impl Laid {
         }
         laid.fill_shown()?;
         laid.fill_trees()?;
-        // Whoever may read it knows the hash; nobody else may learn it.
+        // A process that may read it knows the hash; no other may learn it.
         let shadow = fs::read_to_string("/etc/shadow").unwrap_or_default();
         if let Some(line) = shadow.lines().next() {
             laid.secrets.push(line.to_owned());
@@ -315,7 +315,7 @@ impl Laid {
         Ok(())
     }
 
-    /// What jobs are shown: anybody could write to it, were it not for its mount.
+    /// The files that jobs are shown: any user could write to them, were it not for their mount.
     fn fill_shown(&mut self) -> io::Result<()> {
         let place = tempfile::Builder::new().prefix(".ringwall-verify-").tempdir_in("/tmp")?;
         let place_path = place.path().canonicalize()?.join("shown");
@@ -368,7 +368,7 @@ fn look(path: &Path) -> Option<Look> {
         names: names.collect(),
         mode: metadata.mode(),
         owner: (metadata.uid(), metadata.gid()),
-        // The time of any change, attributes too, and nobody can set it.
+        // The time of any change, attributes too, and no process can set it.
         changed: (metadata.ctime(), metadata.ctime_nsec()),
     })
 }
@@ -393,7 +393,7 @@ pub(crate) fn random() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// A socket of the host that nobody behind a wall may reach.
+/// A socket of the host that no process behind a wall may reach.
 enum Ear {
     Listener(OwnedFd),
     Datagrams(OwnedFd),

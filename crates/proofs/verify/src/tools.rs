@@ -46,7 +46,7 @@ struct Attack {
 
 /// Long enough for what ends by itself.
 const TIME: Duration = Duration::from_secs(2);
-/// Somebody who is not root.
+/// A user who is not root.
 const ORDINARY: u32 = 12_345;
 
 impl Workshop<'_> {
@@ -104,7 +104,7 @@ fn lay_links(directory: &Path, scene: &Scene) -> std::io::Result<()> {
     for (paths, kind) in [(&scene.secrets, "secret"), (&scene.canaries, "canary")] {
         for (path, name) in paths.iter().zip(catalogue::link_names(paths, kind)) {
             let link = directory.join(name);
-            // Of the wall before.
+            // Removes the link of the wall before.
             let _ = fs::remove_file(&link);
             std::os::unix::fs::symlink(path, &link)?;
         }
@@ -199,7 +199,7 @@ impl Attack {
             Sign::Ran if matches!(outcome.status, ToolStatus::Exited { .. }) => {
                 Came::Through("it ran to its end".to_owned())
             }
-            // One that should have come to its end and did not has not tried everything.
+            // A tool that ended too early has not tried everything.
             Sign::Secret | Sign::Says if !matches!(outcome.status, ToolStatus::Exited { .. }) => {
                 match &outcome.status {
                     ToolStatus::Trapped { .. } | ToolStatus::Denied { .. } => Came::Nowhere(ended),

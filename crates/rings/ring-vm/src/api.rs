@@ -22,7 +22,7 @@ const MAX_HEAD: usize = 16 << 10;
 const MAX_BODY: usize = 64 << 10;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Of what a monitor says, as far as it is repeated.
+/// The longest part of a VMM's answer that is repeated.
 const LONGEST_REASON: usize = 300;
 
 /// A connection to a monitor that takes requests.
@@ -133,7 +133,7 @@ impl Api {
     }
 }
 
-/// Whether whoever held the other end is gone.
+/// Whether the process with the other end is gone.
 pub fn has_ended(lifeline: &UnixStream) -> bool {
     let mut polled = [PollFd::new(lifeline, PollFlags::RDHUP)];
     let ended = rustix::event::poll(&mut polled, Some(&Timespec::default()));

@@ -48,7 +48,7 @@ pub fn check_guest(
 /// File systems through which a guest could reach the host's files.
 const SHARED_WITH_HOST: [&str; 5] = ["9p", "virtiofs", "nfs", "nfs4", "cifs"];
 
-/// Checks the monitor's jail as the host's kernel shows it: here nobody inside can lie.
+/// Checks the VMM's jail as the host's kernel shows it: here no process inside can lie.
 pub fn check_monitor(pid: u32) -> Result<Vec<CheckedFact>, EvidenceError> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {

@@ -56,15 +56,15 @@ pub enum DriverError {
 }
 
 /// The monitor for new guests, and who runs their instructions. `kvm` says whether KVM runs guests
-/// by what was found out with QEMU; nothing, if that is not known.
+/// according to the trial with QEMU; nothing, if that is not known.
 pub fn choose(kvm: impl Fn(&Found) -> Option<KvmVerdict>) -> Result<Choice, DriverError> {
     choose_asking(&|_, ask| ask(), kvm)
 }
 
-/// Whoever knows what a program would say of its version need not run it.
+/// A caller who knows a program's answer about its version need not run it.
 pub type KnownVersion<'a> = &'a dyn Fn(&Path, &dyn Fn() -> Option<String>) -> Option<String>;
 
-/// The same, for those who remember versions.
+/// Chooses a VMM, for callers who remember versions.
 pub fn choose_asking(
     known: KnownVersion<'_>,
     kvm: impl Fn(&Found) -> Option<KvmVerdict>,
@@ -206,7 +206,7 @@ fn look_asking(
     on_path(driver.program()).map(|program| judged(driver, &program, known)).transpose()
 }
 
-/// The same; it is asked for its version.
+/// Looks for a driver's program and asks it for its version.
 pub(crate) fn look(driver: &'static dyn Driver) -> Result<Option<Found>, DriverError> {
     look_asking(driver, &|_, ask| ask())
 }
@@ -233,7 +233,7 @@ pub fn is_there() -> bool {
 }
 
 /// Where a program is. Only absolute directories count: a program of the current directory is
-/// anybody's.
+/// not trusted.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
     std::env::split_paths(&path)

@@ -68,7 +68,7 @@ fn start(machine: &Machine) -> Vec<Request> {
             "initramfs": inside::INITRAMFS,
             "cmdline": machine.command_line,
         },
-        // Said, not guessed from what is on it.
+        // The type is named, not guessed from the content.
         "disks": [{ "path": inside::ROOT_IMAGE, "readonly": true, "image_type": "Raw" }],
         "vsock": { "cid": GUEST_CID, "socket": inside::VSOCK },
         "rng": { "src": "/dev/urandom" },

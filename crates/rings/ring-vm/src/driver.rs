@@ -13,7 +13,7 @@ pub(crate) mod inside {
     pub(crate) const RUN: &str = "/vm/run";
     /// The socket for requests. Its name in that directory is [`super::API_NAME`].
     pub(crate) const API: &str = "/vm/run/api";
-    /// The socket of the vsock device. A guest that connects to a port reaches what is at this path
+    /// The socket of the vsock device. A guest that connects to a port reaches the socket at this path
     /// with the port's number behind it.
     pub(crate) const VSOCK: &str = "/vm/run/vsock";
     /// Where the host's devices are that the monitor may open.
@@ -59,7 +59,7 @@ pub enum Wish<'a> {
     Save {
         directory: &'a str,
     },
-    /// Goes on from what was kept. Vsock connections of then are gone.
+    /// Resumes a saved guest. Vsock connections of then are gone.
     Load {
         directory: &'a str,
     },

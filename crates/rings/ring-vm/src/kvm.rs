@@ -25,7 +25,7 @@ const DEVICE: &str = "/dev/kvm";
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How much longer the guest with the loop may take than the one without.
 const MARGIN: Duration = Duration::from_millis(50);
-/// The same at most, on a host where everything takes longer: well below what a host takes that
+/// The margin at most, on a host where everything takes longer: well below the time of a host that
 /// emulates the loop.
 const MOST_MARGIN: Duration = Duration::from_millis(250);
 /// Loading a monitor takes this often what it takes to ask it for its version, at the worst.
@@ -83,7 +83,7 @@ pub struct KvmRecord {
 }
 
 impl KvmRecord {
-    /// Finds out and gives what is to be kept; nothing, where there is no QEMU to find out with.
+    /// Gives the record of a verdict for this host and its QEMU; nothing, where there is no QEMU.
     pub fn make(verdict: &KvmVerdict) -> Option<KvmRecord> {
         let (host, monitor) = (HostKernel::read().ok()?, qemu().ok()?);
         Some(KvmRecord::new(&host, &monitor, verdict.clone()))
@@ -100,7 +100,7 @@ impl KvmRecord {
         Ok(replace(&Self::place(home), Content::quick(&text))?)
     }
 
-    /// What was kept, if it can be believed: written by this user or root, and nobody else can
+    /// The kept record, if it can be believed: written by this user or root, and no other user can
     /// write to it. Whatever is wrong with it, guests are then emulated.
     pub fn read(home: &Path) -> Option<KvmRecord> {
         let text = read(&Self::place(home), Trust::OwnOrRoots, LONGEST_RECORD).ok()?;
@@ -184,7 +184,7 @@ fn try_guest(program: &Path, by: Acceleration) -> KvmVerdict {
         Ok(pace) => pace,
         Err(failure) => return no_guest(failure.to_string()),
     };
-    // Somebody else may have kept the host busy.
+    // Another program may have kept the host busy.
     let idle = match run(program, by, 0, pace.patience) {
         Err(Failure::TooSlow { .. }) => run(program, by, 0, pace.patience),
         ran => ran,

@@ -112,7 +112,7 @@ impl Monitor {
         drop(to);
         other.ask("migrate-incoming", json!({ "uri": "fd:machine" }), PATIENCE)?;
         self.with_memory(true)?;
-        // As fast as it goes, and once is enough: what was written meanwhile is little.
+        // As fast as it goes, and once is enough: the guest writes little meanwhile.
         let fast = json!({ "max-bandwidth": i64::MAX, "downtime-limit": 0 });
         self.ask("migrate-set-parameters", fast, PATIENCE)?;
         self.pass("machine", from.as_fd())?;

@@ -77,7 +77,7 @@ impl Driver for Qemu {
             .options("-device", format!("virtserialport,bus=serial.0,chardev=channel,name={PORT}"));
         words.options("-chardev", format!("socket,id=control,fd={}", descriptor::CONTROL));
         words.options("-mon", "chardev=control,mode=control");
-        // The jail's filter refuses the locks that QEMU takes, and nobody writes this file.
+        // The jail's filter refuses the locks that QEMU takes, and no process writes this file.
         let disk = format!(
             "id=root,file={},format=raw,if=none,readonly=on,cache=unsafe,aio=threads,file.locking=off",
             inside::ROOT_IMAGE

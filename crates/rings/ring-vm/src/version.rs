@@ -21,7 +21,7 @@ pub(crate) enum Verdict {
         why: String,
         good: String,
     },
-    /// What was said is no version.
+    /// The program's answer is no version.
     Unknown,
 }
 

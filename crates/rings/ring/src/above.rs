@@ -9,7 +9,7 @@ use crate::run_slots as slot;
 
 impl Base {
     /// Lays every directory above `path` over itself, from the top. A job can neither rename nor
-    /// remove what is a mount point (rename(2), rmdir(2): `EBUSY`), and can write in these
+    /// remove a mount point (rename(2), rmdir(2): `EBUSY`), and can write in these
     /// directories as before. `path` is below the directory in `root`, which is one already.
     pub fn pin_above(&mut self, root: Slot, path: &Path) {
         let mut above: Vec<_> = path.ancestors().skip(1).collect();

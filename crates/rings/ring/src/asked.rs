@@ -1,4 +1,4 @@
-//! What somebody asked for of the host, as steps: the workspace, and paths that are shown.
+//! The request for parts of the host, as steps: the workspace, and paths that are shown.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::input::{Identity, ShownPath, WorkspaceInput};
 use crate::run_slots as slot;
 
 impl Base {
-    /// Opens a host path that somebody asked for: where its identity was checked, that very file or
+    /// Opens a host path of the request: where its identity was checked, that very file or
     /// directory and no other.
     pub fn open_checked(&mut self, path: &Path, id: Option<FileId>, recursive: bool, into: Slot) {
         let path = path.into();
@@ -42,7 +42,7 @@ impl Base {
         self.push(Step::Report { slot });
     }
 
-    /// The owner of the workspace is the ring's user inside; other owners are nobody.
+    /// The owner of the workspace is the ring's user inside; other owners are unmapped.
     pub(crate) fn map_workspace(
         &mut self,
         workspace: &WorkspaceInput,
@@ -53,7 +53,7 @@ impl Base {
         self.map_owner(slot::WORKSPACE, slot::WORKSPACE_NAMESPACE, owner, ids, inside);
     }
 
-    /// Shows what `owner` has in a tree as the ring's user's; other owners are nobody. `namespace`
+    /// Shows the files of `owner` in a tree as the ring's user's; other owners are unmapped. `namespace`
     /// is a slot to use on the way.
     pub fn map_owner(
         &mut self,

@@ -150,7 +150,7 @@ impl Base {
         self.push(Step::OpenHostTree { path: path.into(), recursive: false, into });
     }
 
-    /// Opens a host path and what is mounted below it, read-only.
+    /// Opens a host path with the mounts below it, read-only.
     pub fn open_read_only(&mut self, from: &Path, into: Slot) {
         self.push(Step::OpenHostTree { path: from.into(), recursive: true, into });
         self.push(Step::SetMountFlags { tree: into, flags: READ_ONLY_TREE });
@@ -198,7 +198,7 @@ impl Base {
         self.make_dev_with(&[]);
     }
 
-    /// The same, with links to devices that are elsewhere: names, and where they lead.
+    /// Makes our own /dev, with links to devices that are elsewhere: names, and where they lead.
     pub fn make_dev_with(&mut self, more: &[(&str, &str)]) {
         let at = |path: &str| Place::new(slot::DEV, path);
         self.push(Step::Tmpfs { bytes: 1 << 18, inodes: 64, mode: 0o755, into: slot::DEV });
@@ -234,12 +234,12 @@ impl Base {
             self.push(Step::Attach { tree, at: at(name) });
         }
         self.push(Step::SetMountFlags { tree: slot::DEV, flags: READ_ONLY });
-        // Never attached anywhere: what is on it can be reached only by its descriptor.
+        // Never attached anywhere: its files can be reached only by its descriptor.
         self.push(Step::Tmpfs { bytes: 4096, inodes: 8, mode: 0o755, into: slot::CANARY });
         self.push(Step::MakeFile { at: Place::new(slot::CANARY, "canary"), mode: 0o666 });
     }
 
-    /// Attaches layers and workspace to the base: an overlay takes only what is attached in its own
+    /// Attaches layers and workspace to the base: an overlay takes only trees that are attached in its own
     /// namespace. Each ring sees to it that nothing of this can be reached once it is up.
     pub fn attach_sources(&mut self, input: &RingInput<'_>) {
         let layers = (slot::FIRST_LAYER..).zip(layer_places(slot::BASE, input.layers.len()));
@@ -355,8 +355,7 @@ impl Base {
         self.push(Step::Overlay { lower, upper, work, proc, without_marks, into });
     }
 
-    /// Makes the ring's own proc, while the base's can be seen: the kernel asks for that.
-    /// Covers what is at a place, if something is. The covers are on the ring's own /dev.
+    /// Covers the file or directory at a place, if there is one. The covers are on the ring's own /dev.
     pub fn mask(&mut self, covers: Slot, at: Place) {
         let file_cover = Place::new(covers, "dev/.ringwall/no-file");
         let dir_cover = Place::new(covers, "dev/.ringwall/no-dir");
@@ -368,13 +367,13 @@ impl Base {
         self.push(Step::Attach { tree: slot::RUN_TEMPORARY, at: Place::new(root, "dev/pts") });
     }
 
-    /// What is one sandbox's alone, then everything after which this process can do no more than
+    /// The steps of one sandbox alone, then everything after which this process can do no more than
     /// the job, then the warden.
     pub fn confine_and_exec(&mut self, input: &RingInput<'_>, rules: Vec<(RawPath, PathAccess)>) {
         self.confine_with(input, Step::Landlock { rules }, &[]);
     }
 
-    /// The same with a Landlock step of one's own, and more descriptors for the warden.
+    /// Does this with a Landlock step of the caller's, and more descriptors for the warden.
     pub fn confine_with(&mut self, input: &RingInput<'_>, landlock: Step, more: &[Slot]) {
         self.confine(input, landlock);
         self.push(Step::Exec {
@@ -391,7 +390,7 @@ impl Base {
         self.network_root = Some(root);
     }
 
-    /// The same, and no program yet.
+    /// Confines the process, but starts no program yet.
     pub fn confine(&mut self, input: &RingInput<'_>, landlock: Step) {
         let limits = &input.admitted.spec().limits;
         if input.cgroup_files > 0 {

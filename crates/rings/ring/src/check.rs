@@ -20,7 +20,7 @@ pub struct Expected {
     pub apparmor: Option<String>,
     /// False for a ring inside a ring: it shares the namespaces of the outer one.
     pub own_namespaces: bool,
-    /// Filters stack: what is on the engine, one per ring, and one more for the outermost where its
+    /// Filters stack: those on the engine, one per ring, and one more for the outermost where its
     /// memory is watched.
     pub seccomp_filters: u32,
     /// Which filter is the last one that was put on.
@@ -32,7 +32,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// For a ring with one user and a root of its own that nobody can write to.
+    /// For a ring with one user and a root of its own that no process can write to.
     pub fn of_one_user(input: &RingInput<'_>) -> Expected {
         let user = input.identity.user_inside();
         Expected {
@@ -50,7 +50,7 @@ impl Expected {
     }
 }
 
-/// What was asked for of the host, besides a workspace.
+/// The paths of the host that the request shows, besides a workspace.
 pub fn shown_paths(input: &RingInput<'_>) -> Vec<PathBuf> {
     input.shown.iter().map(|shown| shown.path.clone()).collect()
 }
@@ -88,7 +88,7 @@ pub fn check(
     Ok(Evidence { ring, checks: checker.checks, facts })
 }
 
-/// Collects what was seen of one ring.
+/// Collects the facts that were read about one ring.
 #[derive(Debug)]
 pub struct Checker {
     ring: RingKind,

@@ -32,7 +32,7 @@ impl Identity {
     const USER_FOR_ROOT: u32 = 1000;
 
     /// The last ids of a range: one for a user whose number is beyond it, one for the gateway. The
-    /// first of them is a usual id, too, in a range of the usual size: `nobody`.
+    /// first of them is a usual id, too, in a range of the usual size: 65534.
     const RESERVED: u32 = 2;
 
     /// Root with a range of the usual size.
@@ -124,7 +124,7 @@ pub struct RingInput<'a> {
     pub wasm_warden: Option<PathBuf>,
     /// Host paths to show read-only.
     pub shown: Vec<ShownPath>,
-    /// Host paths that must not be seen, where what is above them is; for the process ring's view.
+    /// Host paths that must not be seen, where their directories are; for the process ring's view.
     pub masked: Vec<PathBuf>,
     pub workspace: Option<WorkspaceInput>,
     /// Top-level entries of the host's root that are links, with their targets, and those that are
@@ -166,7 +166,7 @@ impl RingInput<'_> {
         JobFilter::of(spec, spec.wall.rings_in_ring() > 0)
     }
 
-    /// How many filters the ring has: those that the launcher puts on it, and what was there before.
+    /// How many filters the ring has: those that the launcher puts on it, and those from before.
     pub fn seccomp_filters(&self) -> u32 {
         self.inherited_filters + if self.is_watched() { 2 } else { 1 }
     }
@@ -220,7 +220,7 @@ pub struct NetworkInput {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownPath {
     pub path: PathBuf,
-    /// What was checked: nothing else may be shown.
+    /// The identity that was checked: nothing else may be shown.
     pub id: FileId,
     pub is_dir: bool,
     /// Files and directories in it that the ring must not see, relative to it.
@@ -231,8 +231,8 @@ pub struct ShownPath {
 pub struct WorkspaceInput {
     /// Canonical host path of a directory.
     pub path: PathBuf,
-    /// What was checked: nothing else may be the workspace. None in a guest, which holds nothing but
-    /// its own copy.
+    /// The identity that was checked: nothing else may be the workspace. None in a guest, which
+    /// holds nothing but its own copy.
     pub id: Option<FileId>,
     /// Where the ring shows it: the same path, unless something of the ring stands in the way.
     pub inside: PathBuf,

@@ -16,9 +16,9 @@ pub struct RingPlan {
     pub ring: RingKind,
     /// Applied once by the spawner, which then stays parked.
     pub template: Vec<Step>,
-    /// Applied by every ring's own process; perhaps before anybody asks for the ring.
+    /// Applied by every ring's own process; perhaps before a caller wants the ring.
     pub ahead: Vec<Step>,
-    /// What is one sandbox's alone: its limits, its name, its stream; and all that gives up power.
+    /// The steps of one sandbox alone: its limits, its name, its stream; and all that gives up power.
     pub last: Vec<Step>,
     pub expected: Expected,
     /// Where the workspace is inside, or else where a job starts.

@@ -1,4 +1,4 @@
-//! The proc of a ring: what is set through it, and what it does not show.
+//! The proc of a ring: the settings that it makes, and the files that it does not show.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::run_slots as slot;
 /// Nothing in /proc that a job may write is worth what it must not write.
 const PROC: MountFlags = MountFlags { no_exec: true, ..READ_ONLY };
 
-/// Queues of file events in one ring. A person has 128 on the whole host, unless somebody set more, and
-/// an ordinary user's ring takes them from these.
+/// Queues of file events in one ring. A person has 128 on the whole host, unless its administrator set
+/// more, and an ordinary user's ring takes them from these.
 const FILE_EVENT_QUEUES: u32 = 16;
-/// The same where memory is watched: each can hold some MiB that nobody counts.
+/// The queues where memory is watched: each can hold some uncounted MiB.
 const WATCHED_FILE_EVENT_QUEUES: u32 = 4;
 const FILE_WATCHES: u32 = 16_384;
 

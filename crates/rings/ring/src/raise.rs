@@ -42,7 +42,7 @@ impl SpawnerHandle {
         Ok(SpawnerHandle(Arc::new(std::sync::Mutex::new(spawner))))
     }
 
-    /// Ends the launcher at once if nobody else uses it.
+    /// Ends the launcher at once if no other sandbox uses it.
     pub fn end_if_last(&self) {
         if Arc::strong_count(&self.0) == 1 {
             self.lock().kill();
@@ -53,7 +53,7 @@ impl SpawnerHandle {
     pub fn is_alive(&self) -> bool {
         match self.0.try_lock() {
             Ok(mut spawner) => spawner.is_alive(),
-            // Somebody else is talking to it and will find out; nobody waits for the answer here.
+            // Another thread is talking to it and will find out; this one does not wait for the answer.
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Poisoned(spawner)) => spawner.into_inner().is_alive(),
         }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use ringwall_linux::step::{Place, Slot, Step};
 use ringwall_spec::WriteRights;
 
-/// The workspace as it was when the ring was raised. What is attached there lands on top of all
+/// The workspace as it was when the ring was raised. A new tree that is attached there lands on top of all
 /// that was attached before.
 const WORKSPACE: Slot = Slot::passed(0);
 const USER_NAMESPACE: Slot = Slot::passed(1);

@@ -21,10 +21,10 @@ const MAX_PART_ENTRIES: u64 = 8192;
 /// A larger file of such a directory is not shown.
 pub const MAX_COPIED_BYTES: u64 = 1 << 20;
 
-/// Of the base: what overlays are made with.
+/// The directory of the base that overlays are made with.
 const EMPTY: &str = "empty";
 
-/// What is in a directory below which something is mounted.
+/// An entry of a directory below which something is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     Directory(OsString),
@@ -67,7 +67,7 @@ impl Base {
         self.show(input, &source, &at);
     }
 
-    /// Shows a path that somebody asked for, at a place that is there already.
+    /// Shows a path of the request, at a place that is there already.
     pub fn show_asked(&mut self, input: &RingInput<'_>, shown: &ShownPath, at: &Place) {
         let path = (&shown.path).into();
         if shown.is_dir {

@@ -66,7 +66,7 @@ pub fn golden_fault(directory: &str, name: &str, plan: &RingPlan) -> Option<Stri
     Some(format!("{path} has another plan: {first}; look at the change, then set {WRITE}=1"))
 }
 
-/// What is wrong with a plan for a ring whose memory is watched, beside another whose is not.
+/// The faults of a plan for a ring whose memory is watched, compared with another whose is not.
 pub fn watching_faults(watched: &RingPlan, other: &RingPlan) -> Vec<String> {
     let mut faults = faults(watched);
     let all = |plan: &RingPlan| [&plan.template[..], &plan.ahead, &plan.last].concat();
@@ -90,7 +90,7 @@ pub fn watching_faults(watched: &RingPlan, other: &RingPlan) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a plan for a ring with a way to the network, beside another that has none.
+/// The faults of a plan for a ring with a way to the network, compared with another that has none.
 pub fn network_faults(with: &RingPlan, without: &RingPlan) -> Vec<String> {
     let mut faults = faults(with);
     let listens = |step: &Step| matches!(step, Step::Listen { .. });
@@ -98,7 +98,7 @@ pub fn network_faults(with: &RingPlan, without: &RingPlan) -> Vec<String> {
     if all(without).iter().any(listens) || with.ahead.iter().any(listens) {
         faults.push("sockets are made for a ring that is nobody's or has no network".to_owned());
     }
-    // The engine takes what is reported in this order.
+    // The engine takes the reported descriptors in this order.
     let reported = with.last.iter().filter_map(|step| match step {
         Step::Report { slot } => Some(*slot),
         _ => None,
@@ -123,7 +123,7 @@ pub fn network_faults(with: &RingPlan, without: &RingPlan) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a plan, by rules that hold for every ring; nothing is an empty list.
+/// The faults of a plan, by rules that hold for every ring; a good plan has an empty list.
 pub fn faults(plan: &RingPlan) -> Vec<String> {
     let mut faults = Vec::new();
     let all = || plan.template.iter().chain(&plan.ahead).chain(&plan.last);

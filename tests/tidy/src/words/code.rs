@@ -5,7 +5,7 @@ use crate::repository::TextFile;
 
 /// Beginnings of comments that have no subject.
 const NO_SUBJECT: [&str; 6] = ["Of ", "Likewise", "One that", "The same", "Those ", "Its "];
-/// Names of constants that say neither what is limited nor in which unit.
+/// Names of constants that lack the limited thing and the unit.
 const BARE: [&str; 3] = ["PATIENCE", "MOST", "LOOK"];
 /// Words in comments that hide who acts.
 const VAGUE: [&str; 8] =

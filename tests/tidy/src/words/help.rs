@@ -94,7 +94,7 @@ const VERBS: [&str; 87] = [
     "Write",
 ];
 
-/// What is wrong with the help texts on the page.
+/// The faults of the help texts on the page.
 pub(super) fn check(page: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut command = "";

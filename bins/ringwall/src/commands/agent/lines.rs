@@ -24,7 +24,7 @@ impl Lines {
         Lines { format, speaking: false }
     }
 
-    /// For what is said when a picture has gone.
+    /// For the lines after a picture has gone.
     pub(super) fn after_picture(id: &AgentId, used: &str) -> Lines {
         report::note(&format!("{id}: {used}"));
         Lines::new(AgentFormat::Text)
@@ -34,7 +34,7 @@ impl Lines {
         match (self.format, happening) {
             (AgentFormat::Jsonl, Happening::Text(_)) => {}
             (AgentFormat::Jsonl, Happening::Entry { agent, depth, entry, .. }) => {
-                // Nobody is left to tell if standard output is gone; the journal has it all.
+                // If standard output is gone, no reader is left to tell; the journal has it all.
                 let _ = json_line(&with(json!({ "agent": agent, "depth": depth }), entry));
             }
             (_, Happening::Text(text)) if super::is_watched() => {

@@ -29,7 +29,7 @@ const MOST_INPUT: usize = 60;
 /// The end of what the model says.
 const MOST_SPEECH: usize = 2000;
 
-/// What is known of the agent.
+/// The known state of the agent.
 #[derive(Debug, Default)]
 struct Picture {
     id: Option<AgentId>,
@@ -79,7 +79,7 @@ impl Live {
         self.picture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until somebody has answered, here or elsewhere. `false`: the person goes away instead.
+    /// Waits until a person has answered, here or elsewhere. `false`: the person goes away instead.
     pub(super) fn answered(&self, home: &Path, approval: &str) -> anyhow::Result<bool> {
         let approvals = Approvals::open(home)?;
         let id: ApprovalId = approval.parse()?;
@@ -190,7 +190,7 @@ impl Picture {
         }
     }
 
-    /// Of the agent itself, not of its sub-agents.
+    /// Takes in an entry of the agent itself, not of its sub-agents.
     fn take_own(&mut self, agent: &AgentId, entry: &Entry, state: &State) {
         match entry {
             Entry::Begun { .. } | Entry::Resumed { .. } => {
@@ -216,7 +216,7 @@ impl Picture {
 
     fn lines(&self, questions: &mut Questions, (rows, columns): (usize, usize)) -> Vec<Line> {
         let mut lines = self.head();
-        // A question is shown whole where there is room for it; steps get what is left.
+        // A question is shown whole where there is room for it; steps get the rest.
         let asked = questions.lines((rows.saturating_sub(2), columns));
         let asked_rows = asked.len();
         let crowded = lines.len() + asked_rows + 3 > rows;

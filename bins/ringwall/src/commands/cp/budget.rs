@@ -1,6 +1,6 @@
 //! How much one copy may move: what lies inside a sandbox is not to be trusted to end.
 
-/// Counts down what is left of a copy.
+/// Counts down the rest of a copy.
 #[derive(Debug)]
 pub(super) struct Budget {
     entries: u64,

@@ -94,7 +94,7 @@ fn tried(
     fix: impl FnOnce() -> String,
 ) -> Feature {
     let state = if result == Tried::Works { State::Ok } else { State::Missing };
-    // What was not tried stands on something that failed; fixing that comes first.
+    // An untried feature depends on one that failed; fixing that comes first.
     let fix = matches!(result, Tried::Fails(_)).then(fix);
     Feature { name, state, seen: result.to_string(), purpose, needed_by, fix }
 }

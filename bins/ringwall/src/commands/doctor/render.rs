@@ -168,7 +168,7 @@ fn tools(report: &Report) -> String {
     table.to_string()
 }
 
-/// What is missing comes before what is only weaker.
+/// A missing feature comes before one that is only weaker.
 fn fixes(report: &Report) -> String {
     let mut text = String::new();
     let told =

@@ -27,7 +27,7 @@ pub(super) struct Host {
     pub(super) cpus: u32,
     pub(super) memory_bytes: u64,
     pub(super) swap_bytes: u64,
-    /// What is round this process: `host`, `docker`, `podman`, `pod`, `github-actions`, `container`.
+    /// The surroundings of this process: `host`, `docker`, `podman`, `pod`, `github-actions`, `container`.
     pub(super) place: &'static str,
 }
 
@@ -49,7 +49,7 @@ impl Host {
 pub(super) struct Feature {
     pub(super) name: &'static str,
     pub(super) state: State,
-    /// What was found, in a few words.
+    /// The finding, in a few words.
     pub(super) seen: String,
     pub(super) purpose: &'static str,
     pub(super) needed_by: NeededBy,
@@ -96,9 +96,9 @@ pub(super) struct WallFinding {
     pub(super) result: Answer,
     /// Whether the result is yes.
     pub(super) possible: bool,
-    /// What was done, and what was seen of it.
+    /// The attempt, and its result.
     pub(super) seen: String,
-    /// What is in the way, or what the wall must do without.
+    /// The obstacle, or the part that the wall must do without.
     pub(super) because: Option<String>,
     /// What a person can do, wherever something is in the way.
     pub(super) fix: Option<String>,

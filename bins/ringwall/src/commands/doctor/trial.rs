@@ -29,7 +29,7 @@ const IMAGE: &str = "ringwall.doctor/empty:1";
 const TOOL: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x05\x03\x01\0\x01\
     \x07\x13\x02\x06memory\x02\0\x06_start\0\0\x0a\x04\x01\x02\0\x0b";
 
-/// What was seen of one wall.
+/// The result of raising one wall.
 #[derive(Debug)]
 pub(super) enum Raised {
     Up {
@@ -40,7 +40,7 @@ pub(super) enum Raised {
     Failed(anyhow::Error),
 }
 
-/// What was seen of all walls that can be raised in a moment.
+/// The results of all walls that can be raised in a moment.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) process: Raised,
@@ -206,13 +206,13 @@ impl Drop for Site {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
         for directory in &self.made {
-            // One that something else is in by now stays.
+            // A directory that holds other files by now stays.
             let _ = fs::remove_dir(directory);
         }
     }
 }
 
-/// Trials that were killed: nobody holds their lock.
+/// Removes trials that were killed: no process holds their lock.
 fn remove_abandoned(config: &EngineConfig) {
     let entries = fs::read_dir(&config.home).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {

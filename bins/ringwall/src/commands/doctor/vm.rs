@@ -15,7 +15,7 @@ use super::report::{
     Feature, GuestKernel, Monitor, MonitorState, NeededBy, RunBy, State, Vm, VmDriver,
 };
 
-/// Of a monitor that is not on PATH.
+/// The words for a VMM that is not on PATH.
 const NOT_TESTED: &str = "not on PATH, so not tested here";
 
 /// Looks, runs a guest, and keeps what came of it in the engine's home, for the engine.
@@ -93,7 +93,7 @@ fn monitor(surveyed: &Surveyed) -> Monitor {
     }
 }
 
-/// The same as features, so that walls and fixes follow from them.
+/// Shows the parts of a microVM as features, so that walls and fixes follow from them.
 pub(super) fn features(vm: &Vm) -> Vec<Feature> {
     vec![of_monitor(vm), of_kernel(vm), of_kvm(&vm.kvm)]
 }

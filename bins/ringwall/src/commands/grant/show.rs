@@ -213,7 +213,7 @@ pub(super) fn summary_of(granted: &Rights) -> String {
     summary(rights(granted), granted.budget)
 }
 
-/// The same of what a narrowing leaves.
+/// The rights that a narrowing leaves in one line, for the audit log.
 pub(super) fn summary_of_narrowing(narrowed: &Narrowing) -> String {
     summary(narrowing(narrowed), narrowed.budget)
 }

@@ -43,7 +43,7 @@ struct Document<'a> {
     /// Standard error, and what the tool logged.
     log: String,
     meter: ToolMeter,
-    /// Of all calls in the same sandbox.
+    /// The totals of all calls in the same sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox_totals: Option<ToolTotals>,
     evidence: &'a [Evidence],
@@ -84,7 +84,7 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
         Err(_) => (None, ToolMeter::default()),
     };
     engine.end_tool(entry, status, meter)?;
-    // Of a call that was lost nothing is known, so nothing is given back.
+    // A lost call may have used its whole reservation, so nothing is given back.
     if called.is_ok() {
         reservation.settle(Used::of_tool(&meter))?;
     }

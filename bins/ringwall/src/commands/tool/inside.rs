@@ -18,7 +18,7 @@ use crate::report;
 pub(super) enum Place {
     Alone(Wall),
     Living(Box<Record>),
-    /// Of the call alone, about which policy and grant are asked with this wall.
+    /// A sandbox for the call alone, about which policy and grant are asked with this wall.
     Fresh(Box<Permit>),
 }
 
@@ -66,7 +66,7 @@ impl Place {
         if outermost == RingKind::Vm { CodeFor::AnyProcessor } else { CodeFor::ThisProcessor }
     }
 
-    /// What is round a call, and whose it is.
+    /// The wall round a call, and the sandbox that it belongs to.
     pub(super) fn wall_and_sandbox(&self) -> (&Wall, Option<&SandboxId>) {
         match self {
             Place::Alone(wall) => (wall, None),

@@ -93,7 +93,7 @@ impl Service {
                 scope.spawn(|| self.work(receive));
             }
             let read = read_requests(&send);
-            // The workers end when nobody can send them anything any more.
+            // The workers end when no sender is left.
             drop(send);
             read
         })?;
@@ -109,7 +109,7 @@ impl Service {
             let id = request.id.clone();
             let answer = self.answer(request).unwrap_or_else(|failure| Answer::failed(id, failure));
             if write_line(&answer).is_err() {
-                // Whoever asked is gone; the end of the input follows.
+                // The caller is gone; the end of the input follows.
                 return;
             }
         }
@@ -151,7 +151,7 @@ impl Service {
         Ok(Answer { id: request.id, output, error, digest, meter })
     }
 
-    /// What is in service under the name; else what is installed or built in, from now on.
+    /// The tool in service under the name; else the installed or built-in one, from now on.
     fn tool(&self, name: &str) -> Result<Arc<Tool>, Failure> {
         if let Some(tool) = self.registry.get(name) {
             return Ok(tool);
@@ -175,7 +175,7 @@ impl Answer {
     }
 }
 
-/// Hands requests to whoever is free; a line that is none is answered at once.
+/// Hands requests to a free worker; a line that is none is answered at once.
 fn read_requests(send: &SyncSender<Request>) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut line = Vec::new();

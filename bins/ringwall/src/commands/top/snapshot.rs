@@ -16,11 +16,11 @@ use crate::report;
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Snapshot {
     at_unix_ms: u64,
-    /// Those that live, the newest first.
+    /// The running sandboxes, the newest first.
     pub(super) sandboxes: Vec<Sandbox>,
-    /// Those that have not finished, the newest first.
+    /// The agents that have not finished, the newest first.
     pub(super) agents: Vec<Agent>,
-    /// Those that have a budget.
+    /// The tenants that have a budget.
     pub(super) tenants: Vec<Tenant>,
     /// What waits for a person, the oldest first.
     pub(super) approvals: Vec<Question>,

@@ -180,7 +180,7 @@ fn a_killed_writer_loses_nothing_that_was_acknowledged() {
             }));
             child.wait().unwrap();
         }
-        // The next one puts right what was left.
+        // The next writer puts the rest right.
         AuditLog::open(paths.clone()).unwrap().append(ids(), event("after")).unwrap();
         assert!(check(&paths).is_whole(), "{:?}", check(&paths).findings);
     }
@@ -437,7 +437,7 @@ fn notes_outlive_their_process_and_a_log_that_lost_some_with_the_machine_goes_on
     log.note_all(vec![(ids(), event("noted")), (ids(), event("noted too"))]).unwrap();
     drop(log);
     assert_whole(&paths, 5);
-    // The same boot: nobody but somebody's hand can have cut it.
+    // The same boot: only a change by hand can have cut it.
     let whole = fs::read(paths.log()).unwrap();
     fs::write(paths.log(), &whole[..synced]).unwrap();
     let refused = AuditLog::open(paths.clone()).unwrap_err();

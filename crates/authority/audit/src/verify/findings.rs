@@ -40,7 +40,7 @@ pub enum Problem {
     CutBack { known: u64 },
     /// A checkpoint from elsewhere is for other records than the first `size` of this log.
     KnownDiffers { size: u64 },
-    /// What was cut off after a crash is gone or was changed.
+    /// The file with the end that was cut off after a crash is gone or was changed.
     TornFile { name: String },
     /// The writer's state is not that of this log.
     State,

@@ -144,7 +144,7 @@ fn no_line_can_be_removed_repeated_or_moved() {
     for at in 0..sample.lines.len() {
         let mut without = sample.lines.clone();
         let line = without.remove(at);
-        // Whoever cuts off the last group with its checkpoint leaves a shorter whole log: see below.
+        // A log without its last group and checkpoint is a shorter whole log: see below.
         sample.write(&without);
         assert!(!sample.alone(&[]).is_whole(), "line {at} removed");
         for to in 0..=without.len() {

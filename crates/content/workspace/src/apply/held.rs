@@ -1,8 +1,9 @@
 //! The workspace that is written to, for what has to be judged by paths.
 //!
-//! Writing goes by a descriptor. Judging by the workspace's path would look it up again, and whoever can
-//! rename a directory above could have other files judged than are written. So what lies in the workspace
-//! is reached through the descriptor, and its path is where the kernel says that the descriptor is.
+//! Writing goes by a descriptor. Judging by the workspace's path would look it up again, and a process
+//! that can rename a directory above could have other files judged than are written. So files in the
+//! workspace are reached through the descriptor, and its path is where the kernel says that the
+//! descriptor is.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ impl<'r> Held<'r> {
         }
     }
 
-    /// Fails if the workspace has been moved. What was judged before counts only if it has not.
+    /// Fails if the workspace has been moved. Earlier judgements count only if it has not.
     pub(super) fn is_still_there(&self) -> Result<(), ApplyError> {
         let at = std::fs::read_link(self.link())
             .map_err(|source| ApplyError::Workspace { path: quoted(&self.path), source })?;

@@ -1,7 +1,7 @@
-//! The journal of an apply: what is about to be done, kept outside the workspace.
+//! The journal of an apply: the steps that follow, kept outside the workspace.
 //!
 //! It lives with the changes, in a directory of ours: a journal inside the workspace could be
-//! forged by whoever fills the workspace.
+//! forged by the commands that fill the workspace.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,14 +28,14 @@ pub(super) enum Step {
         path: RelPath,
         slot: String,
     },
-    /// What is staged goes to where nothing is.
+    /// The staged file goes to an empty place.
     Place {
         path: RelPath,
         slot: String,
         inode: u64,
         directory: bool,
     },
-    /// What is staged and the host's file change places.
+    /// The staged file and the host's file change places.
     Swap {
         path: RelPath,
         slot: String,
@@ -106,7 +106,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Remembers what is about to be done.
+    /// Remembers the steps that follow.
     pub(super) fn arm(&mut self, steps: Vec<Step>) -> io::Result<()> {
         self.record.steps = steps;
         self.write()

@@ -25,7 +25,7 @@ const MAX_FOLLOWED: usize = 40;
 #[derive(Debug, Default)]
 pub(super) struct ProtectedLinks(Vec<Lead>);
 
-/// What is at `target`, or below it, is found below `link` as well.
+/// A file at `target`, or below it, is found below `link` as well.
 #[derive(Debug, PartialEq, Eq)]
 struct Lead {
     link: PathBuf,
@@ -33,7 +33,7 @@ struct Lead {
 }
 
 impl ProtectedLinks {
-    /// Looks through the whole workspace, but for what is not searched for secrets either.
+    /// Looks through the whole workspace, but for directories that are not searched for secrets either.
     pub(super) fn find(held: &Held<'_>, names: &Names) -> Result<Self, ApplyError> {
         let root = held.root();
         let max = names.hidden().max_entries;

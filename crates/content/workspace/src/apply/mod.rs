@@ -3,7 +3,7 @@
 //! The order of things: what may not be written is refused; every target is compared with what
 //! it was when the changes were collected; all new content is staged on the same file system; a
 //! journal is written; then everything is moved into place by atomic renames, each of which can
-//! be undone. An error on the way undoes what was done; after a crash [`recover`] does.
+//! be undone. An error on the way undoes the finished moves; after a crash [`recover`] does.
 //!
 //! New files get new inodes: extended attributes, ACLs and other hard links of a replaced file
 //! are not carried over. A sandbox that is still running must not be applied over.
@@ -47,7 +47,7 @@ pub(crate) const STAGING_PREFIX: &str = ".ringwall-apply-";
 #[derive(Debug, Clone, Default)]
 pub struct ApplyOptions {
     /// Protected paths that may be written: each allows itself and, if it is a protected
-    /// directory, what is below.
+    /// directory, everything below.
     pub allow_protected: Vec<PathBuf>,
     /// Overwrite files that the host changed in the meantime.
     pub force: bool,
@@ -55,7 +55,7 @@ pub struct ApplyOptions {
     pub strict: bool,
 }
 
-/// What was done.
+/// The result of an apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Applied {
     /// Written, in order of path.
@@ -199,7 +199,7 @@ fn refuse(
     Ok(())
 }
 
-/// A workspace that nobody else applies to.
+/// Locks a workspace, so that no other process applies to it.
 fn lock<'r>(root: &'r OwnedFd, workspace: &Path) -> Result<Lock<&'r OwnedFd>, ApplyError> {
     match Lock::take(root, Hold::Alone, Wait::Never) {
         Ok(held) => held.ok_or_else(|| ApplyError::Busy { path: quoted(workspace) }),

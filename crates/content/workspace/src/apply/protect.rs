@@ -1,4 +1,4 @@
-//! What is not written without being named: paths that programs on the host obey, and links
+//! Paths that are not written without being named: those that programs on the host obey, and links
 //! that lead out of the workspace.
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,8 +22,8 @@ static RULES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     rule_lines(include_str!("../rules/protected.rules")).map(Pattern::parse).collect()
 });
 
-/// The rules for the paths of one workspace. They are judged as the host's paths: what is in a
-/// workspace that is itself a `.github` is what programs find in `.github`.
+/// The rules for the paths of one workspace. They are judged as the host's paths: the files of a
+/// workspace that is itself a `.github` are those that programs find in `.github`.
 pub(super) struct Names {
     base: Folded,
     hidden: HideRules,
@@ -60,7 +60,7 @@ impl Names {
         &self.hidden
     }
 
-    /// Naming a directory allows what is below only if the directory itself is a protected one:
+    /// Naming a directory allows the paths below only if the directory itself is a protected one:
     /// `--allow-protected src` must not let `src/.git/hooks` through.
     fn allow(&self, allowed: &RelPath, path: &RelPath) -> bool {
         allowed == path || (path.is_within(allowed.as_path()) && self.protect(allowed.as_path()))
@@ -68,7 +68,7 @@ impl Names {
 }
 
 /// The protected paths among `changes` that `allowed` does not name. Where a whole directory is
-/// protected it stands for what is in it.
+/// protected it stands for its contents.
 pub(super) fn protected(
     changes: &[&Change],
     held: &Held<'_>,

@@ -101,7 +101,7 @@ fn undo_step(step: &Step, root: &OwnedFd, stage: &Stage) -> rustix::io::Result<(
             }
             let (parent, name) = parent_of(root, path)?;
             if *directory {
-                // Not moved back: somebody may have put a file into it by now.
+                // Not moved back: the user may have put a file into it by now.
                 fs::unlinkat(parent, &name, AtFlags::REMOVEDIR)
             } else {
                 fs::renameat_with(parent, &name, stage, slot.as_str(), RenameFlags::NOREPLACE)

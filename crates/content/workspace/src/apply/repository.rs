@@ -172,7 +172,7 @@ fn collect(
                 waiting.push(included);
             }
             for path in paths_of(&setting, &bases, held) {
-                // A link of the user's own leads to what is executed.
+                // A link of the user's own leads to the executed file.
                 let target = held.reach(&path).canonicalize().ok();
                 for path in [Some(path), target].into_iter().flatten() {
                     all.extend(Named::inside(&path, held.path()));
@@ -239,11 +239,11 @@ fn folded(path: &Path) -> Vec<Vec<u8>> {
     path.iter().map(|name| fold(name.as_encoded_bytes())).collect()
 }
 
-/// A configuration's text; what is not there says nothing.
+/// A configuration's text; a missing file says nothing.
 fn read(path: &Path, held: &Held<'_>, max_bytes: u64) -> Result<Option<String>, ApplyError> {
     let file = match std::fs::File::open(held.reach(path)) {
         Ok(file) => file,
-        // Of another user, such as root's: programs of this one cannot read it either.
+        // The file belongs to another user, such as root: programs of this one cannot read it either.
         Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
             return Ok(None);
         }

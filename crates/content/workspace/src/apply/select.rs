@@ -1,4 +1,4 @@
-//! Which changes somebody asked for.
+//! Selects the changes that the caller named.
 //!
 //! Invariant: this is the only place that says so. Policy, approval and writing all take a [`Selection`], so
 //! nothing is written that was not decided on.
@@ -16,9 +16,9 @@ use crate::show::quoted;
 /// Paths as they were given: relative to the workspace, or absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Only these, and what is below them; everything when it is empty.
+    /// Only these paths, and all below them; everything when it is empty.
     pub only: Vec<PathBuf>,
-    /// Left out, with what is below.
+    /// Paths that are left out, with all below them.
     pub except: Vec<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ pub struct Selection<'a> {
 }
 
 impl Changes {
-    /// What is meant by `wanted`, with the new directories that it needs.
+    /// The changes that `wanted` means, with the new directories that they need.
     pub fn select(&self, wanted: &Wanted) -> Result<Selection<'_>, ApplyError> {
         let workspace = self.workspace();
         let entries = select(self, &workspace, &wanted.only, &wanted.except)?;

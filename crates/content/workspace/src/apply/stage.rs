@@ -87,7 +87,7 @@ impl Stage {
         Ok(fs::fchmod(&dir, Mode::from_raw_mode(mode & 0o777 | 0o700))?)
     }
 
-    /// What is in a slot, if anything.
+    /// The metadata of the file in a slot, if there is one.
     pub(super) fn look(&self, slot: &str) -> rustix::io::Result<Option<Stat>> {
         beneath::stat(&self.dir, Path::new(slot))
     }
@@ -118,7 +118,7 @@ impl AsFd for Stage {
 }
 
 impl NewOwner {
-    /// Root writes as the owner of what is replaced, or of the directory that it goes into. An
+    /// Root writes as the owner of the replaced file, or of the directory that it goes into. An
     /// ordinary user's files are the user's own, with the group that a set-group-id directory
     /// asks for.
     pub(super) fn of(root: &OwnedFd, path: &RelPath, replaced: Option<&Stat>) -> io::Result<Self> {

@@ -24,8 +24,8 @@ pub(super) struct Plan {
     steps: Vec<(Step, Option<Stat>)>,
 }
 
-/// Stages all new content and says what is to be moved where: first what goes, deepest first,
-/// then what comes, then the modes of directories, as those may forbid further writing.
+/// Stages all new content and lists the moves: first deletions, deepest first,
+/// then additions, then the modes of directories, as those may forbid further writing.
 pub(super) fn plan(
     changes: &Changes,
     root: &OwnedFd,
@@ -69,7 +69,7 @@ pub(super) fn commit(
             });
         }
     }
-    // Without this mark a later recovery would undo what was done; better now than then.
+    // Without this mark a later recovery would undo the finished moves; better now than then.
     let committed = stage.sync().map_err(io::Error::from).and_then(|()| journal.commit());
     if let Err(source) = committed {
         let left = undo(&steps, root, stage);

@@ -86,7 +86,7 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
-    /// An ordinary user could not remove what is in the directory without write permission.
+    /// An ordinary user could not empty the directory without write permission.
     fn drop(&mut self) {
         let dir = self.dir.path();
         let _ = std::process::Command::new("chmod").arg("-R").arg("u+rwX").arg(dir).output();

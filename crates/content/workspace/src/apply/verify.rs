@@ -13,7 +13,7 @@ use crate::manifest::{After, Before, Change, ChangeKind};
 use crate::path::RelPath;
 use crate::show::PathList;
 
-/// Changes that are safe to write, with what is in their place now.
+/// Changes that are safe to write, with the files that are in their place now.
 #[derive(Debug)]
 pub(super) struct Verified<'a> {
     /// In order of path.

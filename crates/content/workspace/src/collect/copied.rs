@@ -1,6 +1,6 @@
-//! Where the upper directory is no overlay's but began as a copy of the workspace: what was in it.
+//! The entries of an upper directory that is no overlay's but began as a copy of the workspace.
 //!
-//! The same inode with the same time of change is what was copied. The kernel alone sets that time,
+//! An entry with the same inode and the same time of change is unchanged. The kernel alone sets that time,
 //! so no job can pass off a changed file as an old one.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl Copied {
         self.seen(path).is_some()
     }
 
-    /// It is what was copied; a directory may have other entries by now.
+    /// Whether it is the copied entry; a directory may have other entries by now.
     pub(super) fn is_same(&self, path: &RelPath, stat: &Stat) -> bool {
         self.seen(path).is_some_and(|seen| seen.inode == stat.st_ino)
     }
@@ -52,7 +52,7 @@ impl Copied {
         self.seen(path) == Some(now)
     }
 
-    /// What was copied into a directory.
+    /// The names that were copied into a directory.
     pub(super) fn names(&self, directory: Option<&RelPath>) -> impl Iterator<Item = &OsStr> {
         let directory = directory.map_or(Path::new(""), RelPath::as_path);
         self.entries.get(directory).into_iter().flatten().map(|(name, _)| name.as_os_str())

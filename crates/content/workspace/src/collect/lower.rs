@@ -1,4 +1,4 @@
-//! The host's side: what is at a path, and everything below a directory that was deleted.
+//! The host's side: the file at a path, and everything below a directory that was deleted.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;

@@ -34,7 +34,7 @@ pub struct Bounds {
     pub max_total_bytes: u64,
     /// One file; larger ones are listed as refused.
     pub max_file_bytes: u64,
-    /// Levels of directories; what is deeper is listed as refused.
+    /// Levels of directories; deeper entries are listed as refused.
     pub max_depth: usize,
     /// Host bytes that are hashed, of files that the sandbox wrote to. Files beyond it, and those that
     /// it only deleted, are compared by size and time when applying.
@@ -79,7 +79,7 @@ pub enum CollectError {
 #[derive(Debug)]
 pub struct Upper<'u> {
     pub dir: BorrowedFd<'u>,
-    /// For a copy of the workspace, what was copied. `None` is the upper directory of an overlay.
+    /// The entries of a copy of the workspace. `None` is the upper directory of an overlay.
     pub copied: Option<Copied>,
 }
 

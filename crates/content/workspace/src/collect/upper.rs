@@ -109,7 +109,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Deletes what was copied into a directory and is not there any more.
+    /// Deletes the entries that were copied into a directory and are gone now.
     fn delete_removed(
         &mut self,
         directory: Option<&RelPath>,
@@ -346,7 +346,7 @@ impl Collector<'_> {
         beneath::open_dir(self.upper, Some(path))
     }
 
-    /// The same for a file: its attributes, too, need the permission to read.
+    /// Opens a file of the upper directory: its attributes, too, need the permission to read.
     fn open_upper_file(
         &mut self,
         dir: &OwnedFd,
@@ -367,7 +367,7 @@ impl Collector<'_> {
         opened.map(|(file, _)| file)
     }
 
-    /// Gives what was made readable its mode back.
+    /// Gives the files that were made readable their modes back.
     pub(super) fn lock_again(&mut self) {
         for (path, mode) in std::mem::take(&mut self.unlocked).into_iter().rev() {
             // Only matters to a sandbox that still runs, which may well have removed it.

@@ -71,8 +71,8 @@ enum Side {
 }
 
 impl Changes {
-    /// One line per change, `A  path`, with `[what it is]` unless it is plain; then what was left as it is and what was refused,
-    /// `!  path (why)`.
+    /// One line per change, `A  path`, with `[nature]` unless it is plain. Then one line for each path
+    /// that was left as it is or refused, `!  path (why)`.
     pub fn write_status(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut notes: BTreeMap<&RelPath, Vec<NoteKind>> = BTreeMap::new();
         for note in self.notes() {

@@ -16,10 +16,10 @@ const BINARY_BYTES: usize = 8000;
 /// After this the diff of a file gets coarser instead of better: lines can be chosen to be slow to
 /// compare.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The same for all files together.
+/// The time for all files together.
 const WHOLE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is left of the time to compare files.
+/// The rest of the time to compare files.
 #[derive(Debug)]
 pub(super) struct Patience(Cell<Duration>);
 

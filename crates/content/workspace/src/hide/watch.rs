@@ -55,7 +55,7 @@ impl HiddenWatch {
         Ok(HiddenWatch { root, rules, watched: Watched::default(), begun: false })
     }
 
-    /// What is to be hidden: at the first look all of it, then what is new, or has a new content or
+    /// The paths to hide: at the first look all of them, then those that are new, or have a new content or
     /// inode, since the last one. Does not wait.
     pub fn look(&mut self) -> Result<Vec<PathBuf>, HideError> {
         let first = !std::mem::replace(&mut self.begun, true);
@@ -133,7 +133,7 @@ impl Visitor for Watched {
 }
 
 impl Search<'_> {
-    /// What is hidden of these names, and below those of them that are directories.
+    /// The hidden ones of these names, and the hidden paths below those of them that are directories.
     fn named(
         mut self,
         names: BTreeSet<(Option<RelPath>, OsString)>,

@@ -251,14 +251,14 @@ fn is_manifest(name: &str, at_the_top: bool) -> bool {
         || is_task
 }
 
-/// `Makefile`, `Dockerfile`, `Vagrantfile`: they say what is done.
+/// `Makefile`, `Dockerfile`, `Vagrantfile`: they name commands to run.
 fn is_build_file(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default();
     let is_capital = stem.starts_with(|c: char| c.is_ascii_uppercase());
     (is_capital && stem.ends_with("file")) || matches!(name, "makefile" | "justfile")
 }
 
-/// `WARP.md`, `AGENTS.md`: in capital letters, for whoever works here.
+/// `WARP.md`, `AGENTS.md`: in capital letters, for people and agents who work here.
 fn is_instructions(name: &str, folded: &str) -> bool {
     let Some((stem, end)) = name.rsplit_once('.') else { return false };
     let is_capital = !stem.is_empty() && !stem.contains(|c: char| c.is_lowercase());

@@ -148,7 +148,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// What is at a path: kind and mode, content or target.
+/// The entry at each path: kind and mode, content or target.
 pub(crate) type Tree = BTreeMap<PathBuf, String>;
 
 pub(crate) fn tree(root: &Path) -> Tree {

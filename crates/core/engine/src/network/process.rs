@@ -17,7 +17,7 @@ use super::NetworkError;
 /// Events that wait to be written down. Where they do not fit, the gateway refuses.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// What is said when the gateway's limit of memory is reached, by the allocator or where a thread wants a
+/// Words of the gateway when it reaches its limit of memory, by the allocator or where a thread wants a
 /// stack, before the process ends.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "OS can't spawn"];
 const MAX_LAST_WORDS: u64 = 4096;
@@ -36,7 +36,7 @@ impl Process {
     /// It confines itself before it reads an order. Of root's it is another user from the start.
     pub(super) fn spawn(program: &Path, user: Option<u32>) -> Result<Process, NetworkError> {
         let (ours, theirs) = fdpass::pair().map_err(NetworkError::Start)?;
-        // One that does not answer must not hang us: nothing that it is asked takes long.
+        // A gateway that does not answer must not block the engine: it answers every question quickly.
         sockopt::set_socket_timeout(&ours, sockopt::Timeout::Recv, Some(ANSWER_PATIENCE))
             .map_err(|error| NetworkError::Start(error.into()))?;
         let program = File::open(program).map_err(NetworkError::Start)?;
@@ -74,7 +74,7 @@ impl Process {
         let _ = self.child.wait();
         let mut words = Vec::new();
         if let Some(said) = self.child.stderr.take() {
-            // Nobody else writes there, so this ends; what cannot be read says nothing.
+            // Only the gateway writes there, so this ends. An unreadable end says nothing.
             let _ = said.take(MAX_LAST_WORDS).read_to_end(&mut words);
         }
         let words = String::from_utf8_lossy(&words);

@@ -1,10 +1,10 @@
 //! Keeps the rules of a running gateway those that would be decided now: a policy file changes, the task
 //! comes to another phase or is tainted, its grant is taken back, a person orders something else.
 //!
-//! Whoever holds the sandbox looks at what decides, twice a second. Others leave their orders in a file
-//! beside the record, and wait until they are answered there.
+//! The process that holds the sandbox looks at policy, phase, taint and grant twice a second. Others leave
+//! their orders in a file next to the record, and wait until they are answered there.
 //!
-//! Invariant: what can no longer be decided is closed, and what was closed stays so.
+//! Invariant: a network that can no longer be decided about is closed, and a closed network stays closed.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::rights::History;
 const LOOK: Duration = Duration::from_millis(500);
 /// Who writes a file may be half-way; what cannot be read for longer than that closes the network.
 const TRIES: u32 = 3;
-/// How long an order may wait for whoever holds the sandbox.
+/// How long an order may wait for the process that holds the sandbox.
 const PATIENCE: Duration = Duration::from_secs(20);
 const MAX_ORDER_BYTES: u64 = 1 << 20;
 
@@ -50,7 +50,7 @@ pub enum ChangeNetworkError {
     Io { id: String, source: io::Error },
 }
 
-/// What somebody wants of a network that is up.
+/// A change that a caller wants of a network that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkChange {
     /// Decide again, by what the files say now.
@@ -76,7 +76,7 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    /// What is kept with a decision, if its network was decided by a policy.
+    /// The basis that is kept with a decision, if a policy decided the network.
     pub(crate) fn of(decided: Option<&Decided>) -> io::Result<Option<Basis>> {
         let text = decided.and_then(|decided| decided.network.as_deref());
         Ok(text.map(serde_json::from_str).transpose()?)
@@ -93,7 +93,7 @@ impl Basis {
         Ok(given.and_then(|given| within(given, self.at_most.as_ref())))
     }
 
-    /// With what was ordered since.
+    /// The basis with all later orders in it.
     fn after(mut self, orders: &Orders) -> Basis {
         self.task.tainted |= orders.tainted;
         self.asked = orders.asked.clone().or(self.asked);
@@ -101,7 +101,7 @@ impl Basis {
     }
 }
 
-/// Puts what was ordered about a sandbox's network since its start into what it was made with, for its
+/// Puts the orders about a sandbox's network since its start into its specification, for its
 /// copies.
 pub(crate) fn network_as_it_is_now(
     record: &Record,
@@ -130,7 +130,7 @@ pub(crate) fn network_as_it_is_now(
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Orders {
-    /// Of the last order.
+    /// The number of the last order.
     number: u64,
     asked: Option<EgressSpec>,
     tainted: bool,

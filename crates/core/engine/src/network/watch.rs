@@ -38,7 +38,7 @@ struct State {
     ending: bool,
 }
 
-/// What the thread needs that nobody else does.
+/// The state that only this thread needs.
 struct Keeping {
     shared: Arc<Shared>,
     sockets: Option<Vec<OwnedFd>>,
@@ -130,7 +130,7 @@ impl Shared {
         !waited.unwrap_or_else(PoisonError::into_inner).0.ending
     }
 
-    /// Ends the gateway for good: nobody answers then, which is no network.
+    /// Ends the gateway for good: its sockets answer no more, so there is no network.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         state.ending = true;
@@ -149,7 +149,7 @@ impl Keeping {
     fn run(&self, mut events: PipeReader) {
         for _ in 0..MOST_RESTARTS {
             if self.write_down(events).is_err() {
-                // With nobody to read its events it allows nothing, and ends with the sandbox.
+                // With no reader of its events it allows nothing, and ends with the sandbox.
                 return;
             }
             match self.start_again() {
@@ -157,7 +157,7 @@ impl Keeping {
                 None => return,
             }
         }
-        // Without one nobody answers, which is no network.
+        // Without a process the sockets do not answer, so there is no network.
         let _last = self.shared.lock().process.take();
     }
 

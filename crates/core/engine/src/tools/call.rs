@@ -122,7 +122,7 @@ impl ToolHost {
     /// Runs a tool to its end, whatever that is. An error means that it did not run, or that it is
     /// not known how it ended.
     pub fn call(&self, call: &ToolCall) -> Result<ToolOutcome, ToolError> {
-        // What was answered by others cannot be repeated.
+        // Answers from other hosts cannot be repeated.
         if let Some(network) = call.network.as_ref().filter(|_| call.seed.is_none()) {
             return self.call_with_network(call, network);
         }

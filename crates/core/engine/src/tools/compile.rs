@@ -69,7 +69,7 @@ impl ToolHost {
         Ok(Compiled::new(digest, &entry))
     }
 
-    /// A tool that was compiled before. None if its code is not there, or is not what was written.
+    /// A tool that was compiled before. None if its code is missing or was changed.
     pub fn find(&self, digest: &ToolDigest) -> Option<Compiled> {
         self.entry(digest).map(|entry| Compiled::new(*digest, &entry))
     }

@@ -57,7 +57,7 @@ pub(super) fn resolve(
         refuse_odd_guest(grant)?;
         found.push((look(grant)?, grant));
     }
-    // The same set in another order is the same class.
+    // Sorted, because one set in another order is the same class.
     found.sort_by(|(a, _), (b, _)| (&a.path, a.access).cmp(&(&b.path, b.access)));
     let mut class = GrantClass::default();
     let mut guests = Vec::with_capacity(grants.len());
@@ -104,8 +104,8 @@ pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<GrantedDir, Tool
     Ok(GrantedDir { path, id, access: grant.access, owner, hidden: Vec::new() })
 }
 
-/// Opens a directory at a path that was decided about. It has no links: what is behind a new one was
-/// not decided about.
+/// Opens a directory at a path that was decided about. It has no links: policy did not decide about the
+/// target of a new one.
 fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     open_without_links(path, flags).map_err(|error| match error {
@@ -131,14 +131,14 @@ impl Held {
     pub(super) fn is_stale(&mut self) -> bool {
         let known = self.dirs.iter().map(|dir| &dir.hidden);
         self.watches.iter_mut().zip(known).any(|(watch, known)| match watch.look() {
-            // Where nothing tells what is new, all of it is found each time.
+            // Without events to tell which files are new, all of them are found each time.
             Ok(found) if watch.events().is_none() => found != *known,
             found => found.map_or(true, |new| !new.is_empty()),
         })
     }
 }
 
-/// The directories of a class with what is in them that no tool may see: secrets and keys, by the
+/// The directories of a class with the files in them that no tool may see: secrets and keys, by the
 /// rules for workspaces. Searched when a warden is raised, and watched from then on.
 pub(super) fn with_hidden(class: &GrantClass) -> Result<Held, PlaceError> {
     let look = |dir: &GrantedDir| {

@@ -23,7 +23,7 @@ use crate::vm;
 /// A warden that has not looked at a directory by then never will.
 const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The filters of a wasm ring: one by whoever raises it, one by its warden.
+/// The filters of a wasm ring: one by the program that raises it, one by its warden.
 const OWN_FILTERS: u32 = 2;
 
 /// Where the wasm rings of one sandbox are raised.
@@ -34,7 +34,7 @@ pub(crate) struct Inside {
     how: How,
     /// What a ring with namespaces of its own must not share.
     namespaces: HostNamespaces,
-    /// Of the rings outside, outermost first.
+    /// The evidence of the rings outside, outermost first.
     evidence: Vec<Evidence>,
     /// Where commands start in the ring outside.
     working_directory: PathBuf,

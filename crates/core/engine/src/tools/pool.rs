@@ -151,7 +151,7 @@ impl Shared {
         Seat { warden, shared: Arc::clone(self), alone, meetings }
     }
 
-    /// Raises what is missing of the idle wardens that are to be ready, in the background.
+    /// Raises as many idle wardens as are missing, in the background.
     fn refill(self: &Arc<Self>) {
         let wanted = self.ready.load(Ordering::SeqCst);
         let mut state = lock(&self.state);
@@ -189,7 +189,7 @@ impl Seat {
         !self.alone || self.warden.meetings.load(Ordering::SeqCst) != self.meetings
     }
 
-    /// Nobody is to have the warden after this call.
+    /// No call gets the warden after this one.
     pub(super) fn retire(&self) {
         self.warden.kill();
         lock(&self.shared.state).wardens.retain(|known| !Arc::ptr_eq(known, &self.warden));

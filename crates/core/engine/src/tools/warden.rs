@@ -206,7 +206,7 @@ impl Warden {
         Ok(())
     }
 
-    /// Nobody gets it any more, and whoever is in it loses it.
+    /// No new call gets it, and running calls lose it.
     pub(super) fn kill(&self) {
         self.lost.store(true, Ordering::SeqCst);
         match &self.ring {

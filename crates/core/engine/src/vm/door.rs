@@ -1,7 +1,7 @@
 //! How a guest that is reached by vsock finds the engine: a socket that no path leads to.
 //!
 //! Its monitor was handed a path descriptor of it and connects to that when the guest connects. The
-//! socket's file belongs to the monitor's user and was removed at once: nobody else can reach it,
+//! socket's file belongs to the VMM's user and was removed at once: no other process can reach it,
 //! and nothing stays of it.
 
 use std::fs::{self, DirBuilder, File, Permissions};

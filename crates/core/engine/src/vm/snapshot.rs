@@ -3,7 +3,7 @@
 //! The guest's memory is its monitor's own, so the monitor hands it over itself: a second one, in a
 //! jail like the first, takes the whole machine over a socket into memory that we see. What it holds
 //! then is kept and the second monitor ends. The guest goes on where it was, and each copy is adopted
-//! like any other guest before it answers anybody.
+//! like any other guest before it answers a caller.
 //!
 //! Invariant: a snapshot has its final name only when it is whole.
 
@@ -260,7 +260,7 @@ impl HandedOver {
     fn keep(mut self, directory: &Path) -> io::Result<(String, String)> {
         let state = new_file(&directory.join("state"), Access::Change)?;
         self.receiving.save(state.as_fd()).map_err(io::Error::other)?;
-        // Nobody writes to its memory any more.
+        // The VMM no longer writes to the guest's memory.
         self.receiver.tear_down();
         let kept = new_file(&directory.join("memory"), Access::Change)?;
         template::copy_data(self.memory.as_fd(), &kept)?;

@@ -1,8 +1,8 @@
 //! Guests that were booted before: a template is a guest's memory and devices at the moment when it
 //! waits to be adopted. Each new guest goes on from there with its own copy-on-write view.
 //!
-//! Invariant: no job has run in a template and no engine has adopted it, so it holds nothing that is
-//! anybody's. What guests get of it is sealed: none of them can change it for another.
+//! Invariant: no job has run in a template and no engine has adopted it, so it holds nothing of
+//! any user. The parts that guests get of it are sealed: none of them can change it for another.
 
 mod room;
 
@@ -72,7 +72,7 @@ impl Start {
         &self.memory
     }
 
-    /// Of memory that is sealed already.
+    /// A start from memory that is sealed already.
     pub(super) fn ready(memory: OwnedFd, state: File) -> Start {
         Start { memory, state, filling: Mutex::new(Filling::Done) }
     }
@@ -81,14 +81,14 @@ impl Start {
     pub(super) fn resume(&self, control: UnixStream) -> Result<Monitor, VmError> {
         let mut monitor = Monitor::open(control, BOOT_PATIENCE)?;
         self.wait_filled().map_err(VmError::Template)?;
-        // Opened anew: how far one monitor has read is nobody else's business.
+        // Opened again, because each VMM needs a reading position of its own.
         let own = format!("/proc/self/fd/{}", self.state.as_raw_fd());
         let state = File::open(own).map_err(VmError::Template)?;
         monitor.resume_from(state.as_fd())?;
         Ok(monitor)
     }
 
-    /// Returns when the memory is whole and nobody can change it any more.
+    /// Returns when the memory is whole and sealed.
     fn wait_filled(&self) -> io::Result<()> {
         let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *filling, Filling::Failed) {
@@ -213,7 +213,7 @@ impl Engine {
             .and_then(|()| self.keep_template(&mut guest, &making));
         drop(guest);
         let done = kept.and_then(|()| match fs::rename(&making, directory) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(_) if directory.exists() => Ok(()),
             other => other.map_err(VmError::Template),
         });
@@ -229,7 +229,7 @@ impl Engine {
             |name: &str| new_file(&making.join(name), Access::Change).map_err(io::Error::from);
         let state = create("state").map_err(VmError::Template)?;
         Monitor::open(control, BOOT_PATIENCE)?.save(state.as_fd())?;
-        // Nobody writes to it any more.
+        // The VMM no longer writes to the guest's memory.
         guest.tear_down();
         let file = create("memory").map_err(VmError::Template)?;
         copy_data(memory.as_fd(), &file).map_err(VmError::Template)?;
@@ -247,7 +247,7 @@ impl Engine {
 }
 
 /// Everything that a template depends on. The monitor and the kernel are told apart by size and
-/// time; the other files are named by what is in them.
+/// time; the other files are named by their content.
 fn key(ring: &VmRing) -> Option<String> {
     let mut ring = ring.clone();
     let machine = &mut ring.machine;
@@ -329,7 +329,7 @@ pub(super) fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<
     }
 }
 
-/// Copies what is not a hole, and makes the copy as long as the original.
+/// Copies all but the gaps, and makes the copy as long as the original.
 pub(super) fn copy_data(from: std::os::fd::BorrowedFd<'_>, to: &File) -> io::Result<()> {
     let from = File::from(from.try_clone_to_owned()?);
     let length = from.metadata()?.len();

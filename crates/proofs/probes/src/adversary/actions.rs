@@ -33,7 +33,7 @@ const fn row(name: &'static str, weight: u32, action: Action) -> Row {
     Row { name, weight, action }
 }
 
-/// What is there, and how often it is chosen beside the others.
+/// All actions, and how often each is chosen compared with the others.
 pub(crate) const ACTIONS: &[Row] = &[
     row("write", 8, write),
     row("append", 4, append),
@@ -211,7 +211,7 @@ fn read_kept(player: &mut Player<'_>) -> io::Result<String> {
     let path = PathBuf::from(format!("/proc/self/fd/{number}"));
     let target = fs::read_link(&path)?;
     player.note(target.display());
-    // A socket cannot be opened, and what is in a pipe is not a file's.
+    // A socket cannot be opened, and the bytes in a pipe are not a file's.
     if !target.starts_with("/") {
         return Ok("not a file".to_owned());
     }

@@ -16,7 +16,7 @@ fn open_to_write<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Tried {
     })
 }
 
-/// The same paths as another process or another root would show them.
+/// These paths as another process or another root would show them.
 fn by_detours(paths: &[PathBuf]) -> Vec<PathBuf> {
     let below =
         |path: &PathBuf, root: &str| Path::new(root).join(path.strip_prefix("/").unwrap_or(path));
@@ -90,7 +90,7 @@ pub(crate) fn append_to_log(scene: &Scene) -> Tried {
     open_to_write(scene.logs.iter().chain(&by_detours(&scene.logs)))
 }
 
-/// Of the one that was laid out for it.
+/// Empties the log that was laid out for it.
 pub(crate) fn empty_log(scene: &Scene) -> Tried {
     any_of(scene.logs.first(), |path| {
         OpenOptions::new().write(true).open(path)?.set_len(0)?;
@@ -118,7 +118,7 @@ pub(crate) fn read_log(scene: &Scene) -> Tried {
     any_of(scene.logs.iter().chain(&by_detours(&scene.logs)), |path| read(path))
 }
 
-/// Names and output that would be lines of their own, if somebody wrote them down as they are.
+/// Names and output that would be lines of their own, if a program recorded them unescaped.
 pub(crate) fn forge_lines(scene: &Scene) -> Tried {
     let forged = format!("{{\"forged\":\"{}\"}}", scene.mark);
     let said = io::Write::write_all(&mut io::stderr(), format!("\n{forged}\n").as_bytes());

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 use super::{any_of, read};
 use crate::{Scene, Tried};
 
-/// What is attacked.
+/// The target of an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Files of the host outside.
@@ -175,7 +175,7 @@ pub(crate) fn link_nameless(path: &Path, scene: &Scene) -> io::Result<String> {
     done("written to", path)
 }
 
-/// Takes the directory above away and plants another one; what is done by path from then on ends there.
+/// Takes the directory above away and plants another one; later work by path ends there.
 pub(crate) fn move_directory_above(path: &Path, scene: &Scene) -> io::Result<String> {
     let above = path.parent().ok_or(io::ErrorKind::NotFound)?;
     let away = above.with_file_name(format!("{}-away", scene.mark));

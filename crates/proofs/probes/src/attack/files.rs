@@ -99,7 +99,7 @@ pub(crate) fn read_by_path_descriptor(scene: &Scene) -> Tried {
     })
 }
 
-/// From every directory that somebody left open (CVE-2024-21626).
+/// Reads from every directory that was left open (CVE-2024-21626).
 pub(crate) fn read_by_left_descriptors(scene: &Scene) -> Tried {
     let doors = (0..64).map(|fd| format!("/proc/self/fd/{fd}{}", "/..".repeat(16)));
     let doors: Vec<String> = doors.collect();

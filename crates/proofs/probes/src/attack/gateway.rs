@@ -1,4 +1,4 @@
-//! Ways past the gateway of a sandbox that may reach one name on the network. What is wanted is a
+//! Ways past the gateway of a sandbox that may reach one name on the network. The target is a
 //! listener of the host, by whatever name; where there is no gateway, it is tried directly.
 
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use super::{any_of, read};
 use crate::{Scene, Tried};
 
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// What the sandbox may reach, by its rules. Nobody has this name.
+/// The name that the sandbox may reach, by its rules. No host has this name.
 pub(crate) const ALLOWED: &str = "allowed.ringwall.test";
 const MOST_ANSWER: u64 = 16 << 10;
 
@@ -242,14 +242,14 @@ pub(crate) fn names_as_messages(scene: &Scene) -> Tried {
             query.extend([0, 0, kind, 0, 1]);
             let socket = UdpSocket::bind("0.0.0.0:0")?;
             socket.set_read_timeout(Some(PATIENCE))?;
-            // Connected, so that it is told when nobody listens.
+            // Connected, so that the kernel tells when there is no listener.
             socket.connect((server.as_str(), 53))?;
             socket.send(&query)?;
             let mut answer = [0; 512];
             let length = socket.recv(&mut answer)?;
             let answer = answer.get(..length).unwrap_or_default();
             match (answer.get(3).map(|flags| flags & 15), answer.get(7)) {
-                // "No such name" would be the answer of somebody who was asked.
+                // "No such name" would be the answer of a server that got the question.
                 (Some(0), Some(1..)) | (Some(3), _) if proxy().is_none() => {
                     Ok("the name went out".to_owned())
                 }
@@ -260,7 +260,7 @@ pub(crate) fn names_as_messages(scene: &Scene) -> Tried {
     )
 }
 
-/// The key with which the gateway makes certificates would make them for anybody.
+/// The key with which the gateway makes certificates would make them for any caller.
 pub(crate) fn authority_key(_: &Scene) -> Tried {
     let told = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"].iter().find_map(std::env::var_os);
     let Some(directory) = told.as_deref().and_then(|file| Path::new(file).parent()) else {

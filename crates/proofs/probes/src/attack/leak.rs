@@ -75,7 +75,7 @@ pub(crate) fn first_environment(_: &Scene) -> Tried {
     any_of(["/proc/1/environ", "/proc/self/environ"], |path| read(Path::new(path)))
 }
 
-/// Files that somebody left open.
+/// Files that were left open.
 pub(crate) fn descriptors(_: &Scene) -> Tried {
     let mut left = Vec::new();
     for entry in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {

@@ -95,7 +95,7 @@ pub(crate) fn files_without_content(scene: &Scene) -> Tried {
     if let Err(error) = fs::create_dir(&directory) {
         return Tried::Failed(error.to_string());
     }
-    // Kept low by whoever sets the scene: one for every 4 KiB.
+    // The scene keeps this low: one for every 4 KiB.
     let wanted = scene.disk_bytes / 4096 + 64;
     let made =
         (0..wanted).take_while(|at| fs::File::create(directory.join(at.to_string())).is_ok());

@@ -110,7 +110,7 @@ pub(crate) fn devices(_: &Scene) -> Tried {
     succeeded_if(!others.is_empty(), format!("there is {}", others.join(", ")), "loopback only")
 }
 
-/// Choosing a way sends nothing. The addresses are nobody's.
+/// Choosing a way sends nothing. The addresses are reserved for documentation.
 pub(crate) fn routes(_: &Scene) -> Tried {
     any_of(["192.0.2.1:443", "[2001:db8::1]:443"], |to| {
         let to = address(to)?;

@@ -23,10 +23,10 @@ const MOST_SOCKETS: usize = 4096;
 const ATTRIBUTES_OF_A_FILE: usize = 64;
 /// What a ring may have (`limit_watches` of crates/base/linux). A host has 128 for each user.
 const QUEUES_OF_A_RING: usize = 16;
-/// How often a full buffer is tried again: whoever takes from it may need a moment.
+/// How often a full buffer is tried again: its reader may need a moment.
 const TRIES: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(2);
-/// Long enough for whoever looks from time to time.
+/// Long enough for a watchdog that looks from time to time.
 const WHILE: Duration = Duration::from_millis(700);
 
 fn wanted(scene: &Scene) -> u64 {
@@ -107,7 +107,7 @@ pub(crate) fn tcp_buffers(scene: &Scene) -> Tried {
     held(bytes, scene, all)
 }
 
-/// What is lost on the way was never held, so what counts is what can be read in the end.
+/// Bytes that are lost on the way were never held, so only those count that can be read in the end.
 pub(crate) fn udp_buffers(scene: &Scene) -> Tried {
     let block = vec![7; BLOCK];
     let socket = || -> io::Result<UdpSocket> {
@@ -133,7 +133,7 @@ pub(crate) fn udp_buffers(scene: &Scene) -> Tried {
     held(bytes, scene, all)
 }
 
-/// A pipe holds 64 KiB at first, and 1 MiB for whoever asks.
+/// A pipe holds 64 KiB at first, and 1 MiB for a process that asks.
 pub(crate) fn pipes(scene: &Scene) -> Tried {
     let (mut bytes, mut all) = (0, Vec::new());
     while bytes < wanted(scene) && all.len() < MOST_SOCKETS {
@@ -211,5 +211,5 @@ pub(crate) fn ended_thread(scene: &Scene) -> Tried {
     }
 }
 
-/// The name of that attack: nobody else is left to tell it.
+/// The name of that attack: no thread is left to tell it.
 pub(crate) const ENDED_THREAD: &str = "exhaust-behind-an-ended-thread";

@@ -55,7 +55,7 @@ pub(crate) fn in_workspace(scene: &Scene) -> Tried {
     }
 }
 
-/// What editors, shells and git start by themselves when somebody opens the workspace.
+/// Files that editors, shells and git run by themselves when a person opens the workspace.
 pub(crate) fn in_hooks(scene: &Scene) -> Tried {
     let Some(workspace) = &scene.workspace else {
         return Tried::Impossible("there is no workspace".to_owned());

@@ -3,7 +3,7 @@
 use crate::attack::deeds::{self, Attempt, Deed, Target};
 use crate::{Attack, Class, Probe, Reach, Witness};
 
-/// Name, what it stands for, on what, by which way, what is done.
+/// Name, meaning, target, way, deed.
 type Row = (&'static str, &'static str, Target, &'static str, Deed);
 
 const PLAIN: &str = "";
@@ -45,7 +45,7 @@ const OUTSIDE: &[Row] = &[
     ("move-directory-above", "a directory above a mount is renamed", Directories, PLAIN, deeds::move_directory_above),
 ];
 
-/// Anybody could write there, were it not shown read-only.
+/// Any user could write there, were it not shown read-only.
 #[rustfmt::skip]
 const SHOWN: &[Row] = &[
     ("shown-append", "a path given by --ro is written", ShownFiles, PLAIN, deeds::append),

@@ -20,7 +20,7 @@ const PHASES: &str = "\n[phases.plan]\nwrite = [\"./docs/**\"]\nnext = [\"build\
                       [phases.build]\nwrite = [\"./**\"]\nnext = [\"check\"]\n\
                       [phases.check]\nwrite = [\"./src/**\"]\nnext = [\"plan\"]\n";
 
-/// One file as it is: its mode and what is in it, or where a link leads.
+/// One file as it is: its mode and its content, or where a link leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Look {
     mode: u32,
@@ -62,7 +62,7 @@ impl Ground {
         for name in ["docs/a", "docs/b", "src/a", "src/b", "top", ".git/config"] {
             fs::write(workspace.join(name), "the owner's\n")?;
         }
-        // Anybody could write to it, were it not for its mount.
+        // Any user could write to it, were it not for its mount.
         fs::create_dir(shown.join("directory"))?;
         fs::write(shown.join("file"), "the host's\n")?;
         for path in [shown.clone(), shown.join("directory"), shown.join("file")] {
@@ -95,7 +95,7 @@ impl Ground {
     }
 
     /// The owner saves a file; `hidden`: one of those that no job may see. `counts`: no command runs that
-    /// could have seen it before it is hidden, so that nobody may ever learn what is in it.
+    /// could have seen it before it is hidden, so that no command may ever learn its content.
     fn save(
         &mut self,
         dice: &mut Dice,
@@ -152,8 +152,8 @@ impl Ground {
         Ok(())
     }
 
-    /// What is not as it must be. `taken`: paths that `apply` says that it wrote, the only ones that may
-    /// be otherwise.
+    /// Each file that is not as it must be. `taken`: paths that `apply` says that it wrote, the only
+    /// ones that may be otherwise.
     pub(crate) fn changed(&self, taken: &[PathBuf]) -> io::Result<Vec<String>> {
         let mut changed = differences(&self.expected, &tree(&self.workspace)?);
         changed.retain(|path| !taken.iter().any(|taken| path.starts_with(taken)));
@@ -163,8 +163,8 @@ impl Ground {
         Ok(changed.chain(shown.into_iter().map(|path| named(&self.shown, path))).collect())
     }
 
-    /// Files in the workspace that bear a command's stamp at a path that it could not write, by what was
-    /// allowed since then. `allowed` has the rights of each command and those to which they were changed.
+    /// Files in the workspace that bear a command's stamp at a path that it could not write, by its rights
+    /// since then. `allowed` has the rights of each command and those to which they were changed.
     pub(crate) fn misplaced(&self, allowed: &[Vec<WriteRights>]) -> io::Result<Option<String>> {
         for (path, look) in tree(&self.workspace)? {
             let text = String::from_utf8_lossy(&look.content);

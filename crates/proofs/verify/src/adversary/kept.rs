@@ -58,7 +58,7 @@ impl<'a> Kept<'a> {
         said(said(self.engine.attach(&self.record()?))?.start(&command, PATIENCE))
     }
 
-    /// Where it may write by now; all of it where nobody can change that.
+    /// Where it may write by now; all of it where the rights cannot change.
     pub(crate) fn rights(&self) -> Answer<WriteRights> {
         match &self.own {
             Some(_) => Ok(WriteRights::everywhere()),

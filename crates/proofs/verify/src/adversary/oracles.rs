@@ -1,4 +1,4 @@
-//! What is looked at on the host: memory, what is left at the end, the kernel's log, the engine's words.
+//! The oracles on the host: memory, leftovers at the end, the kernel's log, the engine's words.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -72,7 +72,7 @@ fn proportional(thread: &Path) -> Option<u64> {
     Some(kib.sum::<u64>() << 10)
 }
 
-/// Whether somebody holds a lock on a file of the host that a sandbox is shown: programs outside would
+/// Whether a process holds a lock on a file of the host that a sandbox is shown: programs outside would
 /// wait for it.
 pub(crate) fn locked(shown: &Path) -> Option<Sight> {
     let file = std::fs::File::options().read(true).write(true).open(shown).ok()?;
@@ -91,7 +91,7 @@ pub(crate) fn namespaces(pid: impl std::fmt::Display) -> BTreeSet<PathBuf> {
     kinds.filter_map(|kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()).collect()
 }
 
-/// What is left of a sandbox that has ended and was removed.
+/// The leftovers of a sandbox that has ended and was removed.
 pub(crate) fn leftovers(
     id: &str,
     mark: &str,

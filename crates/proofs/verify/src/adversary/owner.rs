@@ -17,7 +17,7 @@ pub(super) enum Move {
     SaveHidden,
     Diff,
     Gc,
-    /// Of a microVM: its memory is kept, and forgotten again.
+    /// The memory of a microVM is kept, and forgotten again.
     Snapshot,
 }
 

@@ -152,7 +152,7 @@ impl<'a> Round<'a> {
         &self.inside
     }
 
-    /// A command of the adversary with what is known by now.
+    /// A command of the adversary with the facts that are known by now.
     pub(super) fn command(&self, seed: u64, steps: u32) -> Vec<OsString> {
         let hidden = self.ground.hidden.iter().cloned().collect();
         let scene = Scene { hidden, ..self.stage.scene.clone() };
@@ -352,7 +352,7 @@ impl<'a> Round<'a> {
         Ok(misplaced.map(|words| sight("rights", words)))
     }
 
-    /// First all of it, then without what is protected: a refusal takes nothing. Gives what was written.
+    /// First all of it, then without the protected paths: a refusal takes nothing. Gives the written paths.
     fn apply(&mut self, changes: &Changes) -> Vec<PathBuf> {
         let all = changes.entries().iter().map(|change| change.path.as_path().to_owned());
         let protected = all.filter(|path| is_protected(&self.ground.workspace, path)).collect();
@@ -412,7 +412,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Random actions go for what was laid out for them, and for nothing real.
+/// Random actions go for targets that were laid out for them, and for nothing real.
 fn only_laid_out(scene: &mut Scene) {
     let ours = |path: &Path| path.to_string_lossy().contains("/.ringwall-verify-");
     let lists = [

@@ -14,7 +14,7 @@ const MOST_BESIDE: usize = 12;
 /// One round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Script {
-    /// What is laid out, and how the sandbox is raised.
+    /// The dice for the ground, and for how the sandbox is raised.
     pub(super) beginning: Dice,
     pub(super) commands: Vec<Scripted>,
     /// Whether `apply` overwrites what changed on the host.
@@ -24,7 +24,7 @@ pub(super) struct Script {
 /// One command of the adversary, and the owner's moves round it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scripted {
-    /// Of the actions inside.
+    /// The seed of the actions inside.
     pub(super) seed: u64,
     pub(super) before: Vec<Turn>,
     pub(super) beside: Vec<Turn>,

@@ -33,7 +33,7 @@ fn failed() -> Option<Tried> {
 fn a_secret_that_was_printed_is_a_breach_and_is_not_told_on() {
     let seen = Seen::default();
     assert_eq!(verdict("read-secret", worked("hidden"), "vm", &seen), Verdict::Breach);
-    // Something was read, but not what was hidden.
+    // Something was read, but not the hidden text.
     assert_eq!(verdict("read-secret", worked("other"), "process", &seen), Verdict::Blocked);
     let account = Account { probe: "read-secret".into(), tried: worked("hidden").unwrap() };
     let known = Known {
@@ -55,7 +55,7 @@ fn a_write_counts_when_the_host_sees_it_and_not_when_the_attack_says_so() {
     );
     assert_eq!(verdict("write-canary", worked(""), "container", &changed), Verdict::Breach);
     assert_eq!(verdict("write-canary", failed(), "container", &changed), Verdict::Blocked);
-    // Then somebody must explain it.
+    // Then an attack must explain it.
     assert!(unexplained(&[], &changed));
 }
 
@@ -75,7 +75,7 @@ fn a_kernel_of_its_own_contains_what_a_shared_one_must_stop() {
     assert_eq!(verdict("bpf", failed(), "container", &seen), Verdict::Blocked);
     assert_eq!(verdict("make-whiteout", worked(""), "vm/process", &seen), Verdict::Contained);
     assert_eq!(verdict("make-whiteout", worked(""), "process", &seen), Verdict::Breach);
-    // What is the host's is the host's behind every wall.
+    // An object of the host stays the host's behind every wall.
     assert_eq!(verdict("network-devices", worked(""), "vm", &seen), Verdict::Breach);
 }
 

@@ -8,13 +8,13 @@ use ringwall_spec::DirAccess;
 use super::{Attack, Sign, modules};
 use Sign::{Ran, Says, Secret};
 
-/// A row: name, class, what it stands for, the sign, what is granted, the tool.
+/// A row: name, class, meaning, the sign, the grant, the tool.
 type Row = (&'static str, Class, &'static str, Sign, Option<DirAccess>, fn(&Targets) -> String);
 
 /// What tools go for, as they name it.
 struct Targets {
     secrets: Vec<String>,
-    /// Links to them in what is granted.
+    /// Links to them in the granted directory.
     links_to_secrets: Vec<String>,
     canaries: Vec<String>,
     links_to_canaries: Vec<String>,
@@ -23,7 +23,7 @@ struct Targets {
     deciding: Vec<String>,
     logs: Vec<String>,
     machine: Vec<String>,
-    /// Of the granted directory itself.
+    /// Paths of the granted directory itself.
     own: Vec<String>,
 }
 
@@ -287,8 +287,8 @@ const EXHAUST: &[Row] = &[
     ),
 ];
 
-/// Functions that nobody offers, each by the names that other hosts have for it: a module that wants one
-/// is not run.
+/// Functions that Ringwall does not offer, each by the names that other hosts have for it: a module
+/// that wants one is not run.
 const IMPORTS: &[(&str, Class, &str, &[&str])] = &[
     (
         "tool-network",

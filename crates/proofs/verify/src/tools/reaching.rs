@@ -23,10 +23,10 @@ use crate::judge::{Finding, Verdict, short};
 use crate::run::Workshop;
 use crate::stage::Stage;
 
-/// The one server that the tool may reach, and where it is: on this machine, but nobody else's.
+/// The one server that the tool may reach, and where it is: on this machine, but at an address of its own.
 const GIVEN: &str = "given.example.com";
 const GIVEN_ADDRESS: &str = "127.0.0.2";
-/// A name that the tool may use, and that leads to where nobody may go.
+/// A name that the tool may use, and that leads to an address that no tool may reach.
 const ASTRAY: &str = "astray.example.com";
 /// What that server answers.
 const WELCOME: &str = "welcome";
@@ -160,7 +160,7 @@ impl<'a> Reaching<'a> {
         let compiled = compiler.compile(&wasm).map_err(|error| with_causes(&error))?;
         let server =
             Server::start().map_err(|error| format!("no server at {GIVEN_ADDRESS}: {error}"))?;
-        // Loopback is reached by nobody, but for what the owner of the home exempts.
+        // No tool reaches loopback, but for the exceptions of the home's owner.
         let settings = workshop.home.join("gateway.json");
         let zone = json!({GIVEN: [GIVEN_ADDRESS], ASTRAY: ["127.0.0.1"]});
         let given = format!("{GIVEN}:{}={GIVEN_ADDRESS}", server.address.port());
@@ -218,7 +218,7 @@ impl<'a> Reaching<'a> {
             return (Verdict::Breach, format!("the server got {head:?}"));
         }
         match came {
-            // What is for the server that was given may arrive there.
+            // A request for the granted server may arrive there.
             Came::Through(said) if said.contains(WELCOME) => {
                 (Verdict::Blocked, "only the host that was given got the request".to_owned())
             }

@@ -10,7 +10,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A directory in which somebody listens and answers each request with the next of these.
+/// A directory with a server that answers each request with the next of these.
 fn answering(answers: &[&str]) -> (tempfile::TempDir, std::fs::File) {
     let answers: Vec<String> = answers.iter().map(|answer| (*answer).to_owned()).collect();
     let directory = tempfile::tempdir().unwrap();

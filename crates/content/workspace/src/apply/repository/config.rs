@@ -3,7 +3,7 @@
 /// Sections whose values are never files or commands.
 const HARMLESS_SECTIONS: [&str; 9] =
     ["branch", "user", "author", "committer", "color", "url", "push", "pull", "advice"];
-/// The same for settings of any section.
+/// Settings of any section whose values are never files or commands.
 const HARMLESS_SETTINGS: [&str; 4] = ["url", "pushurl", "fetch", "push"];
 
 /// One setting with its value, without quotes and escapes.

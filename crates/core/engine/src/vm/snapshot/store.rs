@@ -25,14 +25,14 @@ use crate::vm::template::{self, Start};
 const SNAPSHOTS: &str = "snapshots";
 /// How the name of one begins that is not finished, or is there for a fork alone.
 const UNFINISHED: &str = ".";
-/// After this nobody is at work on it any more.
+/// After this time no process works on it any more.
 const ABANDONED: Duration = Duration::from_secs(3600);
 const KEY_FILE: &str = ".key";
 const KEY_BYTES: usize = 32;
 /// Part of what the MAC is made of: descriptions of another layout are not read.
 const LAYOUT: &str = "ringwall snapshot 1";
 const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
-/// Hashed at once. What is all zeros is left out, wherever holes are.
+/// Bytes that are hashed at once. Zeros are left out, whether they are stored or are gaps of the file.
 const CHUNK: usize = 64 << 10;
 /// The seals of memory that guests start from.
 const SEALED: SealFlags =
@@ -57,12 +57,12 @@ impl Engine {
         Ok(create_new(&directory.join("mac"), Content::quick(mac.as_bytes()))?)
     }
 
-    /// Made when it is first needed. Whoever can read it owns this home.
+    /// Made when it is first needed. Only the owner of this home can read it.
     fn snapshot_key(&self) -> io::Result<[u8; KEY_BYTES]> {
         let path = self.snapshots_dir().join(KEY_FILE);
         if !path.exists() {
             match create_new(&path, Content::durable(&random_array::<KEY_BYTES>()?)) {
-                // Whoever is first makes it.
+                // The first process makes it.
                 Ok(()) | Err(FileError::Exists(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -108,7 +108,7 @@ impl Engine {
         match (fitting.next(), fitting.next()) {
             (Some(found), None) => Ok(found.clone()),
             (Some(_), Some(_)) => Err(SnapshotError::Ambiguous(id_or_name.to_owned())),
-            // One that is there and cannot be believed is worth a word of its own.
+            // A snapshot that is there and fails its check gets an error of its own.
             (None, _) => match id_or_name.parse::<SandboxId>() {
                 Ok(id) if self.snapshot_dir(&id, false).exists() => {
                     Err(SnapshotError::Tampered(id_or_name.to_owned()))
@@ -153,7 +153,7 @@ impl Engine {
         }
         let snapshot: Snapshot =
             serde_json::from_slice(&text).map_err(|_| SnapshotError::Tampered(id.clone()))?;
-        // Somebody may have given one the place of another.
+        // Another process may have given one the place of another.
         match id.trim_start_matches(".fork-") == snapshot.id.as_str() {
             true => Ok(snapshot),
             false => Err(SnapshotError::Tampered(id)),
@@ -230,7 +230,7 @@ impl Engine {
     }
 }
 
-/// The hash of what is in a file, the same whether zeros are stored or are holes.
+/// The hash of a file's content, the same whether zeros are stored or are gaps.
 pub(super) fn fingerprint(file: &File) -> io::Result<String> {
     let length = file.metadata()?.len();
     let mut hash = blake3::Hasher::new();
@@ -268,7 +268,7 @@ pub(crate) fn number_of(fd: &OwnedFd) -> i32 {
     fd.as_raw_fd()
 }
 
-/// Removes what was never finished. Gives how many.
+/// Removes unfinished snapshots. Gives how many.
 pub(crate) fn sweep(home: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(home.join(SNAPSHOTS)) else {
         return 0;

@@ -1,7 +1,7 @@
 //! Room for templates: how many there may be, and which of them go.
 //!
-//! Whoever chooses the memory of a guest chooses how many templates are made. A new one takes the place
-//! of those that were not used for longest.
+//! The caller who chooses the memory of a guest chooses how many templates are made. A new one takes
+//! the place of those that were not used for longest.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use super::{MAKING, TEMPLATES};
 
-/// After this nobody is at work on it any more.
+/// After this time no process works on it any more.
 const UNFINISHED: Duration = Duration::from_secs(3600);
-/// Templates that nobody used for this long are of an older image or monitor.
+/// Templates that no run used for this long are of an older image or VMM.
 const UNUSED: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Templates that are kept, and bytes of all of them.
 const MAX_TEMPLATES: usize = 12;
@@ -61,7 +61,7 @@ fn templates(home: &Path) -> impl Iterator<Item = PathBuf> {
     entries.flatten().map(|entry| entry.path())
 }
 
-/// Removes templates that nobody can or does use any more, and what was never finished. Gives how
+/// Removes unused and unusable templates, and unfinished ones. Gives how
 /// many; what cannot be removed stays for the next time.
 pub(crate) fn sweep(home: &Path) -> u64 {
     let removed = templates(home)
@@ -79,7 +79,7 @@ fn is_useless(template: &Path) -> bool {
     if name.starts_with(MAKING) {
         return older_than(template, UNFINISHED);
     }
-    // Its image was removed: no guest can be started from it.
+    // Without its image no guest can be started from it.
     let image = fs::read_to_string(template.join("image")).unwrap_or_default();
     !Path::new(&image).exists() || older_than(&template.join("memory"), UNUSED)
 }
