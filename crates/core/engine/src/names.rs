@@ -84,6 +84,8 @@ impl Names {
         fs::read_link(self.directory.join(name)).ok()?.to_str()?.parse().ok()
     }
 
+    /// Removes the link of a name if `gone` says so of the id to which it leads, or of none where it leads to
+    /// no id.
     fn remove_if(&self, name: &str, gone: impl Fn(Option<&SandboxId>) -> bool) -> io::Result<()> {
         let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -92,10 +94,15 @@ impl Names {
             directory => File::from(directory?),
         };
         let _alone = Lock::take(directory, Hold::Alone, Wait::Forever)?;
+        let link = self.directory.join(name);
+        // Links are made without the lock. One that is not there now may be another sandbox's a moment later.
+        if fs::symlink_metadata(&link).is_err_and(|error| missing(&error)) {
+            return Ok(());
+        }
         if !gone(self.leads_to(name).as_ref()) {
             return Ok(());
         }
-        match fs::remove_file(self.directory.join(name)) {
+        match fs::remove_file(link) {
             Err(error) if !missing(&error) => Err(error),
             _ => Ok(()),
         }
