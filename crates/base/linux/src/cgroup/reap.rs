@@ -13,8 +13,9 @@ use super::files::{inside, open_to_read};
 /// How long killed processes may take to leave a group. Freeing gigabytes takes a while.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a group that should be empty may stay busy: its last process has been waited for.
-const REMOVE_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a group may stay busy after no process is listed in it. Nobody may have waited for its last
+/// process, and a killed VMM takes seconds to free the memory of its guest.
+const REMOVE_PATIENCE: Duration = KILL_PATIENCE;
 
 /// Descriptors held at once while killing, well under the usual limit of open files.
 const BATCH: usize = 128;
@@ -26,7 +27,7 @@ pub(super) fn remove_directory(directory: &Path) -> Result<(), CgroupError> {
         match rustix::fs::rmdir(directory) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(Errno::INTR) => {}
-            // A process that has been waited for can still be counted for some microseconds.
+            // A process that is listed no more can still be counted.
             Err(Errno::BUSY) => {
                 if !waits.wait() {
                     let path = directory.to_owned();
