@@ -50,6 +50,13 @@ pub(crate) fn connect(home: &Path) -> Option<UnixStream> {
     reach(home)
 }
 
+/// A connection for a request that starts a sandbox. The daemon has an environment of its own and would not
+/// see which VMM this caller named, so such a caller starts the sandbox itself.
+pub(crate) fn connect_to_start(home: &Path) -> Option<UnixStream> {
+    let names_vmm = std::env::var_os(ringwall_ring_vm::WANTED).is_some_and(|name| !name.is_empty());
+    if names_vmm { None } else { connect(home) }
+}
+
 fn reach(home: &Path) -> Option<UnixStream> {
     let stream = UnixStream::connect(default_socket(home)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;

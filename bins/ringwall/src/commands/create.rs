@@ -73,7 +73,7 @@ fn by_daemon(
     command: Option<&Command>,
     json: bool,
 ) -> anyhow::Result<bool> {
-    let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
+    let Some(stream) = daemon::connect_to_start(&EngineConfig::from_environment()?.home) else {
         return Ok(false);
     };
     let asked = daemon::sandbox_asked(args, default.clone(), command)?;

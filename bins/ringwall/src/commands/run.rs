@@ -82,7 +82,7 @@ fn has_own_time(args: &RunArgs) -> bool {
 /// Has the daemon run it, if one is there and takes it.
 fn by_daemon(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
     let RunArgs { sandbox, job, evidence, output, command, .. } = args;
-    let Some(stream) = daemon::connect(&EngineConfig::from_environment()?.home) else {
+    let Some(stream) = daemon::connect_to_start(&EngineConfig::from_environment()?.home) else {
         return Ok(None);
     };
     if has_own_time(args) || command.is_empty() || !super::create::has_image(sandbox) {

@@ -115,8 +115,9 @@ struct Kept {
     door: Option<(UnixListener, Arc<Relay>)>,
 }
 
-/// What tells a keeper where monitors and guest kernels are.
-const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_DATA_HOME", "RINGWALL_KERNELS"];
+/// The variables that tell a keeper where VMMs and guest kernels are, and which VMM it must use.
+const PASSED_ON: [&str; 5] =
+    ["PATH", "HOME", "XDG_DATA_HOME", "RINGWALL_KERNELS", ringwall_ring_vm::WANTED];
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
