@@ -5,6 +5,8 @@
 //! do about it when it fails.
 
 #[cfg(test)]
+mod commits;
+#[cfg(test)]
 mod deny;
 #[cfg(test)]
 mod dependencies;

@@ -1,4 +1,4 @@
-//! Texts follow `STYLE.md`: documents, help, errors, comments, constants and commit subjects.
+//! Texts follow `STYLE.md`: documents, help, errors, comments and constants.
 //!
 //! `words.toml` has today's number of exceptions for each check and place. A number may only fall:
 //! `RINGWALL_WRITE_WORDS=1` writes the lower ones.
@@ -9,7 +9,6 @@ mod prose;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::process::Command;
 
 use crate::repository::{TextFile, assert_none, read, root, text_files};
 use prose::{Kind, Passage};
@@ -33,9 +32,6 @@ const CLAUSES: [&str; 6] = ["what", "who", "whoever", "whatever", "where", "whet
 const MAX_SENTENCE_WORDS: usize = 30;
 const MAX_SEMICOLONS_PER_1000_WORDS: usize = 2;
 const MAX_COLUMNS: usize = 110;
-const MAX_SUBJECT_COLUMNS: usize = 72;
-/// The last commit whose subject was not checked.
-const UNCHECKED_UNTIL: &str = "bb5cc96";
 /// Words that the glossary replaces, wherever people read.
 const REPLACED: [&str; 48] = [
     "living",
@@ -323,34 +319,4 @@ fn every_row_of_a_table_belongs_to_one() {
         findings.extend(rows.map(|line| format!("{}:{line}", file.path)));
     }
     assert_none("rows after a blank line, which are shown as text:", &findings);
-}
-
-#[test]
-fn subjects_of_commits_are_short_and_name_their_area() {
-    let range = format!("{UNCHECKED_UNTIL}..HEAD");
-    let output = Command::new("git")
-        .args(["log", "--no-merges", "--format=%h %s", &range])
-        .current_dir(root())
-        .output();
-    let Some(output) = output.ok().filter(|output| output.status.success()) else {
-        println!("not tested here: this copy has no history that reaches the first checked commit");
-        return;
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    let wrong = |line: &&str| line.split_once(' ').is_none_or(|(_, subject)| !is_subject(subject));
-    let findings: Vec<String> = text.lines().filter(wrong).map(str::to_owned).collect();
-    assert_none("write `area: verb object` in at most 72 columns:", &findings);
-}
-
-fn is_subject(subject: &str) -> bool {
-    let area = subject.split_once(": ");
-    subject.chars().count() <= MAX_SUBJECT_COLUMNS
-        && area.is_some_and(|(area, rest)| !area.is_empty() && !rest.trim().is_empty())
-}
-
-#[test]
-fn a_subject_is_an_area_and_what_was_done() {
-    assert!(is_subject("api: remove a needless closure"));
-    assert!(!is_subject("remove a needless closure"));
-    assert!(!is_subject(&format!("api: {}", "x".repeat(70))));
 }
