@@ -7,8 +7,7 @@ use std::os::unix::fs::symlink;
 use crate::support::World;
 
 /// Each line, and what its answer must hold: what is wrong, and how to put it right.
-const LINES: [(&str, &[&str]); 25] = [
-    ("", &["no subcommand", "ringwall run"]),
+const LINES: [(&str, &[&str]); 24] = [
     ("frobnicate", &["frobnicate"]),
     ("rum -- ls", &["rum", "'run'"]),
     ("run", &["no command", "--"]),
@@ -43,6 +42,14 @@ fn wrong_lines_are_refused_with_one_line_and_leave_nothing() {
         refused.is_refused().says(parts);
     }
     assert!(world.sandboxes().is_empty());
+}
+
+#[test]
+fn ringwall_alone_shows_its_commands() {
+    let world = World::new();
+    let alone = world.ringwall([] as [&str; 0]);
+    alone.exits(0).says(&["Usage: ringwall <COMMAND>", "ringwall run --"]);
+    assert_eq!(alone.err(), world.ringwall(["--help"]).exits(0).out());
 }
 
 #[test]

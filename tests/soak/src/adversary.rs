@@ -24,7 +24,8 @@ fn play(ground: &Ground, seed: Option<&str>) {
     assert!(report["breach"].is_null(), "{report:#}");
     let rounds = report["rounds"].as_u64().expect("a number");
     assert_eq!(rounds.to_string(), ROUNDS, "{report:#}");
-    assert!(report["actions"].as_u64().expect("a number") >= 150 * rounds, "{report:#}");
+    // A command that meets its memory limit ends before it has made all its actions.
+    assert!(report["actions"].as_u64().expect("a number") >= 50 * rounds, "{report:#}");
     assert!(report["moves"].as_u64().expect("a number") >= 5 * rounds, "{report:#}");
 }
 

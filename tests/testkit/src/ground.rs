@@ -127,6 +127,8 @@ fn is_expected(path: &Path) -> bool {
         || path == Path::new("grants/held")
         || path == Path::new("sandboxes")
         || path == Path::new("sandboxes/.creation")
+        // The directory stays for the next sandbox with a name. A link in it would be a leftover.
+        || path == Path::new("names")
         || path == Path::new("permit-key")
 }
 
