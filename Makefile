@@ -32,7 +32,7 @@ export RINGWALL_BIN_DIR := $(QUICK_DIR)
 # Builds everything with one command and runs the tests side by side; see tests/suite.
 SUITE := $(CARGO) run --quiet --locked --package ringwall-suite --
 
-.PHONY: help setup clients test-clients test-model build programs dist dist-programs tools quick-tools tools-test demo test ci check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net bench-api compare-security fuzz fuzz-quick faults soak lab-programs lab lab-all hosts-page put-files install clean
+.PHONY: help setup clients test-clients test-model build programs dist dist-programs tools quick-tools tools-test demo test ci check fmt-check clippy unit-test e2e-test test-agents tidy deny bench bench-tools bench-vm bench-net bench-api compare-security fuzz fuzz-quick faults soak lab-programs lab lab-all hosts-page put-files install site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -95,7 +95,7 @@ test: ## set up, then format, lints, and every unit, end-to-end and repository t
 	@echo "  make deny           advisories about dependencies, which need a database from the internet"
 
 # Everything that must hold before a change lands. CI calls it.
-ci: test tools-test fuzz-quick lab
+ci: test tools-test site fuzz-quick lab
 
 check: fmt-check clippy unit-test ## the quick loop: format, lints, unit tests
 
@@ -164,6 +164,9 @@ bench-net: ## what the gateway costs, beside no proxy, squid and tinyproxy
 
 compare-security: dist-programs ## the attacks of `ringwall verify` behind other sandboxes, side by side with ours
 	@$(WITH_DIST) scripts/compare-security.sh "$(DIST_DIR)"
+
+site: ## the documents as a site with search, in target/site/book, with every link checked
+	@scripts/site.sh "$(TARGET_DIR)/site"
 
 # Each target for so many seconds.
 SECONDS_EACH := $(or $(SECONDS),60)
