@@ -39,6 +39,8 @@ mod plan;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod recording;
+#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod seeds;

@@ -3,6 +3,7 @@
 
 mod draw;
 mod matrix;
+mod session;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,6 +23,9 @@ struct Picture {
     /// A document with the table of `ringwall verify`, which becomes the picture.
     #[serde(default)]
     table_of: Option<String>,
+    /// A recorded session of a terminal, which becomes the picture.
+    #[serde(default)]
+    recording: Option<String>,
     #[serde(default)]
     size: [f64; 2],
     #[serde(default, rename = "box")]
@@ -105,9 +109,10 @@ fn names() -> Vec<String> {
 
 fn drawn(source: &str) -> String {
     let picture: Picture = toml::from_str(source).unwrap_or_else(|error| panic!("{error}"));
-    match &picture.table_of {
-        Some(document) => matrix::draw(&picture.title, &read(document)),
-        None => draw::draw(&picture),
+    match (&picture.table_of, &picture.recording) {
+        (Some(document), _) => matrix::draw(&picture.title, &read(document)),
+        (None, Some(recording)) => session::draw(&picture.title, &read(recording)),
+        (None, None) => draw::draw(&picture),
     }
 }
 
@@ -147,7 +152,8 @@ fn texts_fit_into_their_boxes_and_arrows_have_ends() {
 
 #[test]
 fn the_pages_that_need_a_picture_have_one() {
-    const PAGES: [&str; 7] = [
+    const PAGES: [&str; 8] = [
+        "README.md",
         "docs/concepts/how-a-run-works.md",
         "docs/concepts/isolation.md",
         "docs/concepts/network-model.md",
