@@ -111,7 +111,7 @@ fn a_link_in_the_workspace_does_not_move_the_right_to_write() {
     world.ringwall(["exec", &id, "--", "sh", "-c", "ln -s src link; ln -s /tmp out"]).exits(0);
     for link in ["link", "out", "link/deeper"] {
         let refused = world.ringwall(["rights", &id, "--writable", link]);
-        refused.is_refused().says(&["could not be changed"]);
+        refused.is_refused().says(&["cannot change the write paths"]);
         assert_eq!(written(&world, &id), "", "nothing can be written after half a change");
     }
     world.ringwall(["rights", &id, "--writable", "docs"]).exits(0);

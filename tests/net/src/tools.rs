@@ -246,7 +246,7 @@ fn a_warden_or_a_gateway_that_is_killed_in_a_request_ends_that_call_only() {
     let site = site(&servers);
     let (call, warden) = waiting(&site, &servers, is_warden);
     kill_process(warden, Signal::KILL).expect("a process of ours");
-    told(call, 125, "the warden that ran the tool has ended");
+    told(call, 125, "the process that ran the tool ended");
     std::fs::remove_file(servers.file("seen")).expect("what was seen");
     let (call, gateway) = waiting(&site, &servers, is_gateway);
     kill_process(gateway, Signal::KILL).expect("a process of ours");

@@ -13,6 +13,7 @@ use ringwall_ring_vm::{
     Acceleration, Api, Control, DRIVERS, Driver, HostKernel, Machine, Memory, Standing, WANTED,
     Wish, survey,
 };
+use ringwall_testkit::ground::IMAGE;
 use ringwall_wire::{Adoption, Client, Taking, guest_paths};
 
 use crate::site::Site;
@@ -45,7 +46,7 @@ fn a_driver_that_is_asked_for_is_used_or_refused_with_the_reason() {
     let site = Site::new();
     let run = |driver: &str| {
         let mut command =
-            site.command(["run", "--wall", "vm", "--image", ringwall_testkit::ground::IMAGE]);
+            site.command(["run", "--wall", "vm", "--image", IMAGE]);
         command.args(["--", "true"]).env(WANTED, driver).output().expect("it runs")
     };
     assert!(run("qemu").status.success());
@@ -55,13 +56,19 @@ fn a_driver_that_is_asked_for_is_used_or_refused_with_the_reason() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let unknown = refused("xen");
-    assert!(unknown.contains("there are qemu, firecracker, cloud-hypervisor"), "{unknown}");
+    assert!(unknown.contains("expected one of qemu, firecracker, cloud-hypervisor"), "{unknown}");
+    // The process that keeps a long-lived sandbox is started with other variables.
+    let mut create = site.command(["create", "--wall", "vm", "--image", IMAGE]);
+    let created = create.env(WANTED, "xen").output().expect("it runs");
+    assert_eq!(created.status.code(), Some(125));
+    let words = String::from_utf8_lossy(&created.stderr).into_owned();
+    assert!(words.contains("invalid RINGWALL_VM_DRIVER \"xen\""), "{words}");
     for found in survey(&ringwall_ring_vm::kvm_is_usable()) {
         // Nobody ran doctor in this home, so nothing is known of KVM.
         let expected = match (found.name, found.standing) {
             ("qemu", _) => continue,
             (_, Standing::Missing) => "is not on PATH",
-            (_, Standing::Vulnerable { .. }) => "has a known hole",
+            (_, Standing::Vulnerable { .. }) => "has a known vulnerability",
             (_, Standing::Unknown) => "does not say its version",
             (_, Standing::Usable | Standing::NoKvm { .. }) => "`ringwall doctor`",
         };
@@ -109,7 +116,7 @@ fn every_monitor_that_can_be_used_here_runs_a_guest() {
             continue;
         }
         let mut command =
-            site.command(["run", "--wall", "vm", "--image", ringwall_testkit::ground::IMAGE]);
+            site.command(["run", "--wall", "vm", "--image", IMAGE]);
         command.args(["--", "cat", "/proc/sys/kernel/random/boot_id"]).env(WANTED, found.name);
         let output = command.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -68,7 +68,7 @@ pub(super) fn read_head(answer: &mut impl BufRead) -> io::Result<(u16, u64)> {
 }
 
 pub(super) fn no_sense() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the daemon's answer makes no sense")
+    io::Error::new(io::ErrorKind::InvalidData, "the daemon sent an invalid answer")
 }
 
 const TEXT: u8 = 1;

@@ -55,7 +55,7 @@ pub enum NoteError {
     Origin { found: String, wanted: String },
     #[error("it carries no signature by the key {0}")]
     NotSigned(String),
-    #[error("its signature does not hold: it was forged or changed")]
+    #[error("invalid signature: the note was forged or changed")]
     Forged,
 }
 

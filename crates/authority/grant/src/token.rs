@@ -283,7 +283,7 @@ impl fmt::Debug for GrantId {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no id of a grant; it has 32 hexadecimal digits, as `ringwall grant ls` shows it")]
+#[error("invalid grant id {0:?}: expected 32 hexadecimal digits, see `ringwall grant ls`")]
 pub struct GrantIdError(String);
 
 impl std::str::FromStr for GrantId {

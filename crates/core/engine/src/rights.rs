@@ -67,11 +67,11 @@ pub enum ChangeRightsError {
     Refused(String),
     #[error("the keeper of sandbox {id} did not answer")]
     Keeper { id: String, source: ClientError },
-    #[error("where sandbox {id} may write could not be changed; all is as it was: {why}")]
+    #[error("cannot change the write paths of sandbox {id}, so they stay as they are: {why}")]
     Unchanged { id: String, why: String },
-    #[error("where sandbox {id} may write could not be changed; nothing can be written there now")]
+    #[error("cannot change the write paths of sandbox {id}, so its workspace is read-only now: stop it and create another")]
     Launch { id: String, source: LaunchError },
-    #[error("where sandbox {id} may write could not be changed; nothing can be written there now")]
+    #[error("cannot change the write paths of sandbox {id}, so its workspace is read-only now: stop it and create another")]
     Guest { id: String, source: ClientError },
     #[error(
         "what sandbox {id} has changed so far could not be read; nothing can be written there now"

@@ -37,7 +37,7 @@ pub enum SecretError {
     Elsewhere { name: String, host: HostPattern, url: String },
     #[error("the secret is empty, or longer than 16 KiB")]
     Value,
-    #[error("{0:?} is no name for an environment variable")]
+    #[error("invalid variable name {0:?}: expected letters, digits and underscores")]
     Variable(String),
     #[error("the secrets in {path:?} cannot be read or written")]
     Io { path: PathBuf, source: io::Error },

@@ -33,15 +33,15 @@ pub enum SettleError {
     StillThere,
     #[error("the changes in the workspace could not be kept: {0}")]
     Collect(#[from] ringwall_workspace::CollectError),
-    #[error("where the sandbox was allowed to write could not be read, so no change is kept")]
+    #[error("cannot read the write paths of the sandbox, so its changes are lost")]
     Rights(#[source] std::io::Error),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("the changes in the workspace could not be read")]
+    #[error("cannot read the changes in the workspace")]
     Scratch(#[source] std::io::Error),
-    #[error("the guest did not hand over the changes in the workspace; they are lost")]
+    #[error("cannot read the changes in the workspace from the guest, so they are lost")]
     Guest(#[source] ClientError),
-    #[error("what the guest handed over as changes in the workspace is not well-formed")]
+    #[error("the guest sent malformed changes of the workspace, so they are lost")]
     Copied(#[source] std::io::Error),
 }
 

@@ -56,13 +56,13 @@ pub enum ForkError {
     #[error(transparent)]
     Egress(#[from] EgressError),
     #[error(
-        "the network of this snapshot was a person's own order, and by now there is a policy, which was never asked about it; create a sandbox anew"
+        "the owner chose the network of this snapshot before there was a policy; create a new sandbox"
     )]
     PolicySince,
     #[error("the snapshot {id} may not become a sandbox: {source}")]
     NotAdmitted { id: SandboxId, source: Box<AdmitError> },
     #[error(
-        "the snapshot {0} may write more in its workspace than the policy gives by now; create a new sandbox"
+        "the policy now allows snapshot {0} fewer write paths than it had; create a new sandbox"
     )]
     NarrowerSince(SandboxId),
 }

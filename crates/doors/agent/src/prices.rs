@@ -22,7 +22,7 @@ pub struct Price {
 #[derive(Debug, thiserror::Error)]
 pub enum PriceError {
     #[error(
-        "no price is known for the model {0:?}, so no limit of money could be kept; add it to {1:?}, or use --allow-unpriced"
+        "no price is known for the model {0:?}, so a money budget cannot be enforced; add it to {1:?}, or use --allow-unpriced"
     )]
     Unknown(String, PathBuf),
     #[error(

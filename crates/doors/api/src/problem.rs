@@ -48,10 +48,10 @@ impl Code {
     fn parts(self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Code::BadRequest => {
-                (StatusCode::BAD_REQUEST, "bad-request", "The request makes no sense")
+                (StatusCode::BAD_REQUEST, "bad-request", "The request is not valid")
             }
             Code::Unauthenticated => {
-                (StatusCode::UNAUTHORIZED, "unauthenticated", "A good grant is needed")
+                (StatusCode::UNAUTHORIZED, "unauthenticated", "A valid grant is needed")
             }
             Code::OwnerOnly => {
                 (StatusCode::FORBIDDEN, "owner-only", "Only the owner of the daemon may do this")
@@ -66,7 +66,7 @@ impl Code {
                 (StatusCode::FORBIDDEN, "approval-required", "A person must allow this first")
             }
             Code::ApproverOnly => {
-                (StatusCode::FORBIDDEN, "approver-only", "Whoever carries a grant cannot decide")
+                (StatusCode::FORBIDDEN, "approver-only", "A token holder cannot decide")
             }
             Code::NotAnApprover => {
                 (StatusCode::FORBIDDEN, "not-an-approver", "This key may not decide on this")
@@ -74,18 +74,18 @@ impl Code {
             Code::BudgetExhausted => {
                 (StatusCode::FORBIDDEN, "budget-exhausted", "The budget is used up")
             }
-            Code::NotFound => (StatusCode::NOT_FOUND, "not-found", "There is no such thing"),
+            Code::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found"),
             Code::NoSuchRoute => {
                 (StatusCode::NOT_FOUND, "no-such-route", "The API has no such path")
             }
             Code::MethodNotAllowed => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Not with this method")
+                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The route does not take this method")
             }
             Code::NameTaken => (StatusCode::CONFLICT, "name-taken", "The name is taken"),
             Code::NotRunning => (StatusCode::CONFLICT, "not-running", "It is not running"),
             Code::StillRunning => (StatusCode::CONFLICT, "still-running", "It is still running"),
             Code::AlreadyDecided => {
-                (StatusCode::CONFLICT, "already-decided", "It cannot be decided any more")
+                (StatusCode::CONFLICT, "already-decided", "The question is already closed")
             }
             Code::KeyReused => {
                 (StatusCode::CONFLICT, "key-reused", "The key was used for another request")
@@ -94,20 +94,20 @@ impl Code {
                 (StatusCode::CONFLICT, "request-under-way", "The same request is under way")
             }
             Code::OutcomeUnknown => {
-                (StatusCode::CONFLICT, "outcome-unknown", "What came of the request is not known")
+                (StatusCode::CONFLICT, "outcome-unknown", "The outcome of the request is unknown")
             }
-            Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "That is too much"),
+            Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large"),
             Code::Refused => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "refused", "This cannot be had here")
+                (StatusCode::UNPROCESSABLE_ENTITY, "refused", "Not supported on this host")
             }
             Code::ProgramNotFound => (
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "program-not-found",
                 "The program cannot be started in the sandbox",
             ),
-            Code::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy", "There is no room right now"),
+            Code::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy", "All slots are in use"),
             Code::Ending => {
-                (StatusCode::SERVICE_UNAVAILABLE, "ending", "The daemon is about to end")
+                (StatusCode::SERVICE_UNAVAILABLE, "ending", "The daemon is shutting down")
             }
             Code::Internal => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Ringwall itself failed")

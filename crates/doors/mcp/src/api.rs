@@ -36,7 +36,7 @@ pub(crate) enum Failure {
     },
     #[error("the daemon cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the daemon's answer makes no sense")]
+    #[error("the daemon sent an invalid answer")]
     Nonsense,
     #[error("there is more than {0} bytes of it")]
     TooLarge(usize),

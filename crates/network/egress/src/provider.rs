@@ -35,7 +35,7 @@ pub enum ProviderError {
     NoCommand,
     #[error("{program} gave no secret: {reason}")]
     Command { program: String, reason: String },
-    #[error("a descriptor has been opened already")]
+    #[error("the descriptor of this secret is already open; this is an error in Ringwall")]
     Opened,
 }
 

@@ -26,13 +26,13 @@ pub enum BadFraming {
     Folded,
     #[error("a header has no name, or a space before its colon")]
     HeaderName,
-    #[error("more than one Content-Length, or one that is no plain number")]
+    #[error("more than one Content-Length, or one that is not a plain number")]
     Length,
-    #[error("Content-Length beside Transfer-Encoding")]
+    #[error("both Content-Length and Transfer-Encoding")]
     LengthAndEncoding,
     #[error("a Transfer-Encoding other than one `chunked`")]
     Encoding,
-    #[error("a chunk with an extension, a trailer or a broken border")]
+    #[error("a chunk with an extension, a trailer or a bad delimiter")]
     Chunk,
 }
 

@@ -49,7 +49,7 @@ pub enum NoSecret {
     Empty,
     #[error("the secret is longer than {LONGEST} bytes")]
     TooLong,
-    #[error("the secret holds bytes that cannot stand in a header")]
+    #[error("the secret has bytes that HTTP forbids in headers")]
     Unprintable,
     #[error("it cannot be read: {0}")]
     Read(std::io::Error),

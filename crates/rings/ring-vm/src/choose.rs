@@ -40,16 +40,16 @@ pub struct Choice {
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error(
-        "no monitor for microVMs is on PATH; install QEMU (Debian: apt-get install qemu-system-x86), or run `make setup`"
+        "no VMM is on PATH; install QEMU (Debian: apt-get install qemu-system-x86), or run `make setup`"
     )]
     None,
-    #[error("{program} has a known hole ({why}); install version {good} or later")]
+    #[error("{program} has a known vulnerability ({why}); install version {good} or later")]
     Vulnerable { program: PathBuf, why: String, good: String },
     #[error("{0} does not say its version as expected; is it what its name says?")]
     Version(PathBuf),
-    #[error("{program} needs KVM, and {reason}")]
+    #[error("{program} needs KVM, but {reason}")]
     NeedsKvm { program: PathBuf, reason: String },
-    #[error("{WANTED} asks for {name:?}, which is no driver; there are {known}")]
+    #[error("invalid {WANTED} {name:?}: expected one of {known}")]
     NoSuchDriver { name: String, known: String },
     #[error("{WANTED} asks for {name}, but {program} is not on PATH")]
     WantedIsMissing { name: &'static str, program: &'static str },
@@ -129,8 +129,7 @@ fn candidates(wanted: Option<&str>) -> Result<Vec<&'static dyn Driver>, DriverEr
 /// Why a monitor that cannot emulate is of no use, after "and".
 pub(crate) fn without_kvm(verdict: Option<&KvmVerdict>) -> String {
     match verdict {
-        None => "nobody has found out yet, with QEMU, whether KVM runs guests here: run `ringwall \
-                 doctor`"
+        None => "Ringwall has not checked yet whether KVM runs guests here: run `ringwall doctor`"
             .to_owned(),
         Some(KvmVerdict::Usable) => "KVM is usable".to_owned(),
         Some(KvmVerdict::Absent) => "there is no /dev/kvm".to_owned(),

@@ -34,7 +34,7 @@ impl RingPlan {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    #[error("the {0} ring cannot keep a limit of {1} here: {2}")]
+    #[error("the {0} ring cannot enforce the limit {1} on this host: {2}")]
     Limit(RingKind, String, String),
     #[error("the path {0:?} cannot be shown in the ring: {1}")]
     Path(PathBuf, &'static str),

@@ -12,7 +12,7 @@ use crate::plan::RingPlan;
 pub enum RaiseRingError {
     #[error("the ring could not be raised")]
     Launch(#[from] LaunchError),
-    #[error("no channel to the warden could be made")]
+    #[error("cannot open the channel to the first process of the ring")]
     Channel(#[source] std::io::Error),
     #[error("the ring was raised without its workspace")]
     NoWorkspace,

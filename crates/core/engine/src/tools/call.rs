@@ -78,7 +78,7 @@ pub enum ToolError {
     Dir { path: PathBuf, reason: String },
     #[error("the call is refused: {0}")]
     Refused(String),
-    #[error("the warden that ran the tool has ended; call the tool again")]
+    #[error("the process that ran the tool ended; call the tool again")]
     WardenLost,
     #[error("no ring for the tool could be raised")]
     Raise(#[from] RaiseError),

@@ -12,7 +12,7 @@ pub enum TraceError {
         "{name}={value:?} cannot be used: traces are sent as http/json only; leave it out or set it to that"
     )]
     Protocol { name: &'static str, value: String },
-    #[error("{name}={value:?} makes no sense; {fix}")]
+    #[error("invalid {name}={value:?}: {fix}")]
     Value { name: &'static str, value: String, fix: &'static str },
     #[error("the thread that sends traces cannot be started")]
     Thread(#[source] std::io::Error),

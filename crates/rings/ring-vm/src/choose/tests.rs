@@ -45,7 +45,7 @@ fn a_monitor_that_is_asked_for_is_used_or_refused_with_the_reason() {
     let qemu = decided(Some("qemu"), &ALL, Some(KvmVerdict::Absent));
     assert_eq!(qemu, Ok(("qemu", Acceleration::Emulation)));
     let unknown = decided(Some("xen"), &ALL, USABLE).unwrap_err();
-    assert!(unknown.ends_with("there are qemu, firecracker, cloud-hypervisor"), "{unknown}");
+    assert!(unknown.ends_with("expected one of qemu, firecracker, cloud-hypervisor"), "{unknown}");
 }
 
 #[test]
