@@ -91,7 +91,10 @@ impl Crowd<'_> {
     }
 
     fn create(&self, name: &str) -> Vec<String> {
-        self.call(&["create", "--image", IMAGE, "--timeout", LIFETIME, "--name", name])
+        // Not even where the bench is started in a project, which would be searched for secrets all the time.
+        let flags =
+            ["create", "--no-workspace", "--image", IMAGE, "--timeout", LIFETIME, "--name", name];
+        self.call(&flags)
     }
 
     fn remove_all(&self) -> Result<()> {

@@ -130,7 +130,8 @@ fn the_session_of_the_readme_is_what_the_commands_print() {
 fn a_session_is_read_and_recorded_line_by_line() {
     let document = "# X\n\n```console\n$ d\n```\n\n```console\n$ ringwall b\none\ntwo\n$ c\n```\n";
     let turns = first_session(document);
-    let turn = |command: &str, output: &str| Turn { command: command.into(), output: output.into() };
+    let turn =
+        |command: &str, output: &str| Turn { command: command.into(), output: output.into() };
     assert_eq!(turns, [turn("ringwall b", "one\ntwo\n"), turn("c", "")]);
     let text = cast(&turns);
     assert!(text.lines().any(|line| line.ends_with("\"one\\r\\ntwo\\r\\n\"]")), "{text}");

@@ -45,8 +45,7 @@ impl Drop for Running {
 fn a_driver_that_is_asked_for_is_used_or_refused_with_the_reason() {
     let site = Site::new();
     let run = |driver: &str| {
-        let mut command =
-            site.command(["run", "--wall", "vm", "--image", IMAGE]);
+        let mut command = site.command(["run", "--wall", "vm", "--image", IMAGE]);
         command.args(["--", "true"]).env(WANTED, driver).output().expect("it runs")
     };
     assert!(run("qemu").status.success());
@@ -115,8 +114,7 @@ fn every_monitor_that_can_be_used_here_runs_a_guest() {
             eprintln!("not tested here: {}: {:?}", found.name, found.standing);
             continue;
         }
-        let mut command =
-            site.command(["run", "--wall", "vm", "--image", IMAGE]);
+        let mut command = site.command(["run", "--wall", "vm", "--image", IMAGE]);
         command.args(["--", "cat", "/proc/sys/kernel/random/boot_id"]).env(WANTED, found.name);
         let output = command.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -23,7 +23,9 @@ pub struct Claim {
 pub enum NoClaims {
     #[error("the two have {old} and {new} layers")]
     Layers { old: usize, new: usize },
-    #[error("cannot compare: the edit changes the profile, tier, phase or [[tool]], so the same command makes another request")]
+    #[error(
+        "cannot compare: the edit changes the profile, tier, phase or [[tool]], so the same command makes another request"
+    )]
     Asked,
     #[error(
         "the edit changes rules with `addresses` or with branches for git, which the proof does not see"

@@ -69,9 +69,13 @@ pub enum ChangeRightsError {
     Keeper { id: String, source: ClientError },
     #[error("cannot change the write paths of sandbox {id}, so they stay as they are: {why}")]
     Unchanged { id: String, why: String },
-    #[error("cannot change the write paths of sandbox {id}, so its workspace is read-only now: stop it and create another")]
+    #[error(
+        "cannot change the write paths of sandbox {id}, so its workspace is read-only now: stop it and create another"
+    )]
     Launch { id: String, source: LaunchError },
-    #[error("cannot change the write paths of sandbox {id}, so its workspace is read-only now: stop it and create another")]
+    #[error(
+        "cannot change the write paths of sandbox {id}, so its workspace is read-only now: stop it and create another"
+    )]
     Guest { id: String, source: ClientError },
     #[error(
         "what sandbox {id} has changed so far could not be read; nothing can be written there now"

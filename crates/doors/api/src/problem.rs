@@ -78,9 +78,11 @@ impl Code {
             Code::NoSuchRoute => {
                 (StatusCode::NOT_FOUND, "no-such-route", "The API has no such path")
             }
-            Code::MethodNotAllowed => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The route does not take this method")
-            }
+            Code::MethodNotAllowed => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method-not-allowed",
+                "The route does not take this method",
+            ),
             Code::NameTaken => (StatusCode::CONFLICT, "name-taken", "The name is taken"),
             Code::NotRunning => (StatusCode::CONFLICT, "not-running", "It is not running"),
             Code::StillRunning => (StatusCode::CONFLICT, "still-running", "It is still running"),
@@ -96,7 +98,9 @@ impl Code {
             Code::OutcomeUnknown => {
                 (StatusCode::CONFLICT, "outcome-unknown", "The outcome of the request is unknown")
             }
-            Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large"),
+            Code::TooLarge => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large")
+            }
             Code::Refused => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "refused", "Not supported on this host")
             }
