@@ -13,9 +13,9 @@ use super::files::{inside, open_to_read};
 /// How long killed processes may take to leave a group. Freeing gigabytes takes a while.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a group may stay busy after no process is listed in it. Nobody may have waited for its last
-/// process, and a killed VMM takes seconds to free the memory of its guest.
-const REMOVE_PATIENCE: Duration = KILL_PATIENCE;
+/// How long a group may stay busy after no process is listed in it. Its last process still counts until it is
+/// waited for, and a killed VMM takes seconds to free the memory of its guest.
+const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Descriptors held at once while killing, well under the usual limit of open files.
 const BATCH: usize = 128;
