@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 
 use crate::support::World;
 
-/// Each line, and what its answer must hold: what is wrong, and how to put it right.
+/// A line, and the parts of its answer: the fault and the fix.
 const LINES: [(&str, &[&str]); 24] = [
     ("frobnicate", &["frobnicate"]),
     ("rum -- ls", &["rum", "'run'"]),
