@@ -156,6 +156,14 @@ fn a_grant_allows_what_it_says_and_no_path_of_the_host_besides() {
     daemon.holder(&reader).post("/v1/runs", &with_workspace).is(200);
     let shared = asked(&json!({ "workspace": { "path": project, "read_write": true } }));
     daemon.holder(&reader).post("/v1/runs", &shared).is_problem(403, "not-granted");
+    // Protected paths are in every directory, or could be made there.
+    let writer = daemon.grant("acme", &json!({ "read": [project], "write": [project] }));
+    let mut client = daemon.holder(&writer);
+    for path in ["/v1/runs", "/v1/sandboxes"] {
+        let refused = client.post(path, &shared);
+        let refused = refused.is_problem(403, "owner-only").json();
+        assert!(refused["detail"].to_string().contains("protected paths"), "{refused}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ringwall_engine::{NetworkBounds, PolicySearch, Record, WorkInside};
 use ringwall_grant::{Ask, Request};
-use ringwall_spec::{RuleSet, WorkspaceMode};
+use ringwall_spec::{RuleSet, WorkspaceMode, WorkspaceSpec};
 
 use crate::action::{Action, Apply, Exec, bound};
 use crate::books::Desk;
@@ -29,6 +29,9 @@ impl Desk<'_> {
         action: Action<'_>,
     ) -> Result<Option<Elevated>, Refused> {
         self.may_enter(caller, record, action.name())?;
+        if let Action::Exec(_) | Action::Files | Action::CallTool = action {
+            self.may_write_in(caller, record, action.name())?;
+        }
         match action {
             Action::Exec(exec) => self.allow_exec(caller, (record, search), exec),
             Action::Apply(apply) => self.allow_apply(caller, (record, search), apply),
@@ -86,6 +89,17 @@ impl Desk<'_> {
             return self.refuse(holder, (what, record.id.as_str()), refused);
         }
         Ok(())
+    }
+
+    /// The owner can make sandboxes in which a holder could write protected paths of the host.
+    fn may_write_in(&self, caller: &Caller, record: &Record, what: &str) -> Result<(), Refused> {
+        let direct = |it: &&WorkspaceSpec| it.mode == WorkspaceMode::ReadWrite;
+        match (caller, record.workspace.as_ref().filter(direct)) {
+            (Caller::Holder(holder), Some(workspace)) => {
+                self.refuse_direct_writes(holder, (what, record.id.as_str()), &workspace.path)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn allow_exec(
