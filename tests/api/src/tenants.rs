@@ -167,6 +167,31 @@ fn a_grant_allows_what_it_says_and_no_path_of_the_host_besides() {
 }
 
 #[test]
+fn a_command_of_no_kind_is_untrusted_work_that_the_grant_must_allow() {
+    let daemon = Daemon::for_tenants(&[]);
+    let file = daemon.world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let policy = std::fs::read_to_string(&file).expect("a policy");
+    let open = policy
+        .replace("untrusted = [\"vm\", \"vm/container\"]", "untrusted = [\"process\"]")
+        .replace("fresh = [\"untrusted\"]", "fresh = []");
+    assert!(open.contains("untrusted = [\"process\"]") && open.contains("fresh = []"));
+    std::fs::write(&file, open).expect("a policy");
+    for (kinds, allowed) in [(json!(["files"]), false), (json!(["files", "untrusted"]), true)] {
+        let mut client = daemon.holder(&daemon.grant("acme", &json!({ "kinds": kinds })));
+        let made = client.post("/v1/sandboxes", &json!({ "wall": "process", "kind": "files" }));
+        let id = made.is(201).field("id");
+        client.post(&format!("/v1/sandboxes/{id}/exec"), &files("true")).is(200);
+        for path in ["exec", "calls"] {
+            let answer = client.post(&format!("/v1/sandboxes/{id}/{path}"), &sh("true"));
+            match allowed {
+                true => assert!(answer.status < 300, "{path}: {}", answer.text()),
+                false => drop(answer.is_problem(403, "not-granted")),
+            }
+        }
+    }
+}
+
+#[test]
 fn budgets_end_calls_by_name() {
     let daemon = Daemon::for_tenants(&[]);
     daemon.tenants_may_spend(&json!({ "every": { "calls": 5 } }));

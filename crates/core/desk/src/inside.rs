@@ -116,14 +116,17 @@ impl Desk<'_> {
         let kind = exec.kind.unwrap_or(unsaid);
         let made_for_it = exec.kind.is_none() && own == Some(kind) && caller.holder().is_none();
         let work = WorkInside { kind, made_for_it };
-        let agents = caller.holder().is_some_and(|it| it.hands == Hands::OwnersAgent);
-        if (exec.kind.is_none() || agents) && search.read()?.is_empty() {
-            // Without a policy, a person's order counts.
+        let order = match caller.holder() {
+            None => exec.kind.is_none(),
+            Some(holder) => holder.hands == Hands::OwnersAgent,
+        };
+        if order && search.read()?.is_empty() {
+            // Without a policy, the owner's order counts.
             return Ok(None);
         }
         let allow = |by: Option<&str>| self.engine.allow_exec(record, work, (search, by));
         let Err(refused) = allow(None) else {
-            if let Some(kind) = exec.kind.filter(|kind| own != Some(*kind)) {
+            if own != Some(kind) {
                 self.may(caller, place(kind))?;
             }
             return Ok(None);
