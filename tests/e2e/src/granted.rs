@@ -254,6 +254,36 @@ fn under_a_grant_no_directory_of_the_host_is_written_straight_to() {
 }
 
 #[test]
+fn a_tier_above_that_of_the_policy_is_the_owners_to_name() {
+    let place = Place::new(&["files", "build"]);
+    // The policy keeps the medium tier, and no other, to work with files.
+    place.run("build", "echo ran").is_refused();
+    let with = |kind: &str, flags: &[&str]| {
+        place.run_with(&[&["--kind", kind, "--no-workspace"], flags].concat(), "echo ran")
+    };
+    let words = ["trust level high", "above medium", "--tier"];
+    for kind in ["build", "files"] {
+        with(kind, &["--tier", "high"]).is_refused().says(&words);
+    }
+    let token = place.token.to_str().expect("a path");
+    let create = ["create", "--grant", token, "--wall", "process", "--kind", "build"];
+    let create = [&create[..], &["--no-workspace", "--tier", "high"]].concat();
+    place.world.ringwall(create).is_refused().says(&words);
+    for tier in ["medium", "low"] {
+        with("files", &["--tier", tier]).exits(0).prints("ran\n");
+    }
+    // A profile is on top of the policy's own, so a lower one gives nothing.
+    with("build", &["--profile", "low"]).is_refused().says(&["tiers.medium.kinds"]);
+    let owner = ["--wall", "process", "--kind", "build", "--no-workspace", "--tier", "high"];
+    place.world.sh(&owner, "echo ran").exits(0).prints("ran\n");
+    // A policy that names no tier trusts its tasks least.
+    let policy = place.world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    fs::write(&policy, text.replace("tier = \"medium\"\n", "")).expect("a policy");
+    with("files", &["--tier", "medium"]).is_refused().says(&["trust level medium", "above low"]);
+}
+
+#[test]
 fn a_budget_is_for_all_runs_together_and_what_is_not_used_comes_back() {
     let place = Place::new(&["files"]);
     place.grant_with(&["--kind", "files", "--budget", "calls=2"]);

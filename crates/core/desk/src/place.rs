@@ -76,6 +76,7 @@ impl Desk<'_> {
         self.narrow(caller, holder, &mut placing)?;
         // What a grant allows is on top of a policy, never instead of one.
         let policy = deciding(|| placing.search.load())?;
+        self.may_have_tier(caller, &policy, &placing.asked.task)?;
         self.may_begin_in(caller, &policy, &placing.asked.task)?;
         let (decision, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
         self.refuse_uncounted(holder, decision.spec())?;
@@ -208,6 +209,26 @@ impl Desk<'_> {
             "{path:?} cannot be written to directly under a grant: protected paths are written by the owner only, and nothing keeps them there; use a sandbox with a copy-on-write workspace (--workspace, or \"read_write\": false) and apply its changes, or have the owner do it without the grant"
         );
         self.refuse(holder, (what, resource), Refused::new(Kind::OwnerOnly, why))
+    }
+
+    /// A holder is trusted no further than the policy trusts a task that names no tier. A profile only adds
+    /// to the policy's own, so it needs no such check.
+    pub(crate) fn may_have_tier(
+        &self,
+        caller: &Caller,
+        policy: &Stack,
+        task: &Task,
+    ) -> Result<(), Refused> {
+        let (Caller::Holder(holder), Some(tier)) = (caller, task.tier) else { return Ok(()) };
+        let most = policy.own_tier();
+        // The owner names the tier of an agent that the owner starts.
+        if tier <= most || holder.hands == Hands::OwnersAgent {
+            return Ok(());
+        }
+        let why = format!(
+            "the trust level {tier} (--tier) is above {most}, the level that the policy gives, and no grant raises it; leave --tier out or name a lower level, or have the owner do it without the grant"
+        );
+        self.refuse(holder, ("request", "tier"), Refused::new(Kind::OwnerOnly, why))
     }
 
     /// A holder begins in the first phase. In another one only if its grant has it.
