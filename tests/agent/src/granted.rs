@@ -105,3 +105,17 @@ fn commands_reach_what_grant_and_policy_allow() {
         assert!(!said.contains("hello") && !said.contains(" 200"), "{more:?}: {said:?}");
     }
 }
+
+#[test]
+fn an_agent_under_a_grant_names_no_tier_above_that_of_the_policy() {
+    let place = Place::new();
+    let high = "[tiers.high]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true\n";
+    place.policy(&crate::taint::POLICY.replace("[limits]\n", &format!("{high}[limits]\n")));
+    let token = grant(&place, &[]);
+    let model = || Model::scripted(vec![say("done")]);
+    let flags = ["--grant", &token, "--tier", "high"];
+    place.run(&model(), &flags).exits(125).holds("trust level high").holds("above medium");
+    place.run(&model(), &["--grant", &token, "--tier", "medium"]).exits(0);
+    // The owner names the tier of an agent of its own.
+    place.run(&model(), &["--tier", "high"]).exits(0);
+}

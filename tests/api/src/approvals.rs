@@ -175,10 +175,15 @@ fn whoever_carries_a_grant_decides_nothing() {
     }
     let denied = daemon.client().get("/v1/audit?kind=admission-denied").is(200).text();
     assert!(denied.contains("whoever carries a grant cannot decide"), "{denied}");
-    // What is another tenant's is not there.
-    let mut client = daemon.holder(&other);
-    client.get(&format!("/v1/approvals/{id}")).is_problem(404, "not-found");
-    assert_eq!(client.get("/v1/approvals").is(200).json(), json!([]));
+    // What is another tenant's, or another task's, is not there.
+    let elsewhere = daemon.grant("acme", &json!({ "task": "t-2", "kinds": ["files", "build"] }));
+    for token in [&other, &elsewhere] {
+        let mut client = daemon.holder(token);
+        client.get(&format!("/v1/approvals/{id}")).is_problem(404, "not-found");
+        assert_eq!(client.get("/v1/approvals").is(200).json(), json!([]));
+    }
+    let listed = daemon.holder(&narrowed).get("/v1/approvals").is(200).json();
+    assert_eq!(listed[0]["id"], id.as_str(), "of the same task");
     assert_eq!(state(&daemon, &id), "pending");
 }
 

@@ -53,20 +53,36 @@ fn ask(client: &mut Client, method: &str, path: &str, ids: &[(&str, &str)]) -> A
 fn on_no_route_is_anything_of_another_tenant_seen() {
     let daemon = Daemon::for_tenants(&[]);
     let (acme, other) = (daemon.grant("acme", &json!({})), daemon.grant("other", &json!({})));
-    let mut client = daemon.holder(&acme);
+    sees_nothing_of(&daemon, (&acme, "acme"), &other);
+    // The name is free for other tenants.
+    let named = json!({ "wall": "process", "kind": "files", "name": "secret-name" });
+    daemon.holder(&other).post("/v1/sandboxes", &named).is(201);
+}
+
+#[test]
+fn on_no_route_is_anything_of_another_task_seen() {
+    let daemon = Daemon::for_tenants(&[]);
+    let one = daemon.grant("acme", &json!({ "task": "task-of-one" }));
+    let other = daemon.grant("acme", &json!({ "task": "task-of-another" }));
+    sees_nothing_of(&daemon, (&one, "task-of-one"), &other);
+}
+
+/// `word` is in nothing that the other grant may see.
+fn sees_nothing_of(daemon: &Daemon, (acme, word): (&str, &str), other: &str) {
+    let mut client = daemon.holder(acme);
     let asked = json!({ "wall": "process", "kind": "files", "name": "secret-name" });
     let sandbox = client.post("/v1/sandboxes", &asked).is(201).field("id");
     let script = files("echo secret-word > /tmp/secret-file; sleep 1000");
     let call = client.post(&format!("/v1/sandboxes/{sandbox}/calls"), &script);
     let call = call.is(202).field("id");
     let ids = [("sandbox", sandbox.as_str()), ("call", call.as_str())];
-    let hidden = ["acme", "secret-name", "secret-word", "secret-file", "sleep 1000"];
+    let hidden = [word, "secret-name", "secret-word", "secret-file", "sleep 1000"];
     for (method, path) in operations() {
         if path == "/v1/events" {
             // Goes on for ever: it is followed below.
             continue;
         }
-        let mut client = daemon.holder(&other);
+        let mut client = daemon.holder(other);
         let answer = ask(&mut client, &method, &path, &ids);
         assert!(answer.status < 500, "{method} {path}: {} {}", answer.status, answer.text());
         if path.contains("{id}") {
@@ -87,15 +103,16 @@ fn on_no_route_is_anything_of_another_tenant_seen() {
         let mentions = path.contains("{id}") || path.ends_with("/call");
         assert!(mentions || !text.contains(&sandbox), "{method} {path} shows the id: {text}");
     }
-    // The name is free for others, and the events are their own.
-    let mut client = daemon.holder(&other);
-    let own = client.post("/v1/sandboxes", &asked).is(201).field("id");
+    // The events are the other's own.
+    let mut client = daemon.holder(other);
+    let unnamed = json!({ "wall": "process", "kind": "files" });
+    let own = client.post("/v1/sandboxes", &unnamed).is(201).field("id");
     let events = daemon
-        .holder(&other)
+        .holder(other)
         .follow("/v1/events", Some("0"), |event| event.2["sandbox"] == own.as_str());
     assert!(events.iter().all(|event| event.2["sandbox"] != sandbox.as_str()));
     // Its owner still has it, whole.
-    let mut client = daemon.holder(&acme);
+    let mut client = daemon.holder(acme);
     let said =
         client.post(&format!("/v1/sandboxes/{sandbox}/exec"), &files("cat /tmp/secret-file"));
     assert_eq!(said.is(200).json()["stdout"], "secret-word\n");
@@ -156,6 +173,39 @@ fn a_grant_allows_what_it_says_and_no_path_of_the_host_besides() {
     daemon.holder(&reader).post("/v1/runs", &with_workspace).is(200);
     let shared = asked(&json!({ "workspace": { "path": project, "read_write": true } }));
     daemon.holder(&reader).post("/v1/runs", &shared).is_problem(403, "not-granted");
+    // Protected paths are in every directory, or could be made there.
+    let writer = daemon.grant("acme", &json!({ "read": [project], "write": [project] }));
+    let mut client = daemon.holder(&writer);
+    for path in ["/v1/runs", "/v1/sandboxes"] {
+        let refused = client.post(path, &shared);
+        let refused = refused.is_problem(403, "owner-only").json();
+        assert!(refused["detail"].to_string().contains("protected paths"), "{refused}");
+    }
+}
+
+#[test]
+fn a_command_of_no_kind_is_untrusted_work_that_the_grant_must_allow() {
+    let daemon = Daemon::for_tenants(&[]);
+    let file = daemon.world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let policy = std::fs::read_to_string(&file).expect("a policy");
+    let open = policy
+        .replace("untrusted = [\"vm\", \"vm/container\"]", "untrusted = [\"process\"]")
+        .replace("fresh = [\"untrusted\"]", "fresh = []");
+    assert!(open.contains("untrusted = [\"process\"]") && open.contains("fresh = []"));
+    std::fs::write(&file, open).expect("a policy");
+    for (kinds, allowed) in [(json!(["files"]), false), (json!(["files", "untrusted"]), true)] {
+        let mut client = daemon.holder(&daemon.grant("acme", &json!({ "kinds": kinds })));
+        let made = client.post("/v1/sandboxes", &json!({ "wall": "process", "kind": "files" }));
+        let id = made.is(201).field("id");
+        client.post(&format!("/v1/sandboxes/{id}/exec"), &files("true")).is(200);
+        for path in ["exec", "calls"] {
+            let answer = client.post(&format!("/v1/sandboxes/{id}/{path}"), &sh("true"));
+            match allowed {
+                true => assert!(answer.status < 300, "{path}: {}", answer.text()),
+                false => drop(answer.is_problem(403, "not-granted")),
+            }
+        }
+    }
 }
 
 #[test]

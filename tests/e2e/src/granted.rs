@@ -207,7 +207,7 @@ fn a_grants_paths_are_all_that_a_job_sees_and_writes_of_the_workspace() {
 }
 
 #[test]
-fn a_workspace_that_is_written_straight_to_must_be_granted_whole() {
+fn under_a_grant_no_directory_of_the_host_is_written_straight_to() {
     let place = Place::new(&["files"]);
     let direct = tempfile::tempdir().expect("a directory");
     // Root's own directories are refused for another reason.
@@ -215,10 +215,72 @@ fn a_workspace_that_is_written_straight_to_must_be_granted_whole() {
     let path = direct.path().canonicalize().expect("a path").display().to_string();
     let part = format!("{path}/part");
     let flags = ["--kind", "files", "--workspace-rw", &path];
+    let hook = "mkdir -p .git/hooks; echo evil >.git/hooks/pre-commit; echo ran";
     place.grant_with(&["--kind", "files", "--read", &path, "--write", &part]);
-    place.run_with(&flags, "echo ran").is_refused().says(&["writ"]);
+    place.run_with(&flags, hook).is_refused().says(&["writ"]);
+    // Not even where all of it is granted: protected paths are the owner's.
     place.grant_with(&["--kind", "files", "--read", &path, "--write", &path]);
-    place.run_with(&flags, "echo ran").exits(0).prints("ran\n");
+    let words = ["protected paths", "owner", "--workspace"];
+    place.run_with(&flags, hook).is_refused().says(&words);
+    let token = place.token.to_str().expect("a path");
+    let create = ["create", "--grant", token, "--wall", "process"];
+    place.world.ringwall([&create[..], &flags].concat()).is_refused().says(&words);
+    // A tool that asks to write gets no directory of the host, either.
+    let mut asks = manifest("writer");
+    asks["wants"]["dirs"][0]["access"] = "rw".into();
+    let wasm = component(&asks, &Does::Returns(r#"{"ok": true}"#));
+    place.world.write("writer.wasm", &wasm);
+    place.world.ringwall(["tool", "add", "./writer.wasm"]).exits(0);
+    let policy = place.world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    let rule = "\n[[tool]]\nnames = [\"writer\"]\nkind = \"compute\"\napproved = true\n";
+    let text = text.replace("kinds = [\"files\"]", "kinds = [\"files\", \"compute\"]");
+    fs::write(&policy, text + rule).expect("a policy");
+    let all = ["--kind", "files", "--read", &path, "--write", &path, "--tool", "writer"];
+    place.grant_with(&all);
+    let call = |dir: &str| {
+        place.world.ringwall(["tool", "call", "writer", "--grant", token, "--dir", dir])
+    };
+    call(&format!("/work={path}:rw")).is_refused().says(&words);
+    call(&format!("/work={path}")).exits(0);
+    assert!(!direct.path().join(".git").exists());
+    assert_eq!(place.kinds_of_events().contains(&"admission-denied".to_owned()), true);
+    // A copy can be written, and the owner can still write directly.
+    place.run_with(&["--kind", "files", "--workspace", &path], hook).exits(0).prints("ran\n");
+    assert!(!direct.path().join(".git").exists());
+    let owner = ["--wall", "process", "--kind", "files", "--workspace-rw", &path];
+    place.world.sh(&owner, hook).exits(0).prints("ran\n");
+    assert!(direct.path().join(".git/hooks/pre-commit").exists());
+}
+
+#[test]
+fn a_tier_above_that_of_the_policy_is_the_owners_to_name() {
+    let place = Place::new(&["files", "build"]);
+    // The policy keeps the medium tier, and no other, to work with files.
+    place.run("build", "echo ran").is_refused();
+    let with = |kind: &str, flags: &[&str]| {
+        place.run_with(&[&["--kind", kind, "--no-workspace"], flags].concat(), "echo ran")
+    };
+    let words = ["trust level high", "above medium", "--tier"];
+    for kind in ["build", "files"] {
+        with(kind, &["--tier", "high"]).is_refused().says(&words);
+    }
+    let token = place.token.to_str().expect("a path");
+    let create = ["create", "--grant", token, "--wall", "process", "--kind", "build"];
+    let create = [&create[..], &["--no-workspace", "--tier", "high"]].concat();
+    place.world.ringwall(create).is_refused().says(&words);
+    for tier in ["medium", "low"] {
+        with("files", &["--tier", tier]).exits(0).prints("ran\n");
+    }
+    // A profile is on top of the policy's own, so a lower one gives nothing.
+    with("build", &["--profile", "low"]).is_refused().says(&["tiers.medium.kinds"]);
+    let owner = ["--wall", "process", "--kind", "build", "--no-workspace", "--tier", "high"];
+    place.world.sh(&owner, "echo ran").exits(0).prints("ran\n");
+    // A policy that names no tier trusts its tasks least.
+    let policy = place.world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    fs::write(&policy, text.replace("tier = \"medium\"\n", "")).expect("a policy");
+    with("files", &["--tier", "medium"]).is_refused().says(&["trust level medium", "above low"]);
 }
 
 #[test]

@@ -117,16 +117,21 @@ impl Stack {
     fn subjects_of(&self, task: &Task, layers: usize) -> Vec<Subject> {
         let base = self.layers.first().map(|layer| &layer.file);
         let own_profile = base.and_then(|file| file.profile.as_ref()).map(|at| at.value);
-        let own_tier = base.and_then(|file| file.tier.as_ref()).map(|at| at.value);
         let below = || self.layers.iter().take(layers).skip(1).map(|layer| &layer.file);
         // What nobody says is taken for the worst.
         let mut profiles = BTreeSet::from([own_profile.unwrap_or(Profile::VeryHigh)]);
         profiles.extend(task.profile);
         profiles.extend(below().filter_map(|file| file.profile.as_ref()).map(|at| at.value));
-        let mut tiers = BTreeSet::from([task.tier.or(own_tier).unwrap_or(Tier::Low)]);
+        let mut tiers = BTreeSet::from([task.tier.unwrap_or(self.own_tier())]);
         tiers.extend(below().filter_map(|file| file.tier.as_ref()).map(|at| at.value));
         let of_profile = |profile| tiers.iter().map(move |tier| Subject { profile, tier: *tier });
         profiles.into_iter().flat_map(of_profile).collect()
+    }
+
+    /// How far the first layer trusts a task that names no tier.
+    pub fn own_tier(&self) -> Tier {
+        let own = self.layers.first().and_then(|layer| layer.file.tier.as_ref());
+        own.map_or(Tier::Low, |at| at.value)
     }
 
     /// The task's phase, or the one in which tasks begin; empty where there are no phases.

@@ -78,6 +78,12 @@ pub enum Before {
     },
 }
 
+/// A sandbox opens nothing of the host to other users: of the permission to write, its group and others keep
+/// what the host's own file or directory gives them. Ringwall does not use a policy that others can write.
+pub(crate) fn closed_mode(mode: u32, host: Option<u32>) -> u32 {
+    mode & 0o777 & !(0o022 & !host.unwrap_or(0))
+}
+
 /// What the sandbox left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

@@ -256,7 +256,7 @@ fn other_names_of_a_host_file_keep_their_content_and_mode() {
     sandbox.apply(&changes).unwrap();
     assert_eq!(fs::read_to_string(&outside[0]).unwrap(), "1");
     assert_eq!(fs::metadata(&outside[1]).unwrap().mode() & 0o777, 0o644);
-    assert_eq!(sandbox.tree()[Path::new("mode")], "file 777 \"2\"");
+    assert_eq!(sandbox.tree()[Path::new("mode")], "file 755 \"2\"");
 }
 
 #[test]
@@ -381,4 +381,62 @@ fn what_a_link_at_a_protected_path_leads_to_is_protected_too() {
     sandbox.upper_files(&[("ci/README", "theirs"), ("plain", "theirs")]);
     let changes = sandbox.collect();
     sandbox.apply(&changes).unwrap();
+}
+
+#[test]
+fn nothing_is_opened_for_others_to_write() {
+    let mut sandbox =
+        Sandbox::with(&[("a/ringwall.toml", "1"), ("file", "2"), ("team/own", "3"), ("open", "4")]);
+    for (path, mode) in [("team", 0o775), ("team/own", 0o664), ("open", 0o666)] {
+        set_mode(&sandbox.workspace().join(path), mode);
+    }
+    sandbox.run(
+        "chmod 777 a; chmod 666 file; chmod 777 team; chmod 666 team/own; echo 5 > open; chmod 777 open; \
+         echo x > new; chmod 666 new; mkdir made; chmod 777 made; echo y > made/in; chmod 620 made/in; \
+         rm -r file; echo z > file; chmod 772 file",
+    );
+    let changes = sandbox.collect();
+    let told = status(&changes);
+    assert!(!told.iter().any(|line| line.contains(" a/") || line.contains("team")), "{told:?}");
+    sandbox.apply(&changes).unwrap();
+    let tree = sandbox.tree();
+    let found = |path: &str| tree[Path::new(path)].clone();
+    assert_eq!(found("a"), "directory 755");
+    assert_eq!(found("file"), "file 750 \"z\\n\"");
+    // The host's own files keep the permissions that they had.
+    assert_eq!(found("team"), "directory 775");
+    assert_eq!(found("team/own"), "file 664 \"3\"");
+    assert_eq!(found("open"), "file 777 \"5\\n\"");
+    assert_eq!(found("new"), "file 644 \"x\\n\"");
+    assert_eq!(found("made"), "directory 755");
+    assert_eq!(found("made/in"), "file 600 \"y\\n\"");
+}
+
+#[test]
+fn changes_that_were_kept_with_open_modes_open_nothing() {
+    let mut sandbox = Sandbox::with(&[("dir/", ""), ("mode", "1"), ("edit", "2")]);
+    sandbox.run(
+        "chmod 700 dir; chmod 700 mode; echo 3 > edit; chmod 700 edit; echo 4 > new; chmod 700 new; \
+         mkdir -m 700 made",
+    );
+    sandbox.collect();
+    let place = sandbox.beside("changes-1");
+    let file = place.join("manifest.json");
+    let text = fs::read_to_string(&file).unwrap();
+    // Earlier versions kept such modes.
+    let mode = |mode: u32| format!("\"mode\":{mode}");
+    let open = text.replace(&mode(0o700), &mode(0o777));
+    assert_ne!(open, text);
+    fs::write(&file, open).unwrap();
+    sandbox.apply(&Changes::load(&place).unwrap()).unwrap();
+    let tree = sandbox.tree();
+    for (path, what) in [
+        ("dir", "directory 755"),
+        ("made", "directory 755"),
+        ("mode", "file 755 \"1\""),
+        ("edit", "file 755 \"3\\n\""),
+        ("new", "file 755 \"4\\n\""),
+    ] {
+        assert_eq!(tree[Path::new(path)], what, "{path}");
+    }
 }

@@ -51,11 +51,12 @@ impl Caller {
         }
     }
 
-    /// Whose things the caller sees: the owner sees all.
-    pub fn sees(&self) -> Option<&str> {
+    /// Whether the caller sees what a task of a tenant has done: the owner sees all, a holder what its own
+    /// task has done. A grant has the task of the grant that it was narrowed from.
+    pub fn sees(&self, tenant: &str, task: &str) -> bool {
         match self {
-            Caller::Owner | Caller::System(_) => None,
-            Caller::Holder(_) => Some(self.tenant()),
+            Caller::Owner | Caller::System(_) => true,
+            Caller::Holder(_) => self.tenant() == tenant && self.task() == task,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ringwall_engine::{NetworkBounds, PolicySearch, Record, WorkInside};
 use ringwall_grant::{Ask, Request};
-use ringwall_spec::{RuleSet, WorkspaceMode};
+use ringwall_spec::{RuleSet, WorkspaceMode, WorkspaceSpec};
 
 use crate::action::{Action, Apply, Exec, bound};
 use crate::books::Desk;
@@ -29,6 +29,9 @@ impl Desk<'_> {
         action: Action<'_>,
     ) -> Result<Option<Elevated>, Refused> {
         self.may_enter(caller, record, action.name())?;
+        if let Action::Exec(_) | Action::Files | Action::CallTool = action {
+            self.may_write_in(caller, record, action.name())?;
+        }
         match action {
             Action::Exec(exec) => self.allow_exec(caller, (record, search), exec),
             Action::Apply(apply) => self.allow_apply(caller, (record, search), apply),
@@ -88,6 +91,17 @@ impl Desk<'_> {
         Ok(())
     }
 
+    /// The owner can make sandboxes in which a holder could write protected paths of the host.
+    fn may_write_in(&self, caller: &Caller, record: &Record, what: &str) -> Result<(), Refused> {
+        let direct = |it: &&WorkspaceSpec| it.mode == WorkspaceMode::ReadWrite;
+        match (caller, record.workspace.as_ref().filter(direct)) {
+            (Caller::Holder(holder), Some(workspace)) => {
+                self.refuse_direct_writes(holder, (what, record.id.as_str()), &workspace.path)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn allow_exec(
         &self,
         caller: &Caller,
@@ -102,14 +116,17 @@ impl Desk<'_> {
         let kind = exec.kind.unwrap_or(unsaid);
         let made_for_it = exec.kind.is_none() && own == Some(kind) && caller.holder().is_none();
         let work = WorkInside { kind, made_for_it };
-        let agents = caller.holder().is_some_and(|it| it.hands == Hands::OwnersAgent);
-        if (exec.kind.is_none() || agents) && search.read()?.is_empty() {
-            // Without a policy, a person's order counts.
+        let order = match caller.holder() {
+            None => exec.kind.is_none(),
+            Some(holder) => holder.hands == Hands::OwnersAgent,
+        };
+        if order && search.read()?.is_empty() {
+            // Without a policy, the owner's order counts.
             return Ok(None);
         }
         let allow = |by: Option<&str>| self.engine.allow_exec(record, work, (search, by));
         let Err(refused) = allow(None) else {
-            if let Some(kind) = exec.kind.filter(|kind| own != Some(*kind)) {
+            if own != Some(kind) {
                 self.may(caller, place(kind))?;
             }
             return Ok(None);

@@ -76,6 +76,7 @@ impl Desk<'_> {
         self.narrow(caller, holder, &mut placing)?;
         // What a grant allows is on top of a policy, never instead of one.
         let policy = deciding(|| placing.search.load())?;
+        self.may_have_tier(caller, &policy, &placing.asked.task)?;
         self.may_begin_in(caller, &policy, &placing.asked.task)?;
         let (decision, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
         self.refuse_uncounted(holder, decision.spec())?;
@@ -135,7 +136,6 @@ impl Desk<'_> {
             self.may_use_path(caller, path, false)?;
         }
         if let Some(workspace) = &asked.spec.workspace {
-            // There is nothing that would keep a job from writing to a part of it.
             let writes = workspace.mode == WorkspaceMode::ReadWrite;
             self.may_use_path(caller, &workspace.path, writes)?;
         }
@@ -177,15 +177,16 @@ impl Desk<'_> {
         })
     }
 
-    /// Whether the grant lets a path of the host be read, and written with `writes`. It must be the one that
-    /// it says: what is decided about is what will be used. Whether it exists is told only to those whose
-    /// grant has it.
+    /// Whether the grant lets a path of the host be read. It must be the one that it says: what is decided
+    /// about is what will be used. Whether it exists is told only to those whose grant has it. With `writes`
+    /// it would be written to directly, which no grant allows.
     pub fn may_use_path(&self, caller: &Caller, path: &Path, writes: bool) -> Result<(), Refused> {
         let Caller::Holder(holder) = caller else { return Ok(()) };
         let text = path.to_str().unwrap_or_default().to_owned();
         self.may(caller, Ask::Read { path: text.clone() })?;
         if writes {
             self.may(caller, Ask::Write { path: text.clone() })?;
+            return self.refuse_direct_writes(holder, ("request", &text), path);
         }
         let real = path.canonicalize().ok();
         if real.as_deref() == Some(path) {
@@ -194,6 +195,40 @@ impl Desk<'_> {
         let why =
             format!("{path:?} cannot be used; name a path that exists and has no links in it");
         self.refuse(holder, ("request", &text), Refused::new(Kind::NotGranted, why))
+    }
+
+    /// A command or tool that writes to a directory of the host itself could write protected paths, such as
+    /// hooks of Git, also those that do not exist yet. No mount prevents that, and only the owner may do it.
+    pub(crate) fn refuse_direct_writes(
+        &self,
+        holder: &Holder,
+        (what, resource): (&str, &str),
+        path: &Path,
+    ) -> Result<(), Refused> {
+        let why = format!(
+            "{path:?} cannot be written to directly under a grant: protected paths are written by the owner only, and nothing keeps them there; use a sandbox with a copy-on-write workspace (--workspace, or \"read_write\": false) and apply its changes, or have the owner do it without the grant"
+        );
+        self.refuse(holder, (what, resource), Refused::new(Kind::OwnerOnly, why))
+    }
+
+    /// A holder is trusted no further than the policy trusts a task that names no tier. A profile only adds
+    /// to the policy's own, so it needs no such check.
+    pub(crate) fn may_have_tier(
+        &self,
+        caller: &Caller,
+        policy: &Stack,
+        task: &Task,
+    ) -> Result<(), Refused> {
+        let (Caller::Holder(holder), Some(tier)) = (caller, task.tier) else { return Ok(()) };
+        let most = policy.own_tier();
+        // The owner names the tier of an agent that the owner starts.
+        if tier <= most || holder.hands == Hands::OwnersAgent {
+            return Ok(());
+        }
+        let why = format!(
+            "the trust level {tier} (--tier) is above {most}, the level that the policy gives, and no grant raises it; leave --tier out or name a lower level, or have the owner do it without the grant"
+        );
+        self.refuse(holder, ("request", "tier"), Refused::new(Kind::OwnerOnly, why))
     }
 
     /// A holder begins in the first phase. In another one only if its grant has it.

@@ -80,8 +80,17 @@ impl Desk<'_> {
         self.books.has_right(caller, Ask::Write { path: path.display().to_string() })
     }
 
+    /// Whether the caller's task may be trusted as far as it says.
+    pub fn may_act_as(&self, caller: &Caller, at: Stepping<'_>) -> Result<(), Refused> {
+        match at.rules.stack() {
+            Some(policy) => self.may_have_tier(caller, policy, at.task),
+            None => Ok(()),
+        }
+    }
+
     /// Whether grant and policy let a step be taken.
     pub fn step(&self, caller: &Caller, at: Stepping<'_>, step: Step<'_>) -> Result<(), Refused> {
+        self.may_act_as(caller, at)?;
         if let Some(ask) = at.rules.ask(step) {
             self.may(caller, ask)?;
         }

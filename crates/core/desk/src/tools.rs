@@ -73,6 +73,9 @@ impl Desk<'_> {
         let CallWish { asked, gate, search, limits, account } = wish;
         let tool = Ask::Tool { name: asked.tool.to_owned() };
         self.may(caller, tool.clone())?;
+        if let (Some(policy), Some(task)) = (gate.policy(), asked.task) {
+            self.may_have_tier(caller, policy, task)?;
+        }
         let share = (account, Share::of_tool(&limits));
         let refused = self.engine.allow_call(asked, gate).err();
         if refused.is_some() {

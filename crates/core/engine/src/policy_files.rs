@@ -2,7 +2,7 @@
 //! system. Each is read once, from the descriptor whose owner and mode were looked at.
 
 use std::fs::{File, Metadata};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -73,13 +73,17 @@ impl PolicySearch {
                 layers.extend(self.read_layer(OriginKind::Workspace, &path)?);
                 continue;
             }
-            // Another user can have put a file there.
-            if !is_ours(&path) {
-                continue;
+            let open = || LoadError::WritableByOthers { path: path.display().to_string() };
+            match holder_of(&path)? {
+                // Another user can have put a file there.
+                Holder::Other => continue,
+                // A command whose change of a mode was applied must not have removed a restriction by it.
+                Holder::OursButOpen => return Err(open()),
+                Holder::Ours => {}
             }
             let layer = self.read_layer(OriginKind::Workspace, &path)?;
             if layer.as_ref().is_some_and(|layer| layer.facts.writable_by_others) {
-                return Err(LoadError::WritableByOthers { path: path.display().to_string() });
+                return Err(open());
             }
             layers.extend(layer.filter(|layer| !layer.facts.foreign_owner));
         }
@@ -117,7 +121,9 @@ impl PolicySearch {
     fn read_layer(&self, origin: OriginKind, path: &Path) -> Result<Option<LayerText>, LoadError> {
         let Some((text, mut facts)) = self.read_file(path)? else { return Ok(None) };
         let rails = path.with_file_name(GUARD_RAIL_FILE);
-        let counts = origin != OriginKind::Workspace || !self.is_above(path) || is_ours(&rails);
+        let counts = origin != OriginKind::Workspace
+            || !self.is_above(path)
+            || holder_of(&rails)? != Holder::Other;
         let rails_text = if counts { self.read_file(&rails)? } else { None };
         let guard_rails = match rails_text {
             Some((text, of_rails)) => {
@@ -174,18 +180,38 @@ impl PolicySearch {
     }
 }
 
-/// Whether the name at this path, be it a file or a link, belongs to the user or to root, as the directory
-/// does, and no other user can exchange it: in a sticky directory its owner decides.
-/// A missing file does not.
-fn is_ours(path: &Path) -> bool {
+/// Whose a name above the workspace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Ours,
+    /// File and directory belong to the user or to root, but other users can exchange the file.
+    OursButOpen,
+    /// Another user's, or missing.
+    Other,
+}
+
+/// Whose the name at this path is, be it a file or a link. It is ours if it belongs to the user or to root, as
+/// the directory does, and no other user can exchange it: in a sticky directory its owner decides.
+fn holder_of(path: &Path) -> Result<Holder, LoadError> {
     let me = rustix::process::geteuid().as_raw();
     let trusted = |owner: u32| owner == 0 || owner == me;
     let directory = path.parent().unwrap_or(Path::new("/"));
-    let (Ok(named), Ok(of_directory)) = (path.symlink_metadata(), directory.metadata()) else {
-        return false;
+    let named = match path.symlink_metadata() {
+        Ok(named) => named,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(Holder::Other),
+                _ => Err(unreadable(path, &error)),
+            };
+        }
     };
+    let of_directory = directory.metadata().map_err(|error| unreadable(path, &error))?;
     let closed = of_directory.mode() & 0o002 == 0 || of_directory.mode() & 0o1000 != 0;
-    trusted(named.uid()) && trusted(of_directory.uid()) && closed
+    Ok(match trusted(named.uid()) && trusted(of_directory.uid()) {
+        true if closed => Holder::Ours,
+        true => Holder::OursButOpen,
+        false => Holder::Other,
+    })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> LoadError {
@@ -248,14 +274,15 @@ mod tests {
         write(&file, "version = 1\n", 0o644);
         assert_eq!(origins(&search), [OriginKind::User, OriginKind::Workspace]);
         let mode = |mode| fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
-        // Sticky: the file's owner decides. Not sticky: any user can have put it there.
+        // Sticky: the file's owner decides.
         mode(0o1777);
         assert_eq!(origins(&search), [OriginKind::User, OriginKind::Workspace]);
-        mode(0o777);
-        assert_eq!(origins(&search), [OriginKind::User]);
-        // A file of the user's own that is open to a group is refused rather than left out.
-        mode(0o775);
-        assert!(matches!(search.read(), Err(LoadError::WritableByOthers { .. })));
+        // A file of the user's own that is open to a group or to all is refused rather than left out: else a
+        // job that opens the directory would take the restriction away.
+        for open in [0o775, 0o777, 0o757] {
+            mode(open);
+            assert!(matches!(search.read(), Err(LoadError::WritableByOthers { .. })), "{open:o}");
+        }
         mode(0o755);
         write(&file, "version = 1\n", 0o666);
         assert!(matches!(search.read(), Err(LoadError::WritableByOthers { .. })));

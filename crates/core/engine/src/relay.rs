@@ -187,8 +187,32 @@ impl Relay {
             Request::Facts => {
                 client.facts(FACTS_TIMEOUT).map(|facts| Reply::Facts(Box::new(facts)))
             }
-            // Taken care of before, or refused.
-            _ => Ok(Reply::Done),
+            // `handle` answers some of these itself, and only the keeper may ask the others of its warden.
+            // The list names every request, so that a new one does not compile before it is decided here.
+            Request::Start(_)
+            | Request::CallInside(_)
+            | Request::Raise(_)
+            | Request::RaisePlanned(_)
+            | Request::Accept { .. }
+            | Request::PutWorkspace { .. }
+            | Request::TakeWorkspace
+            | Request::LookAtWorkspace
+            | Request::Adjust { .. }
+            | Request::Usage
+            | Request::Checkpoint
+            | Request::Snapshot { .. }
+            | Request::Take { .. }
+            | Request::ChangeRights { .. }
+            | Request::Shutdown
+            | Request::LoadTool(_)
+            | Request::SendTool(_)
+            | Request::UnloadTool { .. }
+            | Request::ProbeTool { .. }
+            | Request::CallTool(_)
+            | Request::Compile { .. } => Ok(refused(
+                ErrorCode::NotPermitted,
+                "not for attached callers; use `ringwall stop`",
+            )),
         }
     }
 
@@ -349,30 +373,6 @@ impl Handler for Relay {
         let reply = match &request {
             Request::Start(start) => self.run(start, &stream),
             Request::CallInside(call) => Ok(self.call(call, &stream).unwrap_or_else(Reply::Error)),
-            // What only the keeper may ask of its warden.
-            Request::Raise(_)
-            | Request::RaisePlanned(_)
-            | Request::Accept { .. }
-            | Request::PutWorkspace { .. }
-            | Request::TakeWorkspace
-            | Request::LookAtWorkspace
-            | Request::Adjust { .. }
-            | Request::Usage
-            | Request::Checkpoint
-            | Request::Snapshot { .. }
-            | Request::Take { .. }
-            | Request::ChangeRights { .. }
-            | Request::Shutdown
-            | Request::LoadTool(_)
-            | Request::SendTool(_)
-            | Request::UnloadTool { .. }
-            | Request::ProbeTool { .. }
-            | Request::CallTool(_)
-            | Request::Compile { .. } => Ok(Reply::Error(RemoteError {
-                code: ErrorCode::NotPermitted,
-                errno: None,
-                message: "not for attached callers; use `ringwall stop`".to_owned(),
-            })),
             other => self.file_operation(other, &stream),
         };
         stream.reply(&reply.unwrap_or_else(|error| Reply::Error(as_remote(error))));
@@ -384,5 +384,48 @@ impl Handler for Relay {
             // The process that kept it ready is gone.
             let _ = self.orders.send(Order::End(Ending::Stopped));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use ringwall_wire::Door;
+
+    use super::*;
+
+    /// A warden that says of every request that it is done.
+    struct Yes;
+
+    impl Handler for Yes {
+        fn handle(&self, _request: Request, stream: ServerStream) {
+            stream.reply(&Reply::Done);
+        }
+    }
+
+    fn served<H: Handler + 'static>(handler: H) -> Client {
+        let (near, far) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || ringwall_wire::serve(far, Arc::new(handler)));
+        Client::connect(near).unwrap()
+    }
+
+    #[test]
+    fn what_only_a_keeper_may_ask_is_refused_and_never_said_to_be_done() {
+        let (orders, _ordered) = crate::orders::orders().unwrap();
+        let own = Own { tools: None, standing: None, hiding: None };
+        let caller = served(Relay::new(served(Yes), own, (Arc::default(), orders), false));
+        let asked = [
+            caller.adjust(Vec::new()),
+            caller.shutdown(FACTS_TIMEOUT),
+            caller.usage(FACTS_TIMEOUT).map(drop),
+            caller.raise(Vec::new()).map(drop),
+            caller.accept(Door::Proxy).map(drop),
+        ];
+        for refused in asked {
+            let Err(ClientError::Remote(why)) = &refused else { panic!("{refused:?}") };
+            assert_eq!(why.code, ErrorCode::NotPermitted, "{why:?}");
+        }
+        caller.make_dir(b"/x", 0o755, Parents::Create).unwrap();
     }
 }

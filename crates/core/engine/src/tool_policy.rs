@@ -69,6 +69,10 @@ impl ToolGate {
         let stack = (!layers.is_empty()).then(|| PolicySearch::stack(layers)).transpose()?;
         Ok(ToolGate(stack))
     }
+
+    pub fn policy(&self) -> Option<&Stack> {
+        self.0.as_ref()
+    }
 }
 
 impl Engine {

@@ -222,13 +222,14 @@ impl Supervisor<'_> {
         if needs_files || !self.may_run_alone(tool, wasm.kind(tool)) {
             self.ensure_site(FILES, Action::Files)?;
         }
-        let whole = self.state.options.workspace.as_deref();
+        let inside = self.site.as_ref().filter(|site| site.wall().has_tools_inside());
+        // A tool that runs alone sees the workspace of the host itself, which no call of an agent writes.
+        let whole = self.state.options.workspace.as_deref().filter(|_| inside.is_some());
         let may_write = whole.map(|path| desk.has_directory(&self.caller, path)).transpose();
         let may_write = may_write.map_err(|it| self.no(it))?.unwrap_or(false);
         let root = if needs_files { Some(self.site()?.root()) } else { None };
         let prepared = wasm.prepare(tool, input, (root, may_write));
         let mut prepared = prepared.map_err(|why| Halt::done(Done::failed(why)))?;
-        let inside = self.site.as_ref().filter(|site| site.wall().has_tools_inside());
         let wall = inside.map_or(Wall::single(RingKind::Wasm), |site| site.wall().clone());
         if inside.is_some() {
             self.enter(Action::CallTool)?;

@@ -183,6 +183,7 @@ impl<'a> Supervisor<'a> {
     ) -> Result<Supervisor<'a>, AgentError> {
         let Beginning { id, parent, mut options, rules, caller, depth } = beginning;
         options.bounds = options.bounds.within(world.books.allowance(&caller)?);
+        may_begin(world, &caller, (&*rules, &options))?;
         let journal = Journal::create(world.home, id.clone())?;
         token::keep(world.home, &id, &token_of(&caller))?;
         let state = State::new(options.clone(), parent.clone());
@@ -225,6 +226,7 @@ impl<'a> Supervisor<'a> {
         }
         let hands = if state.options.granted { Hands::Agent } else { Hands::OwnersAgent };
         let caller = world.books.agent(&token::kept(world.home, &id)?, hands)?;
+        may_begin(world, &caller, (&*rules, &state.options))?;
         // What it used itself is not left any more.
         let (left, spent) = (world.books.allowance(&caller)?, state.spent_in_all());
         let with = |left: Option<u64>, spent: u64| left.map(|left| left.saturating_add(spent));
@@ -415,6 +417,16 @@ impl<'a> Supervisor<'a> {
         let active_ms = self.passed();
         self.write(Entry::Waited { active_ms }, false)
     }
+}
+
+/// Before the model is asked anything.
+fn may_begin(
+    world: &World<'_>,
+    caller: &Caller,
+    (rules, options): (&Rules, &Options),
+) -> Result<(), Refused> {
+    let task = Task { tier: options.tier, ..Task::default() };
+    world.desk().may_act_as(caller, Stepping { rules, task: &task })
 }
 
 fn rules(options: &Options) -> Result<Rules, Refused> {

@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use ringwall_desk::Caller;
 use ringwall_grant::Token;
+use ringwall_store::Whose;
 
 use crate::problem::{Code, Problem};
 use crate::service::Service;
@@ -22,6 +23,13 @@ pub(crate) enum Via {
 /// The caller of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asker(pub(crate) Caller);
+
+/// Which rows of the store the caller sees; the owner sees all.
+pub(crate) fn whose(caller: &Caller) -> Option<Whose<'_>> {
+    let holder = caller.holder()?;
+    let standing = holder.standing();
+    Some(Whose { tenant: &standing.tenant, task: &standing.task })
+}
 
 impl FromRequestParts<Arc<Service>> for Asker {
     type Rejection = Problem;

@@ -68,9 +68,9 @@ impl LimitFields {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkspaceFields {
-    /// Absolute. A grant must allow to read it, and to write it where `read_write` is true
+    /// Absolute. A grant must allow to read it
     pub(crate) path: String,
-    /// Writes go straight to the host: no diff, no disk limit, nothing protected
+    /// Writes go straight to the host: no diff, no disk limit, nothing protected. For the owner only
     #[serde(default)]
     pub(crate) read_write: bool,
 }

@@ -238,10 +238,10 @@ impl LiveCalls {
         }
     }
 
-    /// Of a tenant, or of all.
-    pub(crate) fn get(&self, sees: Option<&str>, id: &str) -> Option<Arc<LiveCall>> {
+    /// If the caller may know of it.
+    pub(crate) fn get(&self, caller: &Caller, id: &str) -> Option<Arc<LiveCall>> {
         let call = lock(&self.state).by_id.get(id).cloned()?;
-        sees.is_none_or(|tenant| tenant == call.caller.tenant()).then_some(call)
+        caller.sees(call.caller.tenant(), call.caller.task()).then_some(call)
     }
 }
 

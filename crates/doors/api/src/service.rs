@@ -89,6 +89,7 @@ pub(crate) struct Living {
     pub(crate) record: Record,
     pub(crate) attached: Attached,
     tenant: String,
+    task: String,
 }
 
 impl Service {
@@ -269,21 +270,20 @@ impl Service {
         Err(Problem::not_found("sandbox", id))
     }
 
-    /// By its id, of whatever tenant the caller may see, or else by the name that the caller's own tenant
-    /// gave it.
+    /// By its id, of whatever task the caller may see, or else by the name that the caller's own task gave it.
     fn seen(&self, caller: &Caller, id: &str) -> Result<Option<SandboxRow>, Problem> {
         if let Some(row) = self.store.any_sandbox(id)? {
-            let seen = caller.sees().is_none_or(|tenant| tenant == row.tenant);
-            return Ok(Some(row).filter(|_| seen));
+            return Ok(Some(row).filter(|row| caller.sees(&row.tenant, &row.task)));
         }
-        Ok(self.store.sandbox(caller.tenant(), id)?)
+        let named = self.store.sandbox(caller.tenant(), id)?;
+        Ok(named.filter(|row| caller.sees(&row.tenant, &row.task)))
     }
 
     /// A connection to a sandbox that lives.
     pub(crate) fn attach(&self, caller: &Caller, id: &str) -> Result<Arc<Living>, Problem> {
         // By its whole id, and one that this caller may see: the store would say the same.
         if let Some(living) = lock(&self.attached).get(id)
-            && caller.sees().is_none_or(|tenant| tenant == living.tenant)
+            && caller.sees(&living.tenant, &living.task)
         {
             return Ok(Arc::clone(living));
         }
@@ -296,15 +296,16 @@ impl Service {
             .find(&row.id)
             .map_err(|_| Problem::new(Code::NotRunning, format!("the sandbox {id} has ended")))?;
         let attached = self.engine.attach(&record)?;
-        let living = Arc::new(Living { record, attached, tenant: row.tenant });
+        let living = Arc::new(Living { record, attached, tenant: row.tenant, task: row.task });
         lock(&self.attached).insert(row.id, Arc::clone(&living));
         Ok(living)
     }
 
     /// A sandbox that was kept ready comes with its connection.
-    pub(crate) fn attached(&self, tenant: &str, record: Record, attached: Attached) {
+    pub(crate) fn attached(&self, caller: &Caller, record: Record, attached: Attached) {
         let id = record.id.to_string();
-        let living = Arc::new(Living { record, attached, tenant: tenant.to_owned() });
+        let (tenant, task) = (caller.tenant().to_owned(), caller.task().to_owned());
+        let living = Arc::new(Living { record, attached, tenant, task });
         lock(&self.attached).insert(id, living);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::database::{Columns, Row, Tx};
 use crate::events::{self, About};
-use crate::{Store, StoreError, now_ms};
+use crate::{Store, StoreError, Whose, now_ms};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
@@ -112,12 +112,12 @@ impl Store {
         })
     }
 
-    pub fn call(&self, tenant: Option<&str>, id: &str) -> Result<Option<CallRow>, StoreError> {
-        let (whose, tenant) = crate::whose(tenant);
+    pub fn call(&self, whose: Option<Whose<'_>>, id: &str) -> Result<Option<CallRow>, StoreError> {
+        let (condition, [tenant, task]) = crate::condition(whose);
         let rows = self.read(|tx| {
             tx.query(
-                &format!("SELECT {COLUMNS} FROM calls WHERE {whose} AND id = $2"),
-                &[tenant, id.into()],
+                &format!("SELECT {COLUMNS} FROM calls WHERE {condition} AND id = $3"),
+                &[tenant, task, id.into()],
             )
         })?;
         rows.into_iter().next().map(call).transpose()
@@ -126,22 +126,23 @@ impl Store {
     /// A page of them, the newest first: those begun before number `before`. In one sandbox, or all.
     pub fn calls(
         &self,
-        tenant: Option<&str>,
+        whose: Option<Whose<'_>>,
         sandbox: Option<&str>,
         before: Option<u64>,
         most: u32,
     ) -> Result<Vec<CallRow>, StoreError> {
         let before = before.map_or(i64::MAX, crate::signed);
-        let (whose, tenant) = crate::whose(tenant);
+        let (condition, [tenant, task]) = crate::condition(whose);
         let rows = self.read(|tx| {
             tx.query(
                 &format!(
                     "SELECT {COLUMNS} FROM calls
-                     WHERE {whose} AND number < $2 AND ($3 = '' OR sandbox = $3)
-                     ORDER BY number DESC LIMIT $4"
+                     WHERE {condition} AND number < $3 AND ($4 = '' OR sandbox = $4)
+                     ORDER BY number DESC LIMIT $5"
                 ),
                 &[
                     tenant,
+                    task,
                     before.into(),
                     sandbox.unwrap_or_default().into(),
                     i64::from(most).into(),

@@ -44,6 +44,10 @@ fn call<'a>(id: &'a str, tenant: &'a str) -> NewCall<'a> {
     NewCall { id, tenant, task: "t", sandbox: Some("s1"), kind: "exec", what: "true" }
 }
 
+fn of<'a>(tenant: &'a str, task: &'a str) -> Option<Whose<'a>> {
+    Some(Whose { tenant, task })
+}
+
 fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
     let store = &fresh.store;
     store.add_sandbox(&sandbox("s1", "acme", Some("web"))).unwrap();
@@ -60,11 +64,11 @@ fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
     assert_eq!((ended.state, ended.outcome.as_deref()), (SandboxState::Ended, Some("{\"x\":1}")));
     // The name is free again.
     store.add_sandbox(&sandbox("s4", "acme", Some("web"))).unwrap();
-    let newest = store.sandboxes(Some("acme"), None, None, 1).unwrap();
+    let newest = store.sandboxes(of("acme", "t"), None, None, 1).unwrap();
     assert_eq!(newest[0].id, "s4");
-    let rest = store.sandboxes(Some("acme"), None, Some(newest[0].number), 10).unwrap();
+    let rest = store.sandboxes(of("acme", "t"), None, Some(newest[0].number), 10).unwrap();
     assert_eq!(rest.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["s1"]);
-    let running = store.sandboxes(Some("acme"), Some(SandboxState::Running), None, 10).unwrap();
+    let running = store.sandboxes(of("acme", "t"), Some(SandboxState::Running), None, 10).unwrap();
     assert_eq!(running.len(), 1);
     assert_eq!(store.sandboxes(None, None, None, 10).unwrap().len(), 3);
     assert_eq!(store.any_sandbox("s2").unwrap().unwrap().tenant, "other");
@@ -74,7 +78,7 @@ fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
     store.add_sandbox(&like_id).unwrap();
     assert_eq!(store.sandbox("acme", "s1").unwrap().unwrap().id, "s1");
     store.end_sandbox("s9", "null").unwrap();
-    assert_eq!(store.ids_of_tenant("other").unwrap(), ["s2"]);
+    assert_eq!(store.ids_of_task(Whose { tenant: "other", task: "t" }).unwrap(), ["s2"]);
 }
 
 fn events_are_numbered_and_followed(fresh: &Fresh) {
@@ -84,16 +88,40 @@ fn events_are_numbered_and_followed(fresh: &Fresh) {
     store.begin_call(&call("c2", "other")).unwrap();
     store.end_call(&call("c1", "acme"), "{\"code\":0}").unwrap();
     store.end_call(&call("c1", "acme"), "{\"code\":1}").unwrap();
-    let events = store.events_after(Some("acme"), from, 10).unwrap();
+    let events = store.events_after(of("acme", "t"), from, 10).unwrap();
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds, ["call.started", "call.ended"]);
     assert!(events[0].number < events[1].number);
-    assert_eq!(store.events_after(Some("acme"), events[0].number, 10).unwrap().len(), 1);
+    assert_eq!(store.events_after(of("acme", "t"), events[0].number, 10).unwrap().len(), 1);
     assert_eq!(store.events_after(None, from, 10).unwrap().len(), 3);
-    let ended = store.call(Some("acme"), "c1").unwrap().unwrap();
+    let ended = store.call(of("acme", "t"), "c1").unwrap().unwrap();
     assert_eq!((ended.state, ended.result.as_deref()), (CallState::Ended, Some("{\"code\":0}")));
-    assert_eq!(store.call(Some("other"), "c1").unwrap(), None);
-    assert_eq!(store.calls(Some("acme"), Some("s1"), None, 10).unwrap().len(), 1);
+    assert_eq!(store.call(of("other", "t"), "c1").unwrap(), None);
+    assert_eq!(store.calls(of("acme", "t"), Some("s1"), None, 10).unwrap().len(), 1);
+}
+
+fn a_task_is_shown_nothing_of_another(fresh: &Fresh) {
+    let store = &fresh.store;
+    let from = store.last_event().unwrap();
+    let made = NewSandbox { task: "one", ..sandbox("one-s", "tasks", None) };
+    store.add_sandbox(&made).unwrap();
+    let begun = NewCall { task: "one", sandbox: Some("one-s"), ..call("one-c", "tasks") };
+    store.begin_call(&begun).unwrap();
+    store.end_call(&begun, "{}").unwrap();
+    let alone = NewCall { task: "one", sandbox: None, ..call("one-alone", "tasks") };
+    store.begin_call(&alone).unwrap();
+    store.end_call(&alone, "{}").unwrap();
+    // Another task of the same tenant, and another tenant's task of the same name.
+    for (tenant, task, sandboxes, calls, events) in
+        [("tasks", "one", 1, 2, 5), ("tasks", "two", 0, 0, 0), ("others", "one", 0, 0, 0)]
+    {
+        let whose = of(tenant, task);
+        assert_eq!(store.sandboxes(whose, None, None, 10).unwrap().len(), sandboxes);
+        assert_eq!(store.ids_of_task(whose.unwrap()).unwrap().len(), sandboxes);
+        assert_eq!(store.calls(whose, None, None, 10).unwrap().len(), calls);
+        assert_eq!(store.call(whose, "one-c").unwrap().is_some(), calls > 0);
+        assert_eq!(store.events_after(whose, from, 10).unwrap().len(), events, "{tenant} {task}");
+    }
 }
 
 fn an_engine_that_begins_loses_its_own_calls_only(fresh: &Fresh) {
@@ -103,8 +131,8 @@ fn an_engine_that_begins_loses_its_own_calls_only(fresh: &Fresh) {
     other.begin_call(&call("theirs", "acme")).unwrap();
     let anew = (fresh.reopen)("one");
     anew.begin().unwrap();
-    assert_eq!(anew.call(Some("acme"), "mine").unwrap().unwrap().state, CallState::Lost);
-    assert_eq!(anew.call(Some("acme"), "theirs").unwrap().unwrap().state, CallState::Running);
+    assert_eq!(anew.call(of("acme", "t"), "mine").unwrap().unwrap().state, CallState::Lost);
+    assert_eq!(anew.call(of("acme", "t"), "theirs").unwrap().unwrap().state, CallState::Running);
 }
 
 fn a_request_is_done_once(fresh: &Fresh) {
@@ -206,12 +234,13 @@ fn what_is_old_is_forgotten(fresh: &Fresh) {
     store.add_sandbox(&sandbox("alive", "past", None)).unwrap();
     store.end_sandbox("old", "{}").unwrap();
     store.forget_before(now_ms() + 10_000).unwrap();
-    assert_eq!(store.ids_of_tenant("past").unwrap(), ["alive"]);
+    assert_eq!(store.ids_of_task(Whose { tenant: "past", task: "t" }).unwrap(), ["alive"]);
 }
 
 fn hold_to_the_contract(fresh: &Fresh) {
     sandboxes_belong_to_their_tenant(fresh);
     events_are_numbered_and_followed(fresh);
+    a_task_is_shown_nothing_of_another(fresh);
     an_engine_that_begins_loses_its_own_calls_only(fresh);
     a_request_is_done_once(fresh);
     nothing_is_spent_twice(fresh);

@@ -1,7 +1,7 @@
 //! What happened, numbered, for those who follow it.
 
 use crate::database::{Columns, Tx};
-use crate::{Store, StoreError, now_ms};
+use crate::{Store, StoreError, Whose, now_ms};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRow {
@@ -47,21 +47,25 @@ pub(crate) fn append(
 
 const COLUMNS: &str = "number, tenant, time_ms, kind, sandbox, call, detail";
 
+/// The task of an event is that of its call, or of its sandbox where it is about no call.
+const TASK: &str = "COALESCE((SELECT task FROM calls WHERE calls.id = events.call),
+                             (SELECT task FROM sandboxes WHERE sandboxes.id = events.sandbox))";
+
 impl Store {
-    /// What came after `number`, oldest first. Of one tenant, or of all.
+    /// What came after `number`, oldest first. Of one task, or of all.
     pub fn events_after(
         &self,
-        tenant: Option<&str>,
+        whose: Option<Whose<'_>>,
         number: u64,
         most: u32,
     ) -> Result<Vec<EventRow>, StoreError> {
-        let rows = self.read(|tx| match tenant {
-            Some(tenant) => tx.query(
+        let rows = self.read(|tx| match whose {
+            Some(Whose { tenant, task }) => tx.query(
                 &format!(
-                    "SELECT {COLUMNS} FROM events WHERE tenant = $1 AND number > $2
-                     ORDER BY number LIMIT $3"
+                    "SELECT {COLUMNS} FROM events WHERE tenant = $1 AND {TASK} = $2 AND number > $3
+                     ORDER BY number LIMIT $4"
                 ),
-                &[tenant.into(), number.into(), i64::from(most).into()],
+                &[tenant.into(), task.into(), number.into(), i64::from(most).into()],
             ),
             None => tx.query(
                 &format!("SELECT {COLUMNS} FROM events WHERE number > $1 ORDER BY number LIMIT $2"),

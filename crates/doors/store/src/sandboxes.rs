@@ -2,7 +2,7 @@
 
 use crate::database::{Columns, Row, Tx};
 use crate::events::{self, About};
-use crate::{Store, StoreError, now_ms};
+use crate::{Store, StoreError, Whose, now_ms};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxState {
@@ -131,25 +131,25 @@ impl Store {
         rows.into_iter().next().map(sandbox).transpose()
     }
 
-    /// A page of those of a tenant, or of all, the newest first: those made before number `before`.
+    /// A page of those of a task, or of all, the newest first: those made before number `before`.
     pub fn sandboxes(
         &self,
-        tenant: Option<&str>,
+        whose: Option<Whose<'_>>,
         state: Option<SandboxState>,
         before: Option<u64>,
         most: u32,
     ) -> Result<Vec<SandboxRow>, StoreError> {
         let before = before.map_or(i64::MAX, crate::signed);
         let state = state.map_or("", SandboxState::word);
-        let (whose, tenant) = crate::whose(tenant);
+        let (condition, [tenant, task]) = crate::condition(whose);
         let rows = self.read(|tx| {
             tx.query(
                 &format!(
                     "SELECT {COLUMNS} FROM sandboxes
-                     WHERE {whose} AND number < $2 AND ($3 = '' OR state = $3)
-                     ORDER BY number DESC LIMIT $4"
+                     WHERE {condition} AND number < $3 AND ($4 = '' OR state = $4)
+                     ORDER BY number DESC LIMIT $5"
                 ),
-                &[tenant, before.into(), state.into(), i64::from(most).into()],
+                &[tenant, task, before.into(), state.into(), i64::from(most).into()],
             )
         })?;
         rows.into_iter().map(sandbox).collect()
@@ -169,10 +169,11 @@ impl Store {
         rows.into_iter().map(sandbox).collect()
     }
 
-    /// The ids of all that a tenant ever had here, as far as is remembered.
-    pub fn ids_of_tenant(&self, tenant: &str) -> Result<Vec<String>, StoreError> {
-        let rows = self
-            .read(|tx| tx.query("SELECT id FROM sandboxes WHERE tenant = $1", &[tenant.into()]))?;
+    /// The ids of all that a task ever had here, as far as is remembered.
+    pub fn ids_of_task(&self, whose: Whose<'_>) -> Result<Vec<String>, StoreError> {
+        let (condition, [tenant, task]) = crate::condition(Some(whose));
+        let query = format!("SELECT id FROM sandboxes WHERE {condition}");
+        let rows = self.read(|tx| tx.query(&query, &[tenant, task]))?;
         rows.into_iter().map(|row| Columns::of(row).text()).collect()
     }
 }

@@ -124,7 +124,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
     ),
     allowed(
         "crates/core/engine/src/policy_files.rs",
-        &["read_file", "facts", "is_ours"],
+        &["read_file", "facts", "holder_of"],
         "policies count only where nobody else can write; one below a workspace only narrows",
     ),
     allowed("crates/core/engine/src/record.rs", &[], HOME),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use ringwall_desk::{BegunCall, CallWish, Used};
+use ringwall_desk::{Action, BegunCall, CallWish, Desk, Used};
 use ringwall_engine::{
     DirGrant, Engine, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding,
 };
@@ -112,7 +112,10 @@ fn may_use(
 ) -> anyhow::Result<()> {
     let (desk, caller) = (asking.desk(engine), &asking.caller);
     match place {
-        inside::Place::Living(record) => desk.may_enter(caller, record, "call")?,
+        inside::Place::Living(record) => {
+            let search = Desk::policy_of(record);
+            desk.enter(caller, (record, &search), Action::CallTool)?;
+        }
         inside::Place::Fresh(_) => {
             if let Some(workspace) = workspace {
                 desk.may_use_path(caller, &std::fs::canonicalize(workspace)?, false)?;

@@ -14,7 +14,7 @@ use super::recover::undo;
 use super::stage::{NewOwner, Stage, parent_of, stage_error};
 use super::verify::{Current, Verified, Work};
 use crate::beneath;
-use crate::manifest::{After, Changes};
+use crate::manifest::{After, Changes, closed_mode};
 use crate::path::RelPath;
 use crate::show::{PathList, quoted};
 
@@ -202,14 +202,18 @@ impl Planner<'_> {
             (None, _) => Ok(None),
             (Some(After::Directory { mode }), Current::Directory(stat)) => {
                 // The host's own set-group-id and sticky bits stay.
+                let mode = work.current.closed_mode(*mode);
                 self.change_mode(path, stat, stat.st_mode & 0o7000 | mode);
                 Ok(None)
             }
-            (Some(After::Directory { mode }), _) => self.new_directory(path, *mode).map(Some),
+            (Some(After::Directory { mode }), _) => {
+                self.new_directory(path, closed_mode(*mode, None)).map(Some)
+            }
             (Some(After::File { mode, blob: None, size, .. }), Current::File(stat)) => {
+                let mode = work.current.closed_mode(*mode);
                 // Another name of the same file may be outside the workspace.
                 if stat.st_nlink == 1 {
-                    self.change_mode(path, stat, *mode);
+                    self.change_mode(path, stat, mode);
                     return Ok(None);
                 }
                 let slot = self.slot();
@@ -217,7 +221,7 @@ impl Planner<'_> {
                 let (mut file, _) = opened.map_err(|error| stage_error(path, error.into()))?;
                 let owner = self.owner(path, Some(stat))?;
                 self.stage
-                    .add_file(&slot, &mut file, *size, *mode, owner)
+                    .add_file(&slot, &mut file, *size, mode, owner)
                     .map_err(|source| stage_error(path, source))?;
                 self.move_in(path, slot, &work.current).map(Some)
             }
@@ -248,10 +252,14 @@ impl Planner<'_> {
                 .add_symlink(slot, &target.0, owner)
                 .map_err(|source| stage_error(path, source)),
             Some(After::File { mode, size, sha256, blob: Some(blob) }) => {
+                let mode = match &work.current {
+                    current @ Current::File(_) => current.closed_mode(*mode),
+                    _ => closed_mode(*mode, None),
+                };
                 let mut kept = File::open(self.changes.blob_path(*blob)).map_err(|_| damaged())?;
                 let copied = self
                     .stage
-                    .add_file(slot, &mut kept, *size, *mode, owner)
+                    .add_file(slot, &mut kept, *size, mode, owner)
                     .map_err(|source| stage_error(path, source))?;
                 let intact =
                     copied.is_some_and(|found| found.size == *size && found.sha256 == *sha256);

@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Stat};
 use super::ApplyError;
 use crate::beneath;
 use crate::content;
-use crate::manifest::{After, Before, Change, ChangeKind};
+use crate::manifest::{After, Before, Change, ChangeKind, closed_mode};
 use crate::path::RelPath;
 use crate::show::PathList;
 
@@ -35,6 +35,18 @@ pub(super) enum Current {
     File(Stat),
     Symlink(Stat, Vec<u8>),
     Directory(Stat),
+}
+
+impl Current {
+    /// The mode that may be given to what takes this place.
+    pub(super) fn closed_mode(&self, mode: u32) -> u32 {
+        let host = match self {
+            Current::File(stat) | Current::Directory(stat) => Some(stat.st_mode),
+            // Links have no permissions of their own.
+            Current::Nothing | Current::Symlink(..) => None,
+        };
+        closed_mode(mode, host)
+    }
 }
 
 pub(super) fn verify<'a>(
@@ -128,9 +140,11 @@ fn is_after(root: &OwnedFd, change: &Change, current: &Current) -> bool {
     match (&change.after, current) {
         (None, Current::Nothing) => true,
         (Some(After::Symlink { target }), Current::Symlink(_, now)) => target.0 == *now,
-        (Some(After::Directory { mode }), Current::Directory(now)) => now.st_mode & 0o777 == *mode,
+        (Some(After::Directory { mode }), Current::Directory(now)) => {
+            now.st_mode & 0o777 == current.closed_mode(*mode)
+        }
         (Some(After::File { mode, size, sha256, .. }), Current::File(now)) => {
-            now.st_mode & 0o777 == *mode
+            now.st_mode & 0o777 == current.closed_mode(*mode)
                 && u64::try_from(now.st_size) == Ok(*size)
                 && digest_is(root, change, now, *size, sha256)
         }

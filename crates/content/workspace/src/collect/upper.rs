@@ -13,7 +13,7 @@ use super::store::Kept;
 use super::{CollectError, Collector};
 use crate::apply::STAGING_PREFIX;
 use crate::beneath;
-use crate::manifest::{After, Before, Change, NoteKind, RefusedWhy};
+use crate::manifest::{After, Before, Change, NoteKind, RefusedWhy, closed_mode};
 use crate::path::{EscapedBytes, RelPath};
 use crate::pattern;
 
@@ -190,11 +190,11 @@ impl Collector<'_> {
         let Some(host) = self.host_side(at, &path, FileType::Directory)? else {
             return Ok(());
         };
-        let mode = stat.st_mode & 0o777;
         let host_mode = match host.before {
             Some(Before::Directory { mode }) => Some(mode),
             _ => None,
         };
+        let mode = closed_mode(stat.st_mode, host_mode);
         if host_mode.is_none_or(|host_mode| host_mode & 0o777 != mode) {
             self.note_special_bits(&path, stat);
             self.record_against(path.clone(), host, After::Directory { mode });
@@ -248,7 +248,11 @@ impl Collector<'_> {
                 return Ok(());
             }
         };
-        let mode = stat.st_mode & 0o777;
+        let host_mode = match host.before {
+            Some(Before::File { mode, .. }) => Some(mode),
+            _ => None,
+        };
+        let mode = closed_mode(stat.st_mode, host_mode);
         let mut blob = Some(number);
         if let Some(Before::File { mode: host_mode, sha256: Some(sha256), .. }) = &host.before
             && *sha256 == content.sha256

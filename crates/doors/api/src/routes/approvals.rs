@@ -89,7 +89,8 @@ impl ApprovalEntry {
 }
 
 fn is_seen(caller: &Caller, approval: &Approval) -> bool {
-    caller.sees().is_none_or(|tenant| approval.asked.action.tenant == tenant)
+    let action = &approval.asked.action;
+    caller.sees(&action.tenant, &action.task)
 }
 
 /// One of them, in the same words whether it is another's or never was.
@@ -138,7 +139,7 @@ pub(crate) async fn get(
                 Ok(Json(ApprovalEntry::new(service, &approval)))
             }
             // What is broken is the owner's to know of.
-            Err(problem) if caller.sees().is_none() => Err(problem),
+            Err(problem) if caller.holder().is_none() => Err(problem),
             _ => Err(Problem::not_found("approval", &id)),
         })
         .await

@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use crate::caller::Asker;
+use crate::caller::{Asker, whose};
 use crate::fields::Params;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 
-/// How far back a tenant's records are looked for.
+/// How far back a holder's records are looked for.
 const LOOKED_AT: usize = 20_000;
 
 /// Which records
@@ -63,7 +63,7 @@ pub(crate) async fn records(
 fn read(service: &Service, caller: &Caller, which: &Which) -> Result<Vec<Stored>, Problem> {
     let filter = Filter {
         // Tasks of two tenants may have the same name.
-        task: which.task.as_ref().filter(|_| caller.sees().is_none()).map(Id::new),
+        task: which.task.as_ref().filter(|_| caller.holder().is_none()).map(Id::new),
         sandbox: which.sandbox.as_ref().map(Id::new),
         kind: which.kind.clone(),
         since: which.since_unix_ms,
@@ -75,9 +75,8 @@ fn read(service: &Service, caller: &Caller, which: &Which) -> Result<Vec<Stored>
         Err(ReadError::NoLog(_)) => Ok(Vec::new()),
         Err(error) => Err(Problem::internal(&error)),
     };
-    let Caller::Holder(holder) = caller else { return last(most) };
-    let sandboxes: HashSet<Id> =
-        service.store.ids_of_tenant(caller.tenant())?.iter().map(Id::new).collect();
+    let (Caller::Holder(holder), Some(whose)) = (caller, whose(caller)) else { return last(most) };
+    let sandboxes: HashSet<Id> = service.store.ids_of_task(whose)?.iter().map(Id::new).collect();
     let grants: HashSet<Id> =
         holder.standing().ids.iter().map(|id| Id::new(id.to_string())).collect();
     let mut records = last(LOOKED_AT)?;

@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{new_id, runs};
-use crate::caller::Asker;
+use crate::caller::{Asker, whose};
 use crate::fields::{Body, Call, CommandFields, Page, Params, next_cursor};
 use crate::live::{Happened, IntoLog, LiveCall};
 use crate::once::{Key, once};
@@ -58,7 +58,7 @@ async fn start_now(
     fields: &CommandFields,
 ) -> Result<Call, Problem> {
     let permit = service.admission.enter(caller.tenant(), 0).await?;
-    let (whose, id, fields) = (caller.clone(), id.to_owned(), fields.clone());
+    let (asking, id, fields) = (caller.clone(), id.to_owned(), fields.clone());
     let call = new_id();
     let name = call.clone();
     let (begun, waiting) = oneshot::channel();
@@ -66,14 +66,14 @@ async fn start_now(
     let context = trace::current();
     let work = move || {
         let _permit = permit;
-        let live = shared.calls.begin(&name, (&whose, &id));
+        let live = shared.calls.begin(&name, (&asking, &id));
         let mut begun = Some(begun);
         let started = |job: &ringwall_engine::Job| {
             live.started(job.input());
             let _ = begun.take().map(|begun| begun.send(()));
         };
         let mut output = IntoLog(&live);
-        let ended = runs::exec_in(&shared, &whose, (&id, &name), &fields, started, &mut output);
+        let ended = runs::exec_in(&shared, &asking, (&id, &name), &fields, started, &mut output);
         let result = match &ended {
             Ok(ended) => ended.summary(),
             Err(problem) => json!({ "failed": problem.body() }).to_string(),
@@ -93,7 +93,7 @@ async fn start_now(
     let caller = caller.clone();
     service
         .work(move |service| {
-            let row = service.store.call(caller.sees(), &call)?;
+            let row = service.store.call(whose(&caller), &call)?;
             row.map(Call::from).ok_or_else(|| Problem::not_found("call", &call))
         })
         .await
@@ -131,7 +131,7 @@ pub(crate) async fn list(
     let rows = service
         .work(move |service| {
             let sandbox = which.sandbox.as_deref();
-            Ok(service.store.calls(caller.sees(), sandbox, before, most)?)
+            Ok(service.store.calls(whose(&caller), sandbox, before, most)?)
         })
         .await?;
     let next = next_cursor(&rows, most, |row| row.number);
@@ -150,7 +150,7 @@ pub(crate) async fn get(
 ) -> Result<Json<Call>, Problem> {
     service
         .work(move |service| {
-            let row = service.store.call(caller.sees(), &id)?;
+            let row = service.store.call(whose(&caller), &id)?;
             row.map(|row| Json(row.into())).ok_or_else(|| Problem::not_found("call", &id))
         })
         .await
@@ -167,13 +167,13 @@ pub(crate) async fn kill(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     service
-        .work(move |service| match service.calls.get(caller.sees(), &id) {
+        .work(move |service| match service.calls.get(&caller, &id) {
             Some(call) => {
                 service.may_follow(&caller, &call)?;
                 call.kill();
                 Ok(StatusCode::NO_CONTENT)
             }
-            None => match service.store.call(caller.sees(), &id)? {
+            None => match service.store.call(whose(&caller), &id)? {
                 Some(_) => Ok(StatusCode::NO_CONTENT),
                 None => Err(Problem::not_found("call", &id)),
             },
@@ -199,7 +199,7 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let seen = last_seen(&headers)?.unwrap_or(0);
-    let call = service.calls.get(caller.sees(), &id).ok_or_else(|| {
+    let call = service.calls.get(&caller, &id).ok_or_else(|| {
         let why = format!("there is no call {id:?} that can be followed; a call can be until two minutes after its end");
         Problem::new(Code::NotFound, why)
     })?;

@@ -14,7 +14,7 @@ use ringwall_store::EventRow;
 use serde_json::{Value, json};
 
 use super::calls::last_seen;
-use crate::caller::Asker;
+use crate::caller::{Asker, whose};
 use crate::problem::{Problem, ProblemBody};
 use crate::service::Service;
 
@@ -52,7 +52,7 @@ pub(crate) async fn follow(
                 if let Caller::Holder(holder) = &caller {
                     service.books.is_good(holder)?;
                 }
-                Ok(service.store.events_after(caller.sees(), seen, AT_ONCE)?)
+                Ok(service.store.events_after(whose(&caller), seen, AT_ONCE)?)
             });
             at.ready = rows.await.ok()?.into();
             if at.ready.is_empty() {

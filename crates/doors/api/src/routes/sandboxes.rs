@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::new_id;
-use crate::caller::Asker;
+use crate::caller::{Asker, whose};
 use crate::fields::{
     Body, CommandFields, LIFETIME, Page, Params, Sandbox, SandboxFields, next_cursor,
 };
@@ -99,7 +99,7 @@ async fn create_now(
             if let Some(attached) = attached {
                 // What the keeper has written down since is the record that counts.
                 let record = service.engine.find(record.id.as_str())?;
-                service.attached(caller.tenant(), record, attached);
+                service.attached(&caller, record, attached);
             }
             let mut made: Sandbox = service.row(&caller, record.id.as_str())?.into();
             made.warning = warning;
@@ -178,7 +178,7 @@ pub(crate) async fn list(
     let rows = service
         .work(move |service| {
             service.look_round()?;
-            Ok(service.store.sandboxes(caller.sees(), state, before, most)?)
+            Ok(service.store.sandboxes(whose(&caller), state, before, most)?)
         })
         .await?;
     let next = next_cursor(&rows, most, |row| row.number);

@@ -142,9 +142,9 @@ pub(crate) async fn inspect(
 pub(crate) struct DirFields {
     /// Where the tool sees it
     guest: String,
-    /// Of the host, or of the sandbox. A grant must allow to read it, and to write it where `write`
-    /// is true
+    /// Of the host, or of the sandbox. A grant must allow to read a directory of the host
     path: String,
+    /// A directory of the host is written by the owner only
     #[serde(default)]
     write: bool,
 }
