@@ -144,7 +144,7 @@ pub(crate) struct DirFields {
     guest: String,
     /// Of the host, or of the sandbox. A grant must allow to read a directory of the host
     path: String,
-    /// A directory of the host is written by the owner only
+    /// Let the tool write there. On the host it is for the owner only
     #[serde(default)]
     write: bool,
 }
