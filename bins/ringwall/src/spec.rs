@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ringwall_desk::{Input, Kind, Permit, Placing};
 use ringwall_engine::{Asked, Engine, PolicySearch};
 use ringwall_spec::{
     Command, EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec,
 };
-use ringwall_workspace::check_workspace;
+use ringwall_workspace::{check_workspace, names_secret};
 
 use crate::args::{NetworkArgs, Reachable, SandboxArgs};
 use crate::granted::{Admitted, Asking};
@@ -101,6 +101,9 @@ pub(crate) fn warn_of_network(permit: &Permit) {
     }
 }
 
+/// Why a path is refused that leads through a link with the name of a secret.
+pub(crate) const NAMES_SECRET: &str = "a link with the name of a secret leads there, so it is hidden from sandboxes; to let a sandbox use a key, see `ringwall secret --help`";
+
 pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Result<SandboxSpec> {
     // Resolved once: everything from here on is decided about, and done with, this very path.
     let read_only_paths = args
@@ -108,6 +111,9 @@ pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Resul
         .iter()
         .map(|path| {
             let wrong = || format!("--ro {} cannot be shown", path.display());
+            if names_secret(path) {
+                bail!("{}: {NAMES_SECRET}", wrong());
+            }
             path.canonicalize().with_context(wrong)
         })
         .collect::<Result<_, _>>()?;

@@ -160,6 +160,84 @@ fn directories_of_keys_are_neither_workspaces_nor_shown() {
     }
 }
 
+#[test]
+fn what_links_with_hidden_names_lead_to_is_hidden() {
+    for user in [User::Same, ordinary()] {
+        let world = World::of(user);
+        for path in ["secrets/aws/credentials", "config/dev", "docker/config.json", ".netrc~"] {
+            world.write(path, SECRET);
+        }
+        world.write("docker/readme", "readme");
+        for (target, link) in
+            [("secrets/aws", ".aws"), ("config/dev", ".env"), ("docker", ".docker")]
+        {
+            symlink(target, world.project().join(link)).expect("a link");
+        }
+        let script = "cat secrets/aws/credentials .aws/credentials config/dev .env docker/config.json \
+                      .docker/config.json .netrc~ docker/readme; find . -type f -exec cat {} +";
+        let mut flags = vec!["--workspace"];
+        // What belongs to root is no workspace to write to.
+        flags.extend((!is_root() || user == User::Ordinary).then_some("--workspace-rw"));
+        for flag in flags {
+            let run = world.sh(&[flag, "."], script);
+            assert!(!run.out().contains(SECRET), "{flag}: {run:?}");
+            assert!(run.out().contains("readme"), "{flag}: {run:?}");
+        }
+        for flag in ["--workspace", "--workspace-rw", "--ro"] {
+            let refused = world.sh(&[flag, ".aws"], "cat credentials");
+            refused.is_refused().says(&["hidden"]);
+        }
+        world.sh(&["--ro", ".env"], "true").is_refused().says(&["hidden"]);
+        // By its own path, the directory is what the link calls it.
+        world.sh(&["--workspace", "secrets/aws"], "true").is_refused().says(&["hidden"]);
+        let docker = world.project().join("docker").display().to_string();
+        for flag in ["--workspace", "--ro"] {
+            let run =
+                world.sh(&[flag, "docker"], &format!("cat {docker}/config.json {docker}/readme"));
+            assert!(!run.out().contains(SECRET), "{flag}: {run:?}");
+            assert!(run.out().contains("readme"), "{flag}: {run:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hidden_link_that_comes_later_takes_what_it_leads_to_away() {
+    let world = World::of(ordinary());
+    world.write("config/dev", SECRET);
+    for flag in ["--workspace", "--workspace-rw"] {
+        let id = create(&world, flag);
+        let read = || world.ringwall(["exec", &id, "--", "sh", "-c", "cat config/dev .env; true"]);
+        assert!(read().out().contains(SECRET));
+        symlink("config/dev", world.project().join(".env")).expect("a link");
+        assert!(!read().out().contains(SECRET), "{flag}");
+        // Saved by rename.
+        world.write("saved", SECRET);
+        fs::rename(world.path("project/saved"), world.path("project/config/dev"))
+            .expect("a rename");
+        assert!(!read().out().contains(SECRET), "{flag}");
+        fs::remove_file(world.project().join(".env")).expect("a link");
+        world.ringwall(["rm", "--force", &id]).exits(0);
+    }
+}
+
+#[test]
+fn a_part_of_the_workspace_is_not_shown_read_only_as_the_workspace_covers_it() {
+    let world = World::of(ordinary());
+    world.write(".git/config", "mine\n");
+    symlink(".git", world.project().join("link")).expect("a link");
+    for flag in ["--workspace", "--workspace-rw"] {
+        for shown in [".git", ".git/config", ".", "link", "./link/../.git"] {
+            let run = world.sh(&[flag, ".", "--ro", shown], "echo x > .git/config");
+            run.is_refused().says(&["--read-only"]);
+        }
+    }
+    assert_eq!(world.read(".git/config"), "mine\n");
+    // What the message says to do.
+    let run = world
+        .sh(&["--workspace", ".", "--read-only", ".git"], "echo x > .git/config && echo WROTE");
+    assert!(!run.out().contains("WROTE"), "{run:?}");
+}
+
 /// A living sandbox with the project as its workspace.
 #[track_caller]
 fn create(world: &World, flag: &str) -> String {

@@ -466,6 +466,41 @@ fn a_denial_that_no_mount_keeps_refuses_a_workspace_that_is_written_directly() {
     assert!(!world.project().join(".git/hooks").exists());
 }
 
+/// A policy speaks of a project, and a workspace can be a part of it.
+#[test]
+fn a_denial_holds_where_the_workspace_is_what_it_denies() {
+    let implement =
+        "\n[phases.implement]\nwrite = [\"./**\"]\ndeny = [\"./infra/**\", \"./conf/**/*.tf\"]\n";
+    let shipped =
+        with_profile("low").replace("tier = \"medium\"", "tier = \"high\"\nphase = \"implement\"");
+    let world = world(&format!("{shipped}{implement}"));
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    for directory in ["infra/deep", "conf/sub", "src/infra"] {
+        world.write(&format!("{directory}/code"), "mine\n");
+    }
+    let flags = |workspace| ["--kind", "build", "--workspace", workspace, "-o", "json"];
+    let made = |workspace: &str, script: &str| {
+        let run = world.sh(&flags(workspace), script);
+        run.exits(0).json()["id"].as_str().map(str::to_owned)
+    };
+    for workspace in ["infra", "infra/deep"] {
+        let run = world
+            .sh(&["--kind", "build", "--workspace", workspace], "echo x >prod.tf && echo WROTE");
+        assert!(!run.out().contains("WROTE"), "{run:?}");
+        let run = world.sh(&["--kind", "build", "--workspace-rw", workspace], "echo WROTE");
+        run.is_refused();
+        assert!(!world.project().join(workspace).join("prod.tf").exists());
+    }
+    // No mount keeps this one.
+    let id = made("conf/sub", "echo x >prod.tf; echo x >code").expect("an id");
+    world.ringwall(["apply", &id]).is_refused().says(&["prod.tf", "phases.implement.deny"]);
+    world.ringwall(["apply", &id, "code"]).exits(0);
+    // It is of another directory that the policy speaks.
+    let id = made("src", "echo x >infra/code").expect("an id");
+    world.ringwall(["apply", &id]).exits(0);
+    assert_eq!(world.read("src/infra/code"), "x\n");
+}
+
 #[test]
 fn a_guard_rail_against_writing_refuses_a_workspace_that_is_written_directly() {
     let shipped = with_profile("low");

@@ -165,3 +165,24 @@ fn what_the_hosts_git_configuration_executes_is_not_written_unasked() {
     let allowed = ["--allow-protected", "tools/fsmonitor", "--allow-protected", "tools/hooks", &id];
     apply(&world, &allowed).exits(0);
 }
+
+/// What a person configures counts without a repository, too, and a configuration may be a link.
+#[test]
+fn what_a_persons_own_git_configuration_names_is_not_written_unasked() {
+    let world = World::new();
+    world.write("hooks/readme", "mine\n");
+    world.write("gitconfig", "mine\n");
+    let home = world.path("nobody-home");
+    fs::create_dir_all(&home).expect("a home");
+    let hooks = world.project().join("hooks").display().to_string();
+    let config = format!("[core]\n\thooksPath = {hooks}\n[safe]\n\tdirectory = {hooks}/..\n");
+    fs::write(world.project().join("gitconfig"), config).expect("a configuration");
+    std::os::unix::fs::symlink(world.project().join("gitconfig"), home.join(".gitconfig"))
+        .expect("a link");
+    let id = work(&world, "echo x >hooks/pre-commit; echo x >gitconfig; echo x >plain");
+    let refused = apply(&world, &[&id]);
+    assert_ne!(refused.code, 0);
+    refused.says(&["hooks/pre-commit", "gitconfig"]);
+    apply(&world, &[&id, "plain"]).exits(0);
+    assert_eq!(world.read("plain"), "x\n");
+}

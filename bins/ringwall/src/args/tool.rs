@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use ringwall_spec::{DirAccess, ToolDigest, Wall};
 use ringwall_tool::{DirGrant, Grants, LimitWishes, ToolName};
+use ringwall_workspace::names_secret;
 
 use super::{NetworkArgs, OutputArgs, values};
+use crate::spec::NAMES_SECRET;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolVerb {
@@ -187,6 +189,9 @@ impl GrantArgs {
         let mut grants = self.grants();
         for dir in &mut grants.dirs {
             let wrong = || format!("--dir {} cannot be granted", dir.host.display());
+            if names_secret(&dir.host) {
+                bail!("{}: {NAMES_SECRET}", wrong());
+            }
             dir.host = dir.host.canonicalize().with_context(wrong)?;
         }
         Ok(grants)

@@ -167,6 +167,20 @@ impl Stack {
         decision
     }
 
+    /// The rules that deny a path by what they name: denials of phases, and guard-rails. What no rule permits
+    /// is not meant.
+    pub fn denials(&self, task: &Task, action: &Action) -> Vec<RuleRef> {
+        let phase = self.phase_of(task);
+        let mut denials = Vec::new();
+        for subject in self.subjects(task) {
+            for layer in self.layers() {
+                let rules = ask(layer, subject, &phase, task, action).rules;
+                denials.extend(rules.into_iter().filter(RuleRef::is_denial_of_paths));
+            }
+        }
+        denials
+    }
+
     pub(crate) fn decide_only(&self, task: &Task, action: &Action) -> Decision {
         let denied = |rules, why| Decision { allowed: false, rules, why, elevations: Vec::new() };
         if let Some(why) = action.malformed() {

@@ -93,6 +93,14 @@ pub struct RuleRef {
     pub permits: bool,
 }
 
+impl RuleRef {
+    /// Whether it forbids the paths that it names. `phases.NAME.write` forbids all others.
+    pub(crate) fn is_denial_of_paths(&self) -> bool {
+        let of_phase = self.rule.starts_with("phases.") && self.rule.ends_with(".deny");
+        !self.permits && (of_phase || self.rule.starts_with("guard-rail "))
+    }
+}
+
 impl std::fmt::Display for RuleRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.line {

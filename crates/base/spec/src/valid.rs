@@ -3,6 +3,7 @@
 //! Invariant: [`ValidSpec`] has no public constructor but [`validate`].
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
 use crate::{
     EgressSpec, LimitError, RightsError, RingKind, SandboxSpec, Wall, WorkspaceMode, WriteRights,
@@ -101,6 +102,10 @@ pub enum Invalid {
     OwnFilters(String),
     #[error("the path {0:?} is not absolute; give the full path")]
     RelativePath(String),
+    #[error(
+        "{shown:?} is in the workspace {workspace:?}, where the job writes, so --ro would not protect it; leave --ro out, and name the path with --read-only and the directory with --workspace to protect a part of the workspace"
+    )]
+    ShownInWorkspace { shown: String, workspace: String },
 }
 
 /// Says whether the parts of `spec` fit together. It does not depend on the caller.
@@ -150,7 +155,36 @@ pub fn validate(spec: SandboxSpec) -> Result<ValidSpec, Invalid> {
             return Err(Invalid::RelativePath(path.display().to_string()));
         }
     }
+    refuse_shown_in_workspace(&spec)?;
     Ok(ValidSpec { spec })
+}
+
+/// The workspace is mounted after everything else, so it would cover the read-only mount.
+fn refuse_shown_in_workspace(spec: &SandboxSpec) -> Result<(), Invalid> {
+    let Some(workspace) = &spec.workspace else { return Ok(()) };
+    let top = without_dots(&workspace.path);
+    match spec.read_only_paths.iter().find(|shown| without_dots(shown).starts_with(&top)) {
+        None => Ok(()),
+        Some(shown) => Err(Invalid::ShownInWorkspace {
+            shown: shown.display().to_string(),
+            workspace: workspace.path.display().to_string(),
+        }),
+    }
+}
+
+/// The path without `.` and `..`, by its text. Paths with links are refused when they are opened.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// Whether jobs behind this wall can have a way to the network at all.
@@ -249,6 +283,30 @@ mod tests {
         assert_eq!(validate(shared), Err(Invalid::SharedWithVm("--workspace-rw")));
         let shown = SandboxSpec { read_only_paths: vec!["/opt".into()], ..vm() };
         assert_eq!(validate(shown), Err(Invalid::SharedWithVm("a path of the host")));
+    }
+
+    #[test]
+    fn a_path_in_the_workspace_is_not_shown_read_only_because_the_workspace_covers_it() {
+        let asked = |mode, shown: &str| {
+            let workspace = Some(WorkspaceSpec { path: "/home/ada/w".into(), mode });
+            validate(SandboxSpec {
+                workspace,
+                read_only_paths: vec!["/opt".into(), shown.into()],
+                ..asked("process")
+            })
+        };
+        for mode in [WorkspaceMode::CopyOnWrite, WorkspaceMode::ReadWrite] {
+            for shown in
+                ["/home/ada/w/.git", "/home/ada/w", "/home/ada/x/../w/./.git", "/home//ada/w/"]
+            {
+                let refused = asked(mode, shown);
+                assert!(matches!(refused, Err(Invalid::ShownInWorkspace { .. })), "{shown}");
+            }
+            // What contains the workspace, or only begins with the same letters, is another path.
+            for shown in ["/home/ada", "/home/ada/w2", "/home/ada/w/../x", "/"] {
+                assert!(asked(mode, shown).is_ok(), "{shown}");
+            }
+        }
     }
 
     #[test]

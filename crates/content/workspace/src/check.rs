@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::beneath;
 use crate::content;
+use crate::follow::forms_of;
 use crate::hide::HideRules;
 use crate::pattern::rule_lines;
 use crate::show::quoted;
@@ -85,7 +86,24 @@ pub fn open_workspace(path: &Path) -> Result<CheckedWorkspace, WorkspaceError> {
 }
 
 fn check_against(given: &Path, homes: &[PathBuf]) -> Result<CheckedWorkspace, WorkspaceError> {
-    open_against(resolve(given)?, homes)
+    let resolved = resolve(given)?;
+    if names_secret(given) {
+        return Err(WorkspaceError::Hidden(quoted(given)));
+    }
+    open_against(resolved, homes)
+}
+
+/// Whether a path that a person gave means a secret by the name of a link on its way: `.aws`, where
+/// that leads to `secrets/aws`. Once the path is resolved, nothing of that name is left. A path without
+/// links is judged where it is opened.
+pub fn names_secret(given: &Path) -> bool {
+    let Ok(given) = std::path::absolute(given) else { return true };
+    let Ok(real) = given.canonicalize() else { return false };
+    let is_hidden = |form: &Path| {
+        let rules = HideRules::below(form);
+        rules.hides_base() || (real.is_file() && rules.hides_content(form, &real))
+    };
+    forms_of(&given).iter().any(|form| *form != real && is_hidden(form))
 }
 
 fn open_against(path: PathBuf, homes: &[PathBuf]) -> Result<CheckedWorkspace, WorkspaceError> {
@@ -96,7 +114,7 @@ fn open_against(path: PathBuf, homes: &[PathBuf]) -> Result<CheckedWorkspace, Wo
     if homes.contains(&path) {
         return Err(WorkspaceError::Home(shown()));
     }
-    if HideRules::below(&path).hides_base() {
+    if HideRules::of_directory(&path).hides_base() {
         return Err(WorkspaceError::Hidden(shown()));
     }
     if is_system_directory(&path) {
@@ -178,20 +196,31 @@ fn is_system_directory(path: &Path) -> bool {
     decided.1
 }
 
-/// Every home directory that is known: the caller's by environment, everybody's by password file.
-fn home_directories() -> Vec<PathBuf> {
-    let mut homes: Vec<PathBuf> = std::env::var_os("HOME").map(PathBuf::from).into_iter().collect();
-    homes.push(PathBuf::from("/root"));
+/// The home directory of a user, as the password file has it.
+pub(crate) fn home_in_passwd(user: &str) -> Option<PathBuf> {
+    passwd().into_iter().find(|(name, _)| name == user.as_bytes()).map(|(_, home)| home)
+}
+
+/// Users and their home directories.
+fn passwd() -> Vec<(Vec<u8>, PathBuf)> {
     let passwd = std::fs::File::open("/etc/passwd")
         .and_then(|file| content::read_bounded(file, MAX_PASSWD_BYTES))
         .ok()
         .flatten()
         .unwrap_or_default();
-    for line in passwd.split(|byte| *byte == b'\n') {
-        if let Some(home) = line.split(|byte| *byte == b':').nth(5) {
-            homes.push(PathBuf::from(beneath::os_bytes(home)));
-        }
-    }
+    let user = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b':');
+        let name = fields.next()?.to_vec();
+        Some((name, PathBuf::from(beneath::os_bytes(fields.nth(4)?))))
+    };
+    passwd.split(|byte| *byte == b'\n').filter_map(user).collect()
+}
+
+/// Every home directory that is known: the caller's by environment, everybody's by password file.
+fn home_directories() -> Vec<PathBuf> {
+    let mut homes: Vec<PathBuf> = std::env::var_os("HOME").map(PathBuf::from).into_iter().collect();
+    homes.push(PathBuf::from("/root"));
+    homes.extend(passwd().into_iter().map(|(_, home)| home));
     homes.retain(|home| home.is_absolute() && home.as_os_str().as_bytes() != b"/");
     let resolved: Vec<PathBuf> = homes.iter().filter_map(|home| home.canonicalize().ok()).collect();
     homes.extend(resolved);
@@ -253,6 +282,38 @@ mod tests {
         assert!(matches!(check(&homes[0]), Err(WorkspaceError::Home(_))));
         assert!(matches!(check(&users), Err(WorkspaceError::ContainsHome { .. })));
         assert!(check(&homes[0].join("project")).is_ok());
+    }
+
+    #[test]
+    fn a_directory_of_keys_is_no_workspace_by_the_name_of_a_link_either() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("secrets/aws/sso")).unwrap();
+        std::fs::create_dir_all(base.join("docker")).unwrap();
+        std::fs::write(base.join("secrets/key"), "-----BEGIN PRIVATE KEY-----").unwrap();
+        std::fs::write(base.join("secrets/cert"), "-----BEGIN CERTIFICATE-----").unwrap();
+        for (target, link) in [
+            ("secrets/aws", ".aws"),
+            (".aws", "chain"),
+            ("secrets/key", "server.pem"),
+            ("secrets/cert", "ca.pem"),
+            ("secrets/key", "plain"),
+            ("docker", ".docker"),
+        ] {
+            symlink(target, base.join(link)).unwrap();
+        }
+        std::fs::write(base.join("docker/config.json"), "{}").unwrap();
+        for path in [".aws", ".aws/sso", "chain", "chain/sso", "docker/../.aws"] {
+            let refused = check(&base.join(path));
+            assert!(matches!(refused, Err(WorkspaceError::Hidden(_))), "{path}: {refused:?}");
+        }
+        for path in ["server.pem", "chain/sso", ".docker/config.json"] {
+            assert!(names_secret(&base.join(path)), "{path}");
+        }
+        for path in ["ca.pem", "secrets", "docker", ".docker", "absent"] {
+            assert!(!names_secret(&base.join(path)), "{path}");
+        }
+        assert!(check(&base.join("docker")).is_ok());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Fails closed: what cannot be read is hidden, and a workspace too large to be searched is
 //! refused rather than half searched.
 
+mod above;
+mod links;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -17,6 +19,8 @@ use crate::beneath;
 use crate::path::RelPath;
 use crate::pattern::{Folded, Pattern, rule_lines};
 use crate::show::quoted;
+use above::{OtherName, other_names};
+use links::Links;
 
 pub use watch::HiddenWatch;
 
@@ -46,6 +50,10 @@ const CACHE_TAG_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55
 pub struct HideRules {
     /// The host's path of the directory that is searched: files in a `.docker` are judged as such.
     base: Folded,
+    /// The same path, by which links lead into the directory.
+    directory: PathBuf,
+    /// What is in it, or it itself, by the name of a link above it.
+    others: Vec<OtherName>,
     /// Paths that are hidden whatever the rules say.
     always: BTreeSet<PathBuf>,
     rules: Vec<Rule>,
@@ -71,6 +79,10 @@ pub enum HideError {
         "a workspace or shown directory has more than {max} files and directories, too many to search for secrets; give a smaller one"
     )]
     TooMany { max: u64 },
+    #[error(
+        "a workspace or shown directory has more than {max} links with names of secrets, too many to follow; give a smaller one"
+    )]
+    TooManyLinks { max: usize },
     #[error("cannot search {path} for secrets")]
     Read { path: String, source: std::io::Error },
 }
@@ -82,6 +94,8 @@ impl Default for HideRules {
     fn default() -> Self {
         let mut rules = HideRules {
             base: Folded::default(),
+            directory: PathBuf::new(),
+            others: Vec::new(),
             always: BTreeSet::new(),
             rules: Vec::new(),
             skipped: Vec::new(),
@@ -98,7 +112,15 @@ impl Default for HideRules {
 impl HideRules {
     /// The built-in rules for the paths below a directory of the host.
     pub fn below(directory: &Path) -> Self {
-        HideRules { base: Folded::new(directory), ..HideRules::default() }
+        let (base, directory) = (Folded::new(directory), directory.to_owned());
+        HideRules { base, directory, ..HideRules::default() }
+    }
+
+    /// The same for a directory that is there: what links above it call otherwise is judged by both names.
+    pub fn of_directory(directory: &Path) -> Self {
+        let rules = HideRules::below(directory);
+        let others = other_names(&rules, directory);
+        HideRules { others, ..rules }
     }
 
     /// The rules that go by names alone, and these paths: for a directory that a job writes to. What it
@@ -111,14 +133,33 @@ impl HideRules {
 
     /// Whether the directory that the rules are for is hidden itself, or lies in one that is.
     pub fn hides_base(&self) -> bool {
-        self.rules.iter().any(|rule| rule.directory && rule.pattern.matches_above(&self.base))
+        let mut others = self.others.iter().filter(|other| other.end.as_os_str().is_empty());
+        self.is_in_hidden_directory(&self.base)
+            || others.any(|other| self.is_in_hidden_directory(&other.named))
     }
 
     /// Whether a file or link of a directory, which the rules are for, is hidden.
     pub fn hides_file(&self, directory: BorrowedFd<'_>, name: &Path) -> bool {
-        let folded = self.base.join(name);
+        let others = self.others.iter();
+        let others = others.filter_map(|other| match other.end.as_os_str().is_empty() {
+            true => Some(other.named.join(name)),
+            false => (other.end == name).then(|| other.named.clone()),
+        });
+        let is_hidden = |named: &Folded| {
+            let mut rules = self.meaning(named, false).into_iter();
+            rules.any(|rule| may_contain(directory, name, &rule.contains))
+        };
         self.hides_base()
-            || self.meaning(&folded, false).any(|rule| may_contain(directory, name, &rule.contains))
+            || [self.base.join(name)].into_iter().chain(others).any(|named| is_hidden(&named))
+    }
+
+    /// Whether the file `real`, without links on its path, is hidden when it is found at `path`.
+    pub(crate) fn hides_content(&self, path: &Path, real: &Path) -> bool {
+        let directory = real.parent().map(beneath::open_root);
+        let (Some(Ok(directory)), Some(name)) = (directory, real.file_name()) else { return true };
+        self.meaning(&Folded::new(path), false)
+            .iter()
+            .any(|rule| may_contain(&directory, Path::new(name), &rule.contains))
     }
 
     /// Whether a directory is full of other people's files, and not searched.
@@ -158,31 +199,52 @@ impl HideRules {
     /// that look at contents do not count: a new certificate is as likely as a new key.
     pub(crate) fn hides_name(&self, path: &Path) -> bool {
         let folded = self.base.join(path);
-        let in_hidden_directory =
-            |rule: &Rule| rule.directory && rule.pattern.matches_above(&folded);
-        self.meaning(&folded, false).any(|rule| rule.contains.is_empty())
-            || self.rules.iter().any(in_hidden_directory)
+        self.meaning(&folded, false).iter().any(|rule| rule.contains.is_empty())
+            || self.is_in_hidden_directory(&folded)
+    }
+
+    /// Whether a rule means the directory at this path or one that it is in.
+    fn is_in_hidden_directory(&self, path: &Folded) -> bool {
+        let is_in = |path: &Folded| {
+            self.rules.iter().any(|rule| rule.directory && rule.pattern.matches_above(path))
+        };
+        is_in(path) || path.originals().iter().any(is_in)
+    }
+
+    /// The rules that mean the path, or a file of which it is a copy.
+    fn meaning(&self, path: &Folded, directory: bool) -> Vec<&Rule> {
+        let mut rules: Vec<&Rule> = self.exactly_meaning(path, directory).collect();
+        for original in path.originals() {
+            rules.extend(self.exactly_meaning(&original, directory));
+        }
+        rules
     }
 
     /// The rules that mean the path, up to an exception: that cancels only those above it.
-    fn meaning<'a>(
-        &'a self,
-        path: &'a Folded,
-        directory: bool,
-    ) -> impl Iterator<Item = &'a Rule> + 'a {
+    fn exactly_meaning(&self, path: &Folded, directory: bool) -> impl Iterator<Item = &Rule> {
         let matching =
             move |rule: &&Rule| rule.directory == directory && rule.pattern.matches(path);
         self.rules.iter().rev().filter(matching).take_while(|rule| !rule.exception)
     }
+
+    /// How much of the end of this path decides what rules mean something below it.
+    fn leading_end(&self, path: &Folded) -> Option<Folded> {
+        let names = |path: &Folded| {
+            self.rules.iter().filter_map(|rule| rule.pattern.names_led_through(path)).max()
+        };
+        let of_originals = path.originals().iter().filter_map(names).max();
+        names(path).max(of_originals).map(|names| path.end(names))
+    }
 }
 
 /// The files and directories of `workspace` that a sandbox must not see, in order of path. A
-/// hidden directory stands for everything in it. Symbolic links are not followed.
+/// hidden directory stands for everything in it. Of symbolic links only those are followed that
+/// have a hidden name, and only inside the workspace: what they lead to is hidden, too.
 pub fn find_hidden(
     workspace: BorrowedFd<'_>,
     rules: &HideRules,
 ) -> Result<Vec<PathBuf>, HideError> {
-    Search::new(workspace, rules, &mut Unwatched).below(vec![None])
+    Search::new(workspace, rules, &mut Unwatched, &mut Links::default()).below(vec![Place::top()])
 }
 
 /// Told of each directory before it is looked at.
@@ -196,12 +258,30 @@ impl Visitor for Unwatched {
     fn visit(&mut self, _: &OwnedFd, _: Option<&RelPath>) {}
 }
 
+/// A directory that is to be searched.
+#[derive(Debug)]
+struct Place {
+    /// None is the workspace itself.
+    path: Option<RelPath>,
+    /// The end of another path that it has through a link. Its entries are then judged by that path
+    /// alone, and of those below it only what a rule could mean.
+    named: Option<Folded>,
+}
+
+impl Place {
+    fn top() -> Place {
+        Place { path: None, named: None }
+    }
+}
+
 struct Search<'a> {
     workspace: BorrowedFd<'a>,
     rules: &'a HideRules,
     visitor: &'a mut dyn Visitor,
+    links: &'a mut Links,
     left: u64,
-    hidden: Vec<PathBuf>,
+    hidden: BTreeSet<PathBuf>,
+    pending: Vec<Place>,
 }
 
 impl<'a> Search<'a> {
@@ -209,25 +289,43 @@ impl<'a> Search<'a> {
         workspace: BorrowedFd<'a>,
         rules: &'a HideRules,
         visitor: &'a mut dyn Visitor,
+        links: &'a mut Links,
     ) -> Search<'a> {
-        let left = rules.max_entries;
-        Search { workspace, rules, visitor, left, hidden: Vec::new() }
+        let (hidden, pending) = (BTreeSet::new(), Vec::new());
+        Search { workspace, rules, visitor, links, left: rules.max_entries, hidden, pending }
     }
 
-    /// The hidden paths in these directories, in order of path; `None` is the workspace itself.
-    fn below(mut self, mut pending: Vec<Option<RelPath>>) -> Result<Vec<PathBuf>, HideError> {
-        while let Some(directory) = pending.pop() {
-            self.directory(directory.as_ref(), &mut pending)?;
+    /// The hidden paths in these directories, in order of path.
+    fn below(mut self, places: Vec<Place>) -> Result<Vec<PathBuf>, HideError> {
+        self.pending.extend(places);
+        let rules = self.rules;
+        for OtherName { end, named } in &rules.others {
+            self.lead(end, named);
         }
-        self.hidden.sort();
-        Ok(self.hidden)
+        self.search_pending()?;
+        Ok(self.found())
     }
 
-    fn directory(
-        &mut self,
-        path: Option<&RelPath>,
-        pending: &mut Vec<Option<RelPath>>,
-    ) -> Result<(), HideError> {
+    fn search_pending(&mut self) -> Result<(), HideError> {
+        while let Some(place) = self.pending.pop() {
+            self.directory(&place)?;
+        }
+        Ok(())
+    }
+
+    /// A directory stands for all below it, which may have been found by another path.
+    fn found(self) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = Vec::with_capacity(self.hidden.len());
+        for path in self.hidden {
+            if !found.last().is_some_and(|above| path.starts_with(above)) {
+                found.push(path);
+            }
+        }
+        found
+    }
+
+    fn directory(&mut self, place: &Place) -> Result<(), HideError> {
+        let path = place.path.as_ref();
         let opened = beneath::open_dir(self.workspace, path);
         let listed = opened.and_then(|dir| {
             self.visitor.visit(&dir, path);
@@ -245,7 +343,7 @@ impl<'a> Search<'a> {
             // The overlay may be able to read a directory that the caller cannot. A mount point is hidden
             // too: the sandbox would see the files below it, which cannot be searched.
             (Err(Errno::ACCESS | Errno::PERM | Errno::XDEV), Some(path)) => {
-                self.hidden.push(path.as_path().to_owned());
+                self.hidden.insert(path.as_path().to_owned());
                 return Ok(());
             }
             (Err(error), path) => {
@@ -256,7 +354,7 @@ impl<'a> Search<'a> {
         self.left -= entries.len() as u64;
         let may_be_cache =
             |path: &RelPath| CACHE_NAMES.iter().any(|name| path.file_name() == *name);
-        if path.is_some_and(may_be_cache) && is_tagged_cache(&dir) {
+        if place.named.is_none() && path.is_some_and(may_be_cache) && is_tagged_cache(&dir) {
             return Ok(());
         }
         for entry in entries {
@@ -265,17 +363,19 @@ impl<'a> Search<'a> {
                 self.hidden.extend(path.map(|path| path.as_path().to_owned()));
                 break;
             };
-            self.entry(child, entry.kind, &dir, pending)?;
+            let named = place.named.as_ref().map(|named| named.join(Path::new(&entry.name)));
+            self.entry(child, entry.kind, &dir, named)?;
         }
         Ok(())
     }
 
+    /// Judges an entry of the open directory `dir`, by its own path or by another that it has.
     fn entry(
         &mut self,
         path: RelPath,
         kind: FileType,
         dir: impl AsFd,
-        pending: &mut Vec<Option<RelPath>>,
+        named: Option<Folded>,
     ) -> Result<(), HideError> {
         let name = Path::new(path.file_name());
         let kind = match kind {
@@ -289,24 +389,28 @@ impl<'a> Search<'a> {
             },
             known => known,
         };
-        if self.rules.always.contains(path.as_path()) {
-            self.hidden.push(path.as_path().to_owned());
-            return Ok(());
-        }
-        let folded = self.rules.base.join(path.as_path());
+        let is_always = self.rules.always.contains(path.as_path());
+        let by_own_path = named.is_none();
+        let named = named.unwrap_or_else(|| self.rules.base.join(path.as_path()));
         let is_dir = kind == FileType::Directory;
-        let is_hidden = self
-            .rules
-            .meaning(&folded, is_dir)
-            .any(|rule| kind != FileType::RegularFile || may_contain(&dir, name, &rule.contains));
-        if is_hidden {
-            self.hidden.push(path.as_path().to_owned());
-            return Ok(());
-        }
-        if is_dir && path.depth() > self.rules.max_depth {
-            self.hidden.push(path.as_path().to_owned());
-        } else if is_dir && !self.rules.skipped.iter().any(|skip| skip.matches(&folded)) {
-            pending.push(Some(path));
+        let is_hidden = match kind {
+            FileType::Symlink => self.link(&path, &named)?,
+            _ if is_always => true,
+            kind => self.rules.meaning(&named, is_dir).iter().any(|rule| {
+                kind != FileType::RegularFile || may_contain(&dir, name, &rule.contains)
+            }),
+        };
+        if is_hidden || is_always || (is_dir && path.depth() > self.rules.max_depth) {
+            self.hidden.insert(path.as_path().to_owned());
+        } else if is_dir && by_own_path {
+            if !self.rules.skipped.iter().any(|skip| skip.matches(&named)) {
+                let names = self.links.names_of(Some(&path));
+                for named in [None].into_iter().chain(names.into_iter().map(Some)) {
+                    self.pending.push(Place { path: Some(path.clone()), named });
+                }
+            }
+        } else if is_dir && let Some(end) = self.rules.leading_end(&named) {
+            self.also_named(Some(path), end);
         }
         Ok(())
     }

@@ -17,10 +17,12 @@ mod check;
 mod collect;
 mod content;
 mod diff;
+mod follow;
 mod hide;
 mod identity;
 mod manifest;
 mod nature;
+mod owners;
 mod path;
 mod pattern;
 mod periods;
@@ -31,7 +33,7 @@ pub use apply::{
     Applied, ApplyError, ApplyOptions, RecoverError, Recovered, Selection, Wanted, apply,
     is_protected, recover,
 };
-pub use check::{CheckedWorkspace, WorkspaceError, check_workspace, open_workspace};
+pub use check::{CheckedWorkspace, WorkspaceError, check_workspace, names_secret, open_workspace};
 pub use collect::{Bounds, CollectError, Copied, Upper, collect};
 pub use content::Digest;
 pub use diff::{Contents, DiffError, DiffOptions, Differ};

@@ -8,6 +8,7 @@ mod names;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use crate::apply::is_protected;
 use crate::manifest::{After, Before, Change, Changes};
@@ -84,7 +85,22 @@ impl Changes {
             }
             _ => Nature::Plain,
         };
-        by_content.max(by_name(path))
+        let by_path = match by_name(path) {
+            Nature::Plain => by_name(&self.below_project().join(path)),
+            known => known,
+        };
+        by_content.max(by_path)
+    }
+
+    /// The workspace's path from the top of the repository that it is in: what is at the top of a workspace
+    /// `.tool` is in a dot-directory. Without a repository its own name has to do.
+    fn below_project(&self) -> PathBuf {
+        let workspace = self.workspace();
+        let is_top =
+            |directory: &&Path| [".git", ".hg"].iter().any(|it| directory.join(it).exists());
+        let top = workspace.ancestors().find(is_top).or(workspace.parent());
+        let below = top.and_then(|top| workspace.strip_prefix(top).ok());
+        below.map(Path::to_owned).unwrap_or_default()
     }
 
     /// All changes that are not plain.

@@ -6,8 +6,12 @@
 //! workspace that is itself a `.github` has its workflows in `workflows`. Letters are
 //! compared the way a case-folding file system does, so that `.GIT/hooks` is `.git/hooks`.
 
+mod copies;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use copies::{is_copy, originals};
 
 /// One pattern of a rule file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,15 +65,24 @@ impl Pattern {
     /// Whether a link at this path could make its target appear where the rule means: `.github`
     /// for the rule `.github/workflows/**`.
     pub(crate) fn leads_through(&self, path: &Folded) -> bool {
-        (1..self.parts.len()).any(|count| {
-            let beginning = &self.parts[..count];
-            (0..path.0.len()).any(|start| covers(beginning, &path.0[start..], false))
-        })
+        self.names_led_through(path).is_some()
+    }
+
+    /// How many names at the end of this path the rule begins with, where something below the path
+    /// could be what it means.
+    pub(crate) fn names_led_through(&self, path: &Folded) -> Option<usize> {
+        let begins = |start: &usize| {
+            let names = &path.0[*start..];
+            (1..self.parts.len()).any(|count| covers(&self.parts[..count], names, false))
+        };
+        let has_any = self.parts.contains(&Part::AnyDirectories);
+        let first = if has_any { 0 } else { path.0.len().saturating_sub(self.parts.len()) };
+        (first..path.0.len()).find(begins).map(|start| path.0.len() - start)
     }
 }
 
 /// A path with every name folded for comparison.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Folded(Vec<Vec<u8>>);
 
 impl Folded {
@@ -81,6 +94,30 @@ impl Folded {
     pub(crate) fn join(&self, below: &Path) -> Self {
         let names = below.iter().map(|name| fold(name.as_bytes()));
         Folded(self.0.iter().cloned().chain(names).collect())
+    }
+
+    /// So many names at the end.
+    pub(crate) fn end(&self, names: usize) -> Self {
+        Folded(self.0[self.0.len().saturating_sub(names)..].to_vec())
+    }
+
+    /// The paths of which this may be a copy that an editor or another program has left.
+    pub(crate) fn originals(&self) -> Vec<Folded> {
+        let Some((name, above)) = self.0.split_last() else { return Vec::new() };
+        let above_is_copy = above.iter().any(|name| is_copy(name));
+        if !above_is_copy && !is_copy(name) {
+            return Vec::new();
+        }
+        let mut above = above.to_vec();
+        for name in above.iter_mut().filter(|_| above_is_copy) {
+            if let Some(original) = originals(name).pop() {
+                *name = original;
+            }
+        }
+        let of_name = |name: Vec<u8>| Folded(above.iter().cloned().chain([name]).collect());
+        let names = originals(name);
+        let names = if names.is_empty() { vec![name.clone()] } else { names };
+        names.into_iter().map(of_name).collect()
     }
 }
 

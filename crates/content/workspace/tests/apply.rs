@@ -440,3 +440,40 @@ fn changes_that_were_kept_with_open_modes_open_nothing() {
         assert_eq!(tree[Path::new(path)], what, "{path}");
     }
 }
+
+#[test]
+fn links_at_protected_paths_above_the_workspace_count_too() {
+    let mut sandbox = Sandbox::with(&[("check", "mine"), ("notes.md", "mine"), ("gh/x", "mine")]);
+    let outer = sandbox.beside("");
+    for directory in [".git/hooks", "docs", "deep/er"] {
+        fs::create_dir_all(outer.join(directory)).unwrap();
+    }
+    for (target, link) in [
+        ("../../workspace/check", ".git/hooks/pre-commit"),
+        ("../../workspace/not-yet", ".git/hooks/pre-push"),
+        ("../workspace/notes.md", "docs/CLAUDE.md"),
+        ("workspace/gh", ".github"),
+        ("../../workspace/plain", "deep/er/other"),
+    ] {
+        std::os::unix::fs::symlink(target, outer.join(link)).unwrap();
+    }
+    let protected = ["check", "gh/workflows/ci.yml", "not-yet", "notes.md"];
+    for path in protected.iter().chain(&["gh/README", "plain"]) {
+        sandbox.upper_files(&[(path, "theirs")]);
+    }
+    let changes = sandbox.collect();
+    for path in protected {
+        let error = sandbox.apply_with(&changes, &[path], &ApplyOptions::default()).unwrap_err();
+        assert!(matches!(error, ApplyError::Protected(_)), "{path}: {error}");
+    }
+    for path in ["gh/README", "plain"] {
+        sandbox.apply_with(&changes, &[path], &ApplyOptions::default()).unwrap();
+    }
+    // The workspace is all of what such a link leads to.
+    fs::remove_file(outer.join(".github")).unwrap();
+    std::os::unix::fs::symlink("workspace", outer.join(".github")).unwrap();
+    sandbox.upper_files(&[("workflows/ci.yml", "theirs")]);
+    let changes = sandbox.collect();
+    let error = sandbox.apply_with(&changes, &["workflows"], &ApplyOptions::default()).unwrap_err();
+    assert!(matches!(error, ApplyError::Protected(_)), "{error}");
+}

@@ -4,11 +4,15 @@
 mod support;
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringwall_workspace::{Applied, ApplyError, ApplyOptions, Nature};
+use ringwall_spec::WriteRights;
+use ringwall_workspace::{
+    Applied, ApplyError, ApplyOptions, Bounds, Nature, Periods, Wanted, collect,
+};
 use support::{Sandbox, set_mode, status};
 
 /// What a repository names that is refused, if anything is.
@@ -153,6 +157,126 @@ fn a_link_to_or_above_what_is_executed_does_not_help() {
 }
 
 #[test]
+fn modules_that_a_repository_has_an_interpreter_load_are_not_written_unasked() {
+    let mut sandbox = Sandbox::with(&[("train.py", "1"), ("auth/login.py", "1")]);
+    let top = sandbox.workspace();
+    git(&top, &["init", "-q"]);
+    for (name, value) in [
+        // As `nbstripout --install` writes it.
+        ("filter.nbstripout.clean", "\"/usr/bin/python3\" -m nbstripout"),
+        ("diff.x.textconv", "python3 -m tools.show.text"),
+        ("filter.js.clean", "npx prettier --stdin"),
+        ("credential.helper", "!gh auth git-credential"),
+        ("init.defaultBranch", "main"),
+        ("alias.lg", "log --graph"),
+        ("filter.lfs.clean", "git-lfs clean -- %f"),
+    ] {
+        git(&top, &["config", name, value]);
+    }
+    let refused = [
+        "NBstripout.py",
+        "json.py",
+        "nbstripout.cpython-311-x86_64-linux-gnu.so",
+        "nbstripout/__main__.py",
+        "node_modules/.bin/prettier",
+        "node_modules/prettier/index.js",
+        "re/__init__.py",
+        "tools.py",
+        "tools/__init__.py",
+        "tools/show/text.py",
+    ];
+    let taken =
+        ["auth/login.py", "clean.sh", "log/today", "main.go", "src/json.py", "train.py", "x/y.py"];
+    for path in refused.iter().chain(&taken) {
+        sandbox.upper_files(&[(path, "new")]);
+    }
+    let changes = sandbox.collect();
+    let one = |path: &str, options: &ApplyOptions| sandbox.apply_with(&changes, &[path], options);
+    for strict in [false, true] {
+        for path in refused {
+            let options = ApplyOptions { strict, ..ApplyOptions::default() };
+            assert!(named(one(path, &options)).contains(&path.to_owned()), "{path}");
+        }
+    }
+    one("json.py", &allow("json.py")).unwrap();
+    for path in taken {
+        one(path, &ApplyOptions::default()).unwrap();
+    }
+    // A module that was there is what it was: only new ones come before those of the interpreter.
+    sandbox.upper_files(&[("json.py", "newer")]);
+    let changes = sandbox.collect();
+    sandbox.apply_with(&changes, &["json.py"], &ApplyOptions::default()).unwrap();
+}
+
+#[test]
+fn a_workspace_in_what_a_repository_names_is_named_as_a_whole() {
+    let mut sandbox = Sandbox::with(&[]);
+    git(&sandbox.beside(""), &["init", "-q"]);
+    sandbox.upper_files(&[("pre-commit", "x"), ("__init__.py", "x")]);
+    let changes = sandbox.collect();
+    sandbox.apply_with(&changes, &["pre-commit"], &ApplyOptions::default()).unwrap();
+    fs::remove_file(sandbox.workspace().join("pre-commit")).unwrap();
+    git(&sandbox.beside(""), &["config", "filter.x.clean", "python3 -m other"]);
+    assert_eq!(named(sandbox.apply(&changes)), ["__init__.py"]);
+    git(&sandbox.beside(""), &["config", "core.hooksPath", "workspace"]);
+    assert_eq!(named(sandbox.apply(&changes)), ["__init__.py", "pre-commit"]);
+    git(&sandbox.beside(""), &["config", "core.hooksPath", "."]);
+    sandbox.apply_with(&changes, &["pre-commit"], &ApplyOptions::default()).unwrap();
+}
+
+#[test]
+fn links_below_what_a_repository_names_lead_to_what_it_executes() {
+    let mut sandbox = Sandbox::with(&[
+        ("scripts/check", "host"),
+        ("shared/hooks/post-merge", "host"),
+        ("lib/merge", "host"),
+        ("tools/hooks/", ""),
+    ]);
+    let top = sandbox.workspace();
+    git(&top, &["init", "-q"]);
+    git(&top, &["config", "core.hooksPath", "tools/hooks"]);
+    symlink("../../scripts/check", top.join("tools/hooks/pre-commit")).unwrap();
+    symlink("../../not/yet", top.join("tools/hooks/pre-push")).unwrap();
+    symlink("../../shared/hooks", top.join("tools/hooks/more")).unwrap();
+    symlink("../../lib/merge", top.join("shared/hooks/post-rewrite")).unwrap();
+    let refused = ["lib/merge", "not/yet", "scripts/check", "shared/hooks/post-merge"];
+    for path in refused.iter().chain(&["scripts/other", "shared/readme"]) {
+        sandbox.upper_files(&[(path, "mine")]);
+    }
+    let changes = sandbox.collect();
+    assert_eq!(named(sandbox.apply(&changes)), refused);
+    for path in ["scripts/other", "shared/readme"] {
+        sandbox.apply_with(&changes, &[path], &ApplyOptions::default()).unwrap();
+    }
+}
+
+#[test]
+fn configuration_of_a_neighbour_and_of_a_superproject_counts() {
+    let mut sandbox = Sandbox::with(&[("inner/a", "1"), ("deep/er/repo/a", "1")]);
+    let (outer, top) = (sandbox.beside(""), sandbox.workspace());
+    for (directory, hooks) in [
+        (outer.clone(), "workspace/from-above"),
+        (top.clone(), "own"),
+        (top.join("inner"), "../shared"),
+    ] {
+        git(&directory, &["init", "-q"]);
+        git(&directory, &["config", "core.hooksPath", hooks]);
+    }
+    git(&top.join("deep/er/repo"), &["init", "-q"]);
+    git(&top.join("deep/er/repo"), &["config", "core.fsmonitor", "../../../watch.sh"]);
+    let refused = ["from-above/x", "own/x", "shared/x", "watch.sh"];
+    for path in refused.iter().chain(&["plain"]) {
+        sandbox.upper_files(&[(path, "mine")]);
+    }
+    let changes = sandbox.collect();
+    for path in refused {
+        let result = sandbox.apply_with(&changes, &[path], &ApplyOptions::default());
+        assert!(named(result).contains(&path.to_owned()), "{path}");
+    }
+    sandbox.apply_with(&changes, &["plain"], &ApplyOptions::default()).unwrap();
+}
+
+#[test]
 fn each_change_is_shown_with_what_it_is() {
     let mut sandbox = Sandbox::with(&[("run.sh", "#!/bin/sh\n"), ("src/a.rs", "a")]);
     sandbox.upper_files(&[
@@ -194,6 +318,32 @@ fn each_change_is_shown_with_what_it_is() {
     let asked = ApplyOptions { strict: true, ..allow("scripts") };
     sandbox.apply_with(&changes, &["scripts"], &asked).unwrap();
     sandbox.apply(&changes).unwrap();
+}
+
+#[test]
+fn a_workspace_inside_a_dot_directory_has_no_plain_changes() {
+    for (inside, at_top) in
+        [(".newtool", true), (".newtool/deep", true), ("hooks.d", true), ("src", false)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap().join("project");
+        let workspace = top.join(inside);
+        fs::create_dir_all(&workspace).unwrap();
+        fs::create_dir(top.join(".git")).unwrap();
+        let upper = dir.path().join("upper");
+        support::fill(&upper, &[("start.sh", "x")]);
+        let seen = ringwall_workspace::open_workspace(&workspace).unwrap();
+        let periods = Periods::always(WriteRights::everywhere());
+        let (opened, into) = (fs::File::open(&upper).unwrap(), dir.path().join("changes"));
+        let bounds = Bounds::default();
+        let changes = collect(opened.as_fd(), &seen, &[], &periods, &into, &bounds).unwrap();
+        let nature = changes.nature_of(&changes.entries()[0]);
+        assert_eq!(nature != Nature::Plain, at_top, "{inside}: {nature:?}");
+        let options = ApplyOptions { strict: true, ..ApplyOptions::default() };
+        let applied =
+            ringwall_workspace::apply(&changes.select(&Wanted::default()).unwrap(), &options);
+        assert_eq!(matches!(applied, Err(ApplyError::NotPlain(_))), at_top, "{inside}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_engine::{PolicySearch, ToolGate, deciding};
+use ringwall_engine::{PolicySearch, ToolGate, anchors_above, deciding, denied_above};
 use ringwall_grant::Ask;
 use ringwall_policy::{
     Action, Anchors, Decision, FilePath, HostFacts, Kind as WorkKind, PlaceRequest, Stack, Stage,
@@ -158,11 +158,27 @@ impl Rules {
             if !decision.allowed {
                 return Err(No::of(decision, step));
             }
+            if let Some(denied) = self.denied_above(stack, task, step) {
+                return Err(No::of(denied, step));
+            }
         }
         match step {
             Step::Write(path) => self.spare_protected(task, path),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the policy denies it by what `./` means from above the workspace.
+    fn denied_above(&self, stack: &Stack, task: &Task, step: Step<'_>) -> Option<Decision> {
+        let workspace = self.workspace.as_deref()?;
+        let (action, path): (fn(FilePath) -> Action, _) = match step {
+            Step::Read("") => (Action::Read, workspace.to_owned()),
+            Step::Read(path) => (Action::Read, workspace.join(path)),
+            Step::Write(path) => (Action::Write, workspace.join(path)),
+            _ => return None,
+        };
+        let above = anchors_above(stack, workspace);
+        deciding(|| denied_above(stack, (&above, task), (action, &path)))
     }
 
     /// Programs on the host obey some files; a task that has read what strangers wrote leaves them alone,

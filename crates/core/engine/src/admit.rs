@@ -238,8 +238,7 @@ impl Engine {
             return Err(refused);
         }
         if let Some(workspace) = &spec.workspace {
-            let anchors = anchors(&workspace.path);
-            let by_policy = workspace_rights(&plan.paths, &workspace.path, &anchors);
+            let by_policy = workspace_rights(stack, &plan.paths, &workspace.path);
             spec.rights = Some(match &spec.rights {
                 Some(asked) => by_policy.and(asked),
                 None => by_policy,
@@ -383,16 +382,19 @@ fn decided(record: &DecisionRecord, egress: Option<&EgressSpec>) -> Decided {
 }
 
 /// Where in the workspace all of these let a job write. A pattern that is no directory with all that
-/// is below, and no single path, allows nothing here.
+/// is below, and no single path, allows nothing here. A denial holds from above the workspace, too.
 pub(crate) fn workspace_rights(
+    stack: &Stack,
     paths: &[PathRights],
     workspace: &Path,
-    anchors: &Anchors,
 ) -> WriteRights {
-    let within = |patterns: &[PathPattern]| -> Vec<PathBuf> {
+    let from = |anchors: &Anchors, patterns: &[PathPattern]| -> Vec<PathBuf> {
         let places = patterns.iter().filter_map(|pattern| place(pattern.as_str(), anchors));
         places.filter_map(|place| relative_to(&place, workspace)).collect()
     };
+    let own = anchors(workspace);
+    let above = denials::anchors_above(stack, workspace);
+    let within = |patterns: &[PathPattern]| from(&own, patterns);
     let only = |patterns: &Option<Vec<_>>| match patterns {
         None => WriteRights::everywhere(),
         Some(patterns) => WriteRights { writable: within(patterns), read_only: Vec::new() },
@@ -401,6 +403,7 @@ pub(crate) fn workspace_rights(
     for rights in paths {
         let mut of_layer = only(&rights.write).and(&only(&rights.phase));
         of_layer.read_only.extend(within(&rights.phase_deny));
+        of_layer.read_only.extend(above.iter().flat_map(|it| from(it, &rights.phase_deny)));
         let also = within(&rights.also_write);
         of_layer.read_only.retain(|path| !also.contains(path));
         of_layer.writable.extend(also);
@@ -458,13 +461,8 @@ mod tests {
     }
 
     fn rights(stack: &Stack, phase: Option<&str>) -> WriteRights {
-        let workspace = Path::new("/home/me/project");
-        let anchors = Anchors {
-            home: Some("/home/me".to_owned()),
-            workspace: Some(workspace.display().to_string()),
-        };
         let task = Task { phase: phase.map(str::to_owned), ..Task::default() };
-        workspace_rights(&stack.path_rights(&task), workspace, &anchors)
+        workspace_rights(stack, &stack.path_rights(&task), Path::new("/home/me/project"))
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Hiding {
         let (Some(workspace), Some(asked)) = (&placed.workspace, &sandbox.spec.workspace) else {
             return Ok(None);
         };
-        let rules = HideRules::below(workspace.path());
+        let rules = HideRules::of_directory(workspace.path());
         let (rules, cover) = match asked.mode {
             WorkspaceMode::CopyOnWrite => {
                 let (workspace, upper) =

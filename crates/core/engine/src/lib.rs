@@ -58,6 +58,7 @@ mod workspace_copy;
 pub use admit::{AdmitError, Asked, Decision, Issue, deciding, narrow_writing};
 pub use attach::{AttachError, Attached, TakeError};
 pub use config::{EarlyLauncher, Engine, EngineConfig, OpenError, Programs};
+pub use denials::{anchors_above, denied_above};
 pub use distrust::DistrustError;
 pub use drill::{Drill, limits_of_monitor};
 pub use egress::{EgressError, NetworkBounds};

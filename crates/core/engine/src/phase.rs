@@ -10,6 +10,7 @@ use ringwall_workspace::Selection;
 
 use crate::admit::{AdmitError, anchors, deciding, hint, workspace_rights};
 use crate::config::Engine;
+use crate::denials::{anchors_above, denied_above};
 use crate::ledger::{self, LedgerError};
 use crate::network::{ChangeNetworkError, NetworkChange};
 use crate::policy_files::PolicySearch;
@@ -94,8 +95,7 @@ impl Engine {
             self.decide_phase(record, &stack, (&lifted(task.clone(), elevated), to))?;
             let task = Task { phase: Some(to.to_owned()), ..task };
             Ok(workspace.map(|workspace| {
-                let anchors = anchors(&workspace.path);
-                workspace_rights(&stack.path_rights(&task), &workspace.path, &anchors)
+                workspace_rights(&stack, &stack.path_rights(&task), &workspace.path)
             }))
         })?;
         let changed =
@@ -164,12 +164,15 @@ impl Engine {
             let stack = PolicySearch::stack(layers)?;
             let apply = stack.decide(&then(self.phase(record)), &Action::Apply);
             self.allow(record, &apply, "writing changes back")?;
+            let above = anchors_above(&stack, &workspace.path);
             for path in selection.paths() {
                 let shown = format!("./{}", path.display());
                 let what = format!("writing {shown}");
                 let decision = match (FilePath::new(&shown, &anchors), phases.get(path)) {
-                    (Ok(path), Some(phase)) => {
-                        stack.decide(&then(phase.clone()), &Action::Write(path))
+                    (Ok(seen), Some(phase)) => {
+                        let (task, whole) = (then(phase.clone()), workspace.path.join(path));
+                        denied_above(&stack, (&above, &task), (Action::Write, &whole))
+                            .unwrap_or_else(|| stack.decide(&task, &Action::Write(seen)))
                     }
                     (Ok(_), None) => refused("no change of this path is known".to_owned()),
                     (Err(error), _) => refused(error.to_string()),

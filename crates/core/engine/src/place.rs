@@ -366,7 +366,7 @@ fn hidden_in(path: &Path, id: FileId) -> Result<Vec<PathBuf>, PlaceError> {
     if PROGRAMS.iter().any(|programs| path.starts_with(programs)) {
         return Ok(Vec::new());
     }
-    let rules = HideRules::below(path);
+    let rules = HideRules::of_directory(path);
     if rules.hides_base() {
         return Err(PlaceError::Hidden(path.to_owned()));
     }
@@ -383,7 +383,7 @@ fn refuse_hidden_file(path: &Path) -> Result<Vec<PathBuf>, PlaceError> {
         return Ok(Vec::new());
     };
     let is_program = PROGRAMS.iter().any(|programs| path.starts_with(programs));
-    let rules = HideRules::below(parent);
+    let rules = HideRules::of_directory(parent);
     if !is_program && rules.hides_file(open_directory(parent)?.as_fd(), Path::new(name)) {
         return Err(PlaceError::Hidden(path.to_owned()));
     }
@@ -406,7 +406,7 @@ fn read_workspace(
     if mode == WorkspaceMode::ReadWrite && stat.st_uid == 0 {
         return Err(PlaceError::RootsWorkspace(path));
     }
-    let hidden = ringwall_workspace::find_hidden(checked.as_fd(), &HideRules::below(&path))?;
+    let hidden = ringwall_workspace::find_hidden(checked.as_fd(), &HideRules::of_directory(&path))?;
     let hidden_parents = ringwall_workspace::hidden_parents(checked.as_fd(), &hidden)?;
     Ok(WorkspaceInput {
         mode,

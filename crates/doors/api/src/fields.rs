@@ -13,7 +13,7 @@ use ringwall_spec::{
     WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_store::{CallRow, SandboxRow};
-use ringwall_workspace::open_workspace;
+use ringwall_workspace::{names_secret, open_workspace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -170,7 +170,9 @@ impl SandboxFields {
         };
         let read_only = self.read_only.iter().map(|path| {
             // Resolved once. What does not exist is told later, to those who may know.
-            absolute(path).map(|path| path.canonicalize().unwrap_or(path))
+            let path = absolute(path)?;
+            refuse_names_of_secrets(&path)?;
+            Ok(path.canonicalize().unwrap_or(path))
         });
         let read_only = read_only.collect::<Result<_, Problem>>();
         // Checked whoever asks: it is the engine's name only for the owner.
@@ -220,6 +222,17 @@ fn workspace(fields: &WorkspaceFields) -> Result<WorkspaceSpec, Problem> {
         false => WorkspaceMode::CopyOnWrite,
     };
     Ok(WorkspaceSpec { path: open_workspace(&path)?.path().to_owned(), mode })
+}
+
+/// The owner's paths may have links in them, and what these are called is forgotten once they are resolved.
+pub(crate) fn refuse_names_of_secrets(path: &Path) -> Result<(), Problem> {
+    if !names_secret(path) {
+        return Ok(());
+    }
+    let why = format!(
+        "{path:?} cannot be shown: a link with the name of a secret leads there, so it is hidden from sandboxes; to let a sandbox use a key, give it a secret of the policy"
+    );
+    Err(Problem::new(Code::Refused, why))
 }
 
 pub(crate) fn absolute(path: &str) -> Result<PathBuf, Problem> {

@@ -4,69 +4,45 @@
 //! then programs on the host obey the ordinary file as much.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
-
-use super::ApplyError;
 use super::held::Held;
 use super::protect::Names;
-use crate::beneath;
+use super::survey::Survey;
+use crate::follow::follow;
 use crate::manifest::{After, Change};
+use crate::owners::Owners;
 use crate::path::RelPath;
-use crate::show::quoted;
 
-/// The kernel follows no more in one path.
-const MAX_FOLLOWED: usize = 40;
+/// Entries of the repository round a workspace that are looked at, those near its top first.
+const MAX_ENTRIES_ABOVE: usize = 200_000;
+/// Entries of one directory above a workspace, such as a temporary directory that all users share.
+const MAX_ENTRIES_OF_DIRECTORY: usize = 4096;
+/// Directories that are not searched for links: large, and nothing there has a protected name.
+const NOT_SEARCHED: [&str; 3] = ["objects", "node_modules", "target"];
 
-/// Where the links at protected paths of a workspace lead.
+/// Where the links at protected paths of a workspace lead, and those above it that lead into it.
 #[derive(Debug, Default)]
 pub(super) struct ProtectedLinks(Vec<Lead>);
 
 /// A file at `target`, or below it, is found below `link` as well.
 #[derive(Debug, PartialEq, Eq)]
 struct Lead {
+    /// On the host.
     link: PathBuf,
+    /// In the workspace. Empty for the workspace itself.
     target: PathBuf,
 }
 
 impl ProtectedLinks {
-    /// Looks through the whole workspace, but for directories that are not searched for secrets either.
-    pub(super) fn find(held: &Held<'_>, names: &Names) -> Result<Self, ApplyError> {
-        let root = held.root();
-        let max = names.hidden().max_entries;
-        let mut left = max;
-        let mut found = Vec::new();
-        let mut pending: Vec<Option<RelPath>> = vec![None];
-        while let Some(directory) = pending.pop() {
-            let opened = beneath::open_dir(root, directory.as_ref());
-            let entries = match opened.and_then(|dir| beneath::list(&dir, left)) {
-                Ok(entries) => entries.ok_or(ApplyError::TooManyEntries { max })?,
-                // Gone, not ours to read, or another file system: nothing is applied there.
-                Err(_) if directory.is_some() => continue,
-                Err(error) => {
-                    return Err(ApplyError::Links { path: ".".to_owned(), source: error.into() });
-                }
-            };
-            left -= entries.len() as u64;
-            for entry in entries {
-                let Ok(path) = RelPath::in_dir(directory.as_ref(), &entry.name) else { continue };
-                let kind = match entry.kind {
-                    FileType::Unknown => kind_of(root, &path)?,
-                    kind => kind,
-                };
-                if kind == FileType::Directory && !names.hidden().skips(path.as_path()) {
-                    pending.push(Some(path));
-                } else if kind == FileType::Symlink
-                    && (names.protect(path.as_path()) || names.lead_through(path.as_path()))
-                {
-                    found.extend(leads_of(held, &path));
-                }
-            }
-        }
-        Ok(ProtectedLinks(found))
+    pub(super) fn find(held: &Held<'_>, names: &Names, survey: &Survey) -> Self {
+        let protected = survey
+            .links
+            .iter()
+            .filter(|link| names.protect(link.as_path()) || names.lead_through(link.as_path()));
+        let mut leads: Vec<Lead> = protected.flat_map(|link| leads_of(held, link)).collect();
+        leads.extend(leads_from_above(held, names));
+        ProtectedLinks(leads)
     }
 
     /// Whether the change is to what a protected path leads to, or to a link or directory on the way.
@@ -74,76 +50,95 @@ impl ProtectedLinks {
         let path = change.path.as_path();
         let stays_directory = matches!(change.after, Some(After::Directory { .. }));
         self.0.iter().any(|Lead { link, target }| match path.strip_prefix(target) {
-            Ok(rest) if rest.as_os_str().is_empty() => !stays_directory || names.protect(link),
-            Ok(rest) => names.protect(&link.join(rest)),
+            Ok(rest) if rest.as_os_str().is_empty() => {
+                !stays_directory || names.protect_on_host(link)
+            }
+            Ok(rest) => names.protect_on_host(&link.join(rest)),
             // A directory above the target that is taken away, or becomes something else.
             Err(_) => target.starts_with(path) && !stays_directory,
         })
     }
 }
 
-fn kind_of(root: &OwnedFd, path: &RelPath) -> Result<FileType, ApplyError> {
-    let stat = beneath::stat(root, path.as_path()).map_err(|error| ApplyError::Links {
-        path: quoted(path.as_path()),
-        source: error.into(),
-    })?;
-    Ok(stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)))
+/// Where a link leads inside the workspace.
+fn leads_of(held: &Held<'_>, link: &RelPath) -> Vec<Lead> {
+    let lead = |target: PathBuf| Lead { link: held.path().join(link.as_path()), target };
+    targets_of(held, link).into_iter().map(lead).collect()
 }
 
-/// Where a link leads inside the workspace: each further link on the way, and the end of it, also
-/// where nothing is there yet.
-fn leads_of(held: &Held<'_>, link: &RelPath) -> Vec<Lead> {
+/// The links at protected paths outside the workspace that lead into it: in the directories above it, and
+/// in the whole repository that it is a part of.
+fn leads_from_above(held: &Held<'_>, names: &Names) -> Vec<Lead> {
+    let workspace = held.path();
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let mut links = Vec::new();
+    let mut repository = None;
+    for above in workspace.ancestors().skip(1).filter(|above| above.parent().is_some()) {
+        let (found, _) = entries_of(above, MAX_ENTRIES_OF_DIRECTORY);
+        links.extend(found);
+        let is_top = [".git", ".hg"].iter().any(|name| above.join(name).exists());
+        repository = repository.or(is_top.then_some(above));
+        if home.as_deref() == Some(above) {
+            break;
+        }
+    }
+    let mut left = MAX_ENTRIES_ABOVE;
+    let mut waiting: VecDeque<PathBuf> = repository.map(Path::to_owned).into_iter().collect();
+    while let Some(directory) = waiting.pop_front() {
+        let (found, below) = entries_of(&directory, left);
+        left = left.saturating_sub(found.len() + below.len());
+        links.extend(found);
+        let is_searched = |path: &PathBuf| {
+            path != workspace && !NOT_SEARCHED.iter().any(|name| path.ends_with(name))
+        };
+        waiting.extend(below.into_iter().filter(is_searched));
+    }
+    let owners = Owners::of(workspace);
+    let lead = |link: PathBuf| {
+        let matters = names.protect_on_host(&link) || names.lead_through_on_host(&link);
+        if !matters || !owners.own(&link) {
+            return None;
+        }
+        let target = link.canonicalize().ok().or_else(|| end_of_dangling(&link))?;
+        match (target.strip_prefix(workspace), workspace.strip_prefix(&target)) {
+            (Ok(inside), _) => Some(Lead { link, target: inside.to_owned() }),
+            (_, Ok(below)) => Some(Lead { link: link.join(below), target: PathBuf::new() }),
+            _ => None,
+        }
+    };
+    links.into_iter().filter_map(lead).collect()
+}
+
+/// Where a link leads that leads to nothing yet: programs obey what comes there.
+fn end_of_dangling(link: &Path) -> Option<PathBuf> {
+    let target = link.parent()?.join(link.read_link().ok()?);
+    Some(target.parent()?.canonicalize().ok()?.join(target.file_name()?))
+}
+
+/// The links and the directories in a directory of the host; none if it cannot be read.
+fn entries_of(directory: &Path, max: usize) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut links, mut directories) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(directory).into_iter().flatten().take(max).flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => links.push(entry.path()),
+            Ok(kind) if kind.is_dir() => directories.push(entry.path()),
+            _ => {}
+        }
+    }
+    (links, directories)
+}
+
+/// Each further link on the way of a link, and the end of it, also where nothing is there yet.
+pub(super) fn targets_of(held: &Held<'_>, link: &RelPath) -> Vec<PathBuf> {
     let (root, workspace) = (held.root(), held.path());
-    let lead = |target: PathBuf| Lead { link: link.as_path().to_owned(), target };
-    let mut leads = Vec::new();
+    let mut targets = Vec::new();
     // By the host's own way of following, which may leave the workspace and come back.
     if let Ok(end) = held.reach(&workspace.join(link.as_path())).canonicalize()
         && let Ok(inside) = end.strip_prefix(workspace)
     {
-        leads.push(lead(inside.to_owned()));
+        targets.push(inside.to_owned());
     }
-    let mut at = PathBuf::new();
-    let mut ahead: VecDeque<OsString> = link.as_path().iter().map(OsString::from).collect();
-    let mut followed = 0;
-    while let Some(name) = ahead.pop_front() {
-        match Path::new(&name).components().next() {
-            Some(Component::Normal(name)) => at.push(name),
-            Some(Component::ParentDir) => {
-                if !at.pop() {
-                    return leads;
-                }
-                continue;
-            }
-            _ => continue,
-        }
-        let Some(target) = link_at(root, &at) else { continue };
-        followed += 1;
-        if followed > MAX_FOLLOWED {
-            return leads;
-        }
-        if at != link.as_path() {
-            leads.push(lead(at.clone()));
-        }
-        at.pop();
-        let rest = match target.is_absolute() {
-            false => target.as_path(),
-            true => match target.strip_prefix(workspace) {
-                Ok(inside) => {
-                    at.clear();
-                    inside
-                }
-                Err(_) => return leads,
-            },
-        };
-        for name in rest.iter().rev() {
-            ahead.push_front(name.to_owned());
-        }
-    }
-    leads.push(lead(at));
-    leads
-}
-
-fn link_at(root: &OwnedFd, path: &Path) -> Option<PathBuf> {
-    let target = beneath::read_link(root.as_fd(), path).ok()?;
-    Some(PathBuf::from(beneath::os_bytes(&target)))
+    let followed = follow(root, workspace, link.as_path());
+    targets.extend(followed.through.into_iter().chain(followed.end));
+    targets
 }

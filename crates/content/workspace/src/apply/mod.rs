@@ -17,6 +17,7 @@ mod repository;
 mod select;
 mod stage;
 mod steps;
+mod survey;
 mod verify;
 
 #[cfg(test)]
@@ -36,6 +37,7 @@ use crate::show::{PathList, quoted};
 use held::Held;
 use journal::Journal;
 use stage::Stage;
+use survey::Survey;
 
 pub use protect::is_protected;
 pub use recover::{RecoverError, Recovered, recover};
@@ -175,11 +177,13 @@ fn refuse(
     options: &ApplyOptions,
 ) -> Result<(), ApplyError> {
     let allowed = select::inside(&changes.workspace(), &options.allow_protected)?;
-    let protected = protect::protected(selected, held, &allowed)?;
+    let names = protect::Names::of(held.path());
+    let survey = Survey::of(held, names.hidden())?;
+    let protected = protect::protected(selected, held, (&names, &survey), &allowed);
     if !protected.is_empty() {
         return Err(ApplyError::Protected(PathList(protected)));
     }
-    let named = repository::named(selected, held, &allowed)?;
+    let named = repository::named(selected, held, &survey, &allowed)?;
     if !named.is_empty() {
         return Err(ApplyError::NamedByRepository(PathList(named)));
     }

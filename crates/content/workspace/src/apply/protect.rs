@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::ApplyError;
 use super::held::Held;
 use super::links::ProtectedLinks;
+use super::survey::Survey;
 use crate::beneath;
 use crate::hide::HideRules;
 use crate::manifest::{After, Before, Change};
@@ -27,6 +27,8 @@ static RULES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
 pub(super) struct Names {
     base: Folded,
     hidden: HideRules,
+    /// The same rules for paths of the host.
+    anywhere: HideRules,
     /// Everything is, as the workspace is the hooks of a repository without a working tree.
     all: bool,
 }
@@ -40,6 +42,7 @@ impl Names {
         Names {
             base: Folded::new(workspace),
             hidden: HideRules::below(workspace),
+            anywhere: HideRules::default(),
             all: workspace.ancestors().any(is_hooks),
         }
     }
@@ -50,10 +53,20 @@ impl Names {
         self.all || RULES.iter().any(|rule| rule.matches(&folded)) || self.hidden.hides_name(path)
     }
 
+    /// The same for a path of the host, which need not be in the workspace.
+    pub(super) fn protect_on_host(&self, path: &Path) -> bool {
+        let folded = Folded::new(path);
+        RULES.iter().any(|rule| rule.matches(&folded)) || self.anywhere.hides_name(path)
+    }
+
     /// Whether a rule means something below this path.
     pub(super) fn lead_through(&self, path: &Path) -> bool {
-        let folded = self.base.join(path);
-        RULES.iter().any(|rule| rule.leads_through(&folded))
+        leads_through(&self.base.join(path))
+    }
+
+    /// The same for a path of the host.
+    pub(super) fn lead_through_on_host(&self, path: &Path) -> bool {
+        leads_through(&Folded::new(path))
     }
 
     pub(super) fn hidden(&self) -> &HideRules {
@@ -67,16 +80,20 @@ impl Names {
     }
 }
 
+fn leads_through(path: &Folded) -> bool {
+    RULES.iter().any(|rule| rule.leads_through(path))
+}
+
 /// The protected paths among `changes` that `allowed` does not name. Where a whole directory is
 /// protected it stands for its contents.
 pub(super) fn protected(
     changes: &[&Change],
     held: &Held<'_>,
+    (names, survey): (&Names, &Survey),
     allowed: &[RelPath],
-) -> Result<Vec<RelPath>, ApplyError> {
+) -> Vec<RelPath> {
     let root = held.root();
-    let names = Names::of(held.path());
-    let links = ProtectedLinks::find(held, &names)?;
+    let links = ProtectedLinks::find(held, names, survey);
     let bare = BareRepositories::new(changes);
     let mut found = BTreeSet::new();
     // Thousands of files may share the directories above them.
@@ -85,8 +102,8 @@ pub(super) fn protected(
         let path = &change.path;
         let is_protected = change.hidden
             || names.protect(path.as_path())
-            || replaces_directory_of_rule(change, &names)
-            || links.lead_to(change, &names)
+            || replaces_directory_of_rule(change, names)
+            || links.lead_to(change, names)
             || bare.gets_part(path, root);
         if !is_protected || allowed.iter().any(|allowed| names.allow(allowed, path)) {
             continue;
@@ -97,7 +114,7 @@ pub(super) fn protected(
         let top = path.ancestors().filter(|above| is_protected_directory(above)).last();
         found.insert(top.and_then(|top| RelPath::new(top).ok()).unwrap_or_else(|| path.clone()));
     }
-    Ok(found.into_iter().collect())
+    found.into_iter().collect()
 }
 
 /// Whether a path of a workspace is one that programs on the host obey, or that is hidden: a write to

@@ -5,6 +5,8 @@
 //! a path of the workspace, but for settings that hold nothing but names of branches and the like.
 
 mod config;
+mod modules;
+mod named;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,11 +14,14 @@ use std::path::{Path, PathBuf};
 
 use super::ApplyError;
 use super::held::Held;
-use crate::manifest::{After, Change};
+use super::survey::Survey;
+use crate::check::home_in_passwd;
+use crate::manifest::Change;
+use crate::owners::Owners;
 use crate::path::RelPath;
-use crate::pattern::fold;
 use crate::show::quoted;
 use config::{Config, Setting};
+use named::{Meant, NamedPaths};
 
 /// Configuration files of one repository, those that they include counted.
 const MAX_FILES: usize = 64;
@@ -24,16 +29,10 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// A `.git` file, or one that names a directory.
 const MAX_POINTER_BYTES: u64 = 8 << 10;
 
-/// A path of the workspace that a setting names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
-    /// Folded, as a file system without letter case would have it.
-    names: Vec<Vec<u8>>,
-}
-
 /// A repository on the host: where its files are checked out, and what it is configured by.
 struct Repository {
-    top: PathBuf,
+    /// None for what a person configures for all repositories.
+    top: Option<PathBuf>,
     configs: Vec<PathBuf>,
 }
 
@@ -41,43 +40,46 @@ struct Repository {
 pub(super) fn named(
     changes: &[&Change],
     held: &Held<'_>,
+    survey: &Survey,
     allowed: &[RelPath],
 ) -> Result<Vec<RelPath>, ApplyError> {
-    let mut all = BTreeSet::new();
-    for repository in repositories(changes, held)? {
+    let mut all = NamedPaths::of(held.path());
+    for repository in repositories(changes, held, survey)? {
         collect(&repository, held, &mut all)?;
     }
-    let is_below = |path: &Path| {
-        let path = folded(path);
-        all.iter().any(|named| path.starts_with(&named.names))
-    };
-    // A link or file that takes the place of a directory above brings its own content.
-    let replaces = |change: &Change| {
-        let path = folded(change.path.as_path());
-        !matches!(change.after, Some(After::Directory { .. }))
-            && all.iter().any(|named| named.names.starts_with(&path))
-    };
+    all.follow_links(held, survey);
     // Naming an ordinary directory allows nothing below it.
     let is_allowed = |path: &RelPath| {
         allowed
             .iter()
-            .any(|it| it == path || (path.is_within(it.as_path()) && is_below(it.as_path())))
+            .any(|it| it == path || (path.is_within(it.as_path()) && all.mean(it.as_path())))
     };
-    let found = changes.iter().filter(|change| is_below(change.path.as_path()) || replaces(change));
+    let found = changes.iter().filter(|change| all.are_changed_by(change));
     Ok(found.map(|change| change.path.clone()).filter(|path| !is_allowed(path)).collect())
 }
 
-/// The repository that the workspace is in, and those inside it that changes are in.
-fn repositories(changes: &[&Change], held: &Held<'_>) -> Result<Vec<Repository>, ApplyError> {
-    let mut found = Vec::new();
-    for above in held.path().ancestors() {
-        if let Some(repository) = Repository::at(above, held)? {
-            found.push(repository);
-            break;
+/// The repositories that the workspace is in, those inside it, and what a person configures for all.
+fn repositories(
+    changes: &[&Change],
+    held: &Held<'_>,
+    survey: &Survey,
+) -> Result<Vec<Repository>, ApplyError> {
+    let mut configs = user_configs();
+    configs.extend(home().map(|home| home.join(".hgrc")));
+    let mut found = vec![Repository { top: None, configs }];
+    let owners = Owners::of(held.path());
+    // All of them: the repository of a submodule is in another one.
+    for above in held.path().ancestors().skip(1) {
+        // Git takes no repository of another user either.
+        if [".git", ".hg"].iter().any(|name| owners.own(&above.join(name))) {
+            found.extend(Repository::at(above, held)?);
         }
     }
+    // Directories that the survey leaves out can have a repository, too.
+    let changed = changes.iter().flat_map(|change| change.path.ancestors());
+    let surveyed = survey.repositories.iter().map(PathBuf::as_path);
     let directories: BTreeSet<&Path> =
-        changes.iter().flat_map(|change| change.path.ancestors()).collect();
+        [Path::new("")].into_iter().chain(changed).chain(surveyed).collect();
     for directory in directories {
         found.extend(Repository::at(&held.path().join(directory), held)?);
     }
@@ -100,8 +102,18 @@ impl Repository {
             configs.extend(["hgrc", "hgrc-not-shared"].map(|name| mercurial.join(name)));
             configs.extend(home().map(|home| home.join(".hgrc")));
         }
-        let repository = Repository { top: top.to_owned(), configs };
-        Ok((!repository.configs.is_empty()).then_some(repository))
+        let top = Some(top.to_owned());
+        Ok((!configs.is_empty()).then_some(Repository { top, configs }))
+    }
+
+    /// What is not named by a value that contains it. A person's own configuration names repositories, which
+    /// may be the workspace, in settings that hold no path to a file.
+    fn top_for<'a>(&'a self, setting: &Setting, held: &'a Held<'_>) -> &'a Path {
+        match &self.top {
+            Some(top) => top,
+            None if setting.is_path() => Path::new("/"),
+            None => held.path(),
+        }
     }
 }
 
@@ -151,7 +163,7 @@ fn home() -> Option<PathBuf> {
 fn collect(
     repository: &Repository,
     held: &Held<'_>,
-    all: &mut BTreeSet<Named>,
+    all: &mut NamedPaths,
 ) -> Result<(), ApplyError> {
     let mut waiting = repository.configs.clone();
     let mut seen = BTreeSet::new();
@@ -164,20 +176,24 @@ fn collect(
             return Err(unreadable(&file, source));
         }
         let Some(text) = read(&file, held, MAX_CONFIG_BYTES)? else { continue };
+        // A person's own configuration may be a link to a file of the workspace.
+        if let Ok(real) = held.reach(&file).canonicalize() {
+            all.add(&real, Meant::Path, held.path());
+        }
         let directory = file.parent().unwrap_or(Path::new("/"));
-        let bases = [repository.top.as_path(), directory];
+        let bases: Vec<&Path> = repository.top.as_deref().into_iter().chain([directory]).collect();
         for setting in Config::new(&text) {
             if setting.is_inclusion() {
-                let included = directory.join(expanded(&setting.value));
-                waiting.push(included);
+                waiting.extend(expanded(&setting.value).map(|path| directory.join(path)));
             }
             for path in paths_of(&setting, &bases, held) {
                 // A link of the user's own leads to the executed file.
                 let target = held.reach(&path).canonicalize().ok();
                 for path in [Some(path), target].into_iter().flatten() {
-                    all.extend(Named::inside(&path, held.path()));
+                    all.add(&path, Meant::Path, repository.top_for(&setting, held));
                 }
             }
+            name_modules(&setting, &bases, repository.top_for(&setting, held), all);
         }
     }
     Ok(())
@@ -187,7 +203,8 @@ fn collect(
 fn paths_of(setting: &Setting, bases: &[&Path], held: &Held<'_>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for word in setting.words() {
-        let word = expanded(&word);
+        // The user's home is not known: then it is the directory of no workspace of ours.
+        let Some(word) = expanded(&word) else { continue };
         // `$(git rev-parse --show-toplevel)/tools/x` leaves `/tools/x`.
         let relative = word.strip_prefix("/").unwrap_or(&word);
         let is_path = word.as_os_str().as_encoded_bytes().iter().any(|b| matches!(b, b'/' | b'.'));
@@ -198,45 +215,54 @@ fn paths_of(setting: &Setting, bases: &[&Path], held: &Held<'_>) -> Vec<PathBuf>
             }
         }
         if word.is_absolute() {
+            // `${HOME}/tools/x` leaves the same.
+            paths.extend(home().map(|home| home.join(relative)));
             paths.push(word);
         }
     }
     paths
 }
 
-fn expanded(text: &str) -> PathBuf {
-    match (text.strip_prefix("~/"), home()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(text),
-    }
-}
-
-impl Named {
-    fn inside(path: &Path, workspace: &Path) -> Option<Named> {
-        let relative = plain(path)?.strip_prefix(workspace).ok()?.to_owned();
-        let names = folded(&relative);
-        // A value that names the workspace itself names nothing in it.
-        (!names.is_empty()).then_some(Named { names })
-    }
-}
-
-/// Without `.` and `..`, by the text alone.
-fn plain(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                plain.pop();
+/// Adds the files and directories in which an interpreter finds the modules that a value names.
+fn name_modules(setting: &Setting, bases: &[&Path], top: &Path, all: &mut NamedPaths) {
+    let modules = setting.modules();
+    for base in bases {
+        for module in &modules.names {
+            let mut package = base.to_path_buf();
+            let packages = module.split('.').map(|name| {
+                package.push(name);
+                package.clone()
+            });
+            let installed =
+                ["node_modules", "node_modules/.bin"].map(|it| base.join(it).join(module));
+            for path in packages.chain(installed).chain([base.join(module)]) {
+                all.add(&path, Meant::Path, top);
+                all.add(&path, Meant::WithEnding, top);
             }
-            std::path::Component::CurDir => {}
-            part => plain.push(part),
+        }
+        if modules.from_top {
+            all.add(base, Meant::NewModules, top);
         }
     }
-    plain.is_absolute().then_some(plain)
 }
 
-fn folded(path: &Path) -> Vec<Vec<u8>> {
-    path.iter().map(|name| fold(name.as_encoded_bytes())).collect()
+/// Without `~`, `~user` and `$HOME` at its beginning; none if that user is not known.
+fn expanded(text: &str) -> Option<PathBuf> {
+    // The sign before the name of a variable divides words.
+    if let (Some(rest), Some(home)) = (text.strip_prefix("HOME/"), home()) {
+        return Some(home.join(rest));
+    }
+    let Some(rest) = text.strip_prefix('~') else { return Some(PathBuf::from(text)) };
+    let (user, rest) = rest.split_once('/').unwrap_or((rest, ""));
+    let home = if user.is_empty() { home() } else { home_of(user) };
+    home.map(|home| home.join(rest))
+}
+
+/// The home directory of another user, by the password file.
+fn home_of(user: &str) -> Option<PathBuf> {
+    let own =
+        ["USER", "LOGNAME"].iter().any(|name| std::env::var(name).is_ok_and(|own| own == user));
+    home_in_passwd(user).or_else(|| home().filter(|_| own))
 }
 
 /// A configuration's text; a missing file says nothing.
@@ -261,4 +287,20 @@ fn is_absent(error: &io::Error) -> bool {
 
 fn unreadable(path: &Path, source: io::Error) -> ApplyError {
     ApplyError::Repository { path: quoted(path), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_are_expanded_however_they_are_written() {
+        let own = home().unwrap();
+        assert_eq!(expanded("~/tools/x"), Some(own.join("tools/x")));
+        assert_eq!(expanded("HOME/tools/x"), Some(own.join("tools/x")));
+        assert_eq!(expanded("~"), Some(own));
+        assert_eq!(expanded("~root/tools/x"), home_in_passwd("root").map(|it| it.join("tools/x")));
+        assert_eq!(expanded("~nobody-has-this-name/x"), None);
+        assert_eq!(expanded("tools/x"), Some(PathBuf::from("tools/x")));
+    }
 }

@@ -114,6 +114,197 @@ fn links_are_hidden_by_name_and_never_followed() {
     assert_eq!(hidden(&dir), ["a/.env"]);
 }
 
+/// The search of a directory whose path is known, as in real runs.
+fn hidden_at(dir: &tempfile::TempDir) -> Vec<String> {
+    hidden_by(dir, &HideRules::of_directory(&dir.path().canonicalize().unwrap())).unwrap()
+}
+
+fn link(dir: &tempfile::TempDir, path: &str, target: &str) {
+    symlink(target, dir.path().join(path)).unwrap();
+}
+
+#[test]
+fn what_a_hidden_link_leads_to_is_hidden_too() {
+    let dir = workspace(&[
+        ("secrets/aws/credentials", "x"),
+        ("config/dev", "A=1"),
+        ("config/prod", "A=1"),
+        ("docker/config.json", "{}"),
+        ("docker/other", ""),
+        ("cfg/gh/hosts.yml", "x"),
+        ("cfg/other/hosts.yml", "x"),
+        ("gc/token", "x"),
+        ("deep/er/login", "x"),
+        ("node_modules/pkg/key", "x"),
+        ("whole/keys/file", "x"),
+    ]);
+    let whole = dir.path().canonicalize().unwrap().join("whole/keys").display().to_string();
+    for (path, target) in [
+        (".aws", "secrets/aws"),
+        (".env", "config/dev"),
+        ("config/.env.prod", "prod"),
+        (".docker", "docker"),
+        (".config", "cfg"),
+        ("cfg/gcloud", "../gc"),
+        (".netrc", "one"),
+        ("one", "deep/two"),
+        ("deep/two", "er/login"),
+        ("id_rsa", "node_modules/pkg/key"),
+        (".gnupg", &whole),
+    ] {
+        link(&dir, path, target);
+    }
+    assert_eq!(
+        hidden_at(&dir),
+        [
+            ".aws",
+            ".env",
+            ".gnupg",
+            ".netrc",
+            "cfg/gcloud",
+            "cfg/gh/hosts.yml",
+            "config/.env.prod",
+            "config/dev",
+            "config/prod",
+            "deep/er/login",
+            "docker/config.json",
+            "gc",
+            "id_rsa",
+            "node_modules/pkg/key",
+            "secrets/aws",
+            "whole/keys",
+        ]
+    );
+}
+
+#[test]
+fn a_link_hides_nothing_that_its_rule_does_not_mean() {
+    let dir = workspace(&[
+        ("venv/bin/python", ""),
+        ("tls/ca", "-----BEGIN CERTIFICATE-----"),
+        ("tls/key", "-----BEGIN PRIVATE KEY-----"),
+        ("templates/env", "A="),
+        ("plain/file", ""),
+    ]);
+    for (path, target) in [
+        // A directory `.env` is a virtual environment.
+        (".env", "venv"),
+        ("ca.pem", "tls/ca"),
+        ("server.pem", "tls/key"),
+        (".env.example", "templates/env"),
+        ("linked", "plain"),
+    ] {
+        link(&dir, path, target);
+    }
+    assert_eq!(hidden_at(&dir), [".env", "ca.pem", "server.pem", "tls/key"]);
+}
+
+#[test]
+fn links_in_circles_out_of_the_workspace_and_to_itself_end() {
+    let outside = workspace(&[("aws/credentials", "x")]);
+    let dir = workspace(&[("sub/.docker/x", ""), ("config.json", ""), ("gh/hosts.yml", "")]);
+    let out = outside.path().join("aws").display().to_string();
+    for (path, target) in [
+        (".aws", out.as_str()),
+        (".ssh", ".ssh"),
+        (".azure", "a"),
+        ("a", "b"),
+        ("b", "a"),
+        (".gnupg", "."),
+        (".docker", "."),
+        (".config", "."),
+        ("sub/.config", ".."),
+        (".oci", "../../../../../.."),
+        (".env", "absent/.env"),
+    ] {
+        link(&dir, path, target);
+    }
+    let found = hidden_at(&dir);
+    let rest = [".aws", ".azure", ".env", ".gnupg", ".oci", ".ssh", "config.json", "gh/hosts.yml"];
+    assert_eq!(found, rest);
+}
+
+#[test]
+fn too_many_hidden_links_refuse_the_workspace() {
+    let dir = workspace(&[("a", "")]);
+    for number in 0..=4096 {
+        link(&dir, &format!("{number}.env"), "a");
+    }
+    let refused = hidden_by(&dir, &HideRules::default());
+    assert!(matches!(refused, Err(HideError::TooManyLinks { max: 4096 })), "{refused:?}");
+}
+
+#[test]
+fn a_workspace_is_judged_by_links_above_it_too() {
+    let top = workspace(&[
+        ("p/secrets/aws/credentials", "x"),
+        ("p/docker/config.json", "{}"),
+        ("p/sub/dev", "A=1"),
+        ("p/sub/keys/a", "x"),
+        ("p/sub/code", ""),
+    ]);
+    link(&top, ".aws", "p/secrets/aws");
+    link(&top, "p/.docker", "docker");
+    link(&top, "p/.env", "sub/dev");
+    link(&top, ".ssh", "p/sub/keys");
+    let below = |path: &str| {
+        let directory = top.path().canonicalize().unwrap().join("p").join(path);
+        let rules = HideRules::of_directory(&directory);
+        let found = find_hidden(File::open(&directory).unwrap().as_fd(), &rules).unwrap();
+        (rules.hides_base(), found)
+    };
+    assert!(below("secrets/aws").0);
+    assert_eq!(below("secrets"), (false, vec!["aws".into()]));
+    assert_eq!(below("docker"), (false, vec!["config.json".into()]));
+    assert_eq!(below("sub"), (false, vec!["dev".into(), "keys".into()]));
+    let sub = top.path().canonicalize().unwrap().join("p/sub");
+    let (rules, opened) = (HideRules::of_directory(&sub), File::open(&sub).unwrap());
+    assert!(rules.hides_file(opened.as_fd(), Path::new("dev")));
+    assert!(!rules.hides_file(opened.as_fd(), Path::new("code")));
+}
+
+#[test]
+fn copies_that_editors_leave_of_secrets_are_hidden() {
+    let key = "-----BEGIN PRIVATE KEY-----";
+    let dir = workspace(&[
+        (".env~", "A=1"),
+        (".env___jb_tmp___", "A=1"),
+        ("#.env#", "A=1"),
+        (".netrc~", ""),
+        (".netrc.bak", ""),
+        (".netrc.~3~", ""),
+        (".git-credentials.lock", ""),
+        (".id_rsa.swp", key),
+        (".id_dsa.un~", key),
+        ("server.pem.orig", key),
+        ("ca.pem.orig", "-----BEGIN CERTIFICATE-----"),
+        (".aws.bak/credentials", ""),
+        (".docker~/config.json", ""),
+        ("Cargo.lock", ""),
+        ("main.rs~", ""),
+        ("notes.bak/x", ""),
+    ]);
+    assert_eq!(
+        hidden(&dir),
+        [
+            "#.env#",
+            ".aws.bak",
+            ".docker~/config.json",
+            ".env___jb_tmp___",
+            ".env~",
+            ".git-credentials.lock",
+            ".id_dsa.un~",
+            ".id_rsa.swp",
+            ".netrc.bak",
+            ".netrc.~3~",
+            ".netrc~",
+            "server.pem.orig",
+        ]
+    );
+    assert!(HideRules::default().hides_name(Path::new("a/.netrc.bak~")));
+    assert!(HideRules::below(Path::new("/home/ada/.aws.old/sso")).hides_base());
+}
+
 #[test]
 fn too_many_files_refuse_the_workspace() {
     let dir = workspace(&[("a/1", ""), ("a/2", ""), ("a/3", "")]);

@@ -8,13 +8,14 @@ use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use super::{HideError, HideRules, Search, Visitor};
+use super::links::Links;
+use super::{HideError, HideRules, Place, Search, Visitor};
 use crate::beneath;
 use crate::path::RelPath;
 
@@ -27,6 +28,7 @@ pub struct HiddenWatch {
     root: OwnedFd,
     rules: HideRules,
     watched: Watched,
+    links: Links,
     begun: bool,
 }
 
@@ -52,7 +54,8 @@ impl HiddenWatch {
     /// Nothing is watched before the first look.
     pub fn new(directory: BorrowedFd<'_>, rules: HideRules) -> std::io::Result<HiddenWatch> {
         let root = directory.try_clone_to_owned()?;
-        Ok(HiddenWatch { root, rules, watched: Watched::default(), begun: false })
+        let (watched, links) = (Watched::default(), Links::default());
+        Ok(HiddenWatch { root, rules, watched, links, begun: false })
     }
 
     /// The paths to hide: at the first look all of them, then those that are new, or have a new content or
@@ -63,8 +66,13 @@ impl HiddenWatch {
             self.watched.begin();
         }
         let happened = self.watched.read();
-        let search = Search::new(self.root.as_fd(), &self.rules, &mut self.watched);
-        if first || happened.all { search.below(vec![None]) } else { search.named(happened.names) }
+        let all = first || happened.all;
+        if all {
+            self.links = Links::default();
+        }
+        let (root, links) = (self.root.as_fd(), &mut self.links);
+        let search = Search::new(root, &self.rules, &mut self.watched, links);
+        if all { search.below(vec![Place::top()]) } else { search.named(happened.names) }
     }
 
     /// Becomes readable when there is something to look at; `None` if that cannot be told.
@@ -138,14 +146,23 @@ impl Search<'_> {
         mut self,
         names: BTreeSet<(Option<RelPath>, OsString)>,
     ) -> Result<Vec<PathBuf>, HideError> {
-        let mut pending = Vec::new();
+        let mut leads_change = false;
         for (directory, name) in names {
             let Ok(dir) = beneath::open_dir(self.workspace, directory.as_ref()) else { continue };
-            if let Ok(path) = RelPath::in_dir(directory.as_ref(), &name) {
-                self.entry(path, FileType::Unknown, &dir, &mut pending)?;
+            let Ok(path) = RelPath::in_dir(directory.as_ref(), &name) else { continue };
+            leads_change |= self.links.lead_by(&path);
+            for named in self.links.names_of(directory.as_ref()) {
+                let named = named.join(Path::new(&name));
+                self.entry(path.clone(), FileType::Unknown, &dir, Some(named))?;
             }
+            self.entry(path, FileType::Unknown, &dir, None)?;
         }
-        self.below(pending)
+        self.search_pending()?;
+        if leads_change {
+            // What a link leads to may have come, or be another file now.
+            self.follow_again();
+        }
+        self.below(Vec::new())
     }
 }
 
@@ -211,6 +228,61 @@ mod tests {
         assert_eq!(looked(&mut watch), ["moved/.env"]);
         fs::write(dir.path().join("moved/id_rsa"), "x").unwrap();
         assert_eq!(looked(&mut watch), ["moved/id_rsa"]);
+    }
+
+    #[test]
+    fn what_hidden_links_come_to_lead_to_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = |target: &str, at: &str| {
+            std::os::unix::fs::symlink(target, dir.path().join(at)).unwrap();
+        };
+        let write = |path: &str| fs::write(dir.path().join(path), "x").unwrap();
+        fs::create_dir_all(dir.path().join("config")).unwrap();
+        write("config/dev");
+        let mut watch = begun(&dir);
+        link("config/prod", ".env.prod");
+        assert_eq!(looked(&mut watch), [".env.prod"]);
+        // A new link, and a file that an older one leads to.
+        link("config/dev", ".env");
+        assert_eq!(looked(&mut watch), [".env", "config/dev"]);
+        write("config/prod");
+        assert_eq!(looked(&mut watch), ["config/prod"]);
+        write("config/other");
+        assert_eq!(looked(&mut watch), Vec::<String>::new());
+        // Saved by rename.
+        write("saved");
+        fs::rename(dir.path().join("saved"), dir.path().join("config/dev")).unwrap();
+        assert_eq!(looked(&mut watch), ["config/dev"]);
+        // The link leads elsewhere, then a link on its way does.
+        fs::remove_file(dir.path().join(".env")).unwrap();
+        link("step", ".env");
+        link("config/other", "step");
+        assert_eq!(looked(&mut watch), [".env", "config/other"]);
+        write("config/last");
+        link("config/last", "next");
+        fs::rename(dir.path().join("next"), dir.path().join("step")).unwrap();
+        assert_eq!(looked(&mut watch), ["config/last"]);
+    }
+
+    #[test]
+    fn what_comes_to_a_directory_with_another_name_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("docker", dir.path().join(".docker")).unwrap();
+        let mut watch = begun(&dir);
+        for _ in 0..2 {
+            fs::create_dir(dir.path().join("docker")).unwrap();
+            assert_eq!(looked(&mut watch), Vec::<String>::new());
+            fs::write(dir.path().join("docker/config.json"), "x").unwrap();
+            assert_eq!(looked(&mut watch), ["docker/config.json"]);
+            fs::remove_dir_all(dir.path().join("docker")).unwrap();
+            looked(&mut watch);
+            // At once with the file in it.
+            fs::create_dir(dir.path().join("docker")).unwrap();
+            fs::write(dir.path().join("docker/config.json"), "x").unwrap();
+            assert_eq!(looked(&mut watch), ["docker/config.json"]);
+            fs::remove_dir_all(dir.path().join("docker")).unwrap();
+            looked(&mut watch);
+        }
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(super) fn look(engine: &Engine, grant: &DirGrant) -> Result<GrantedDir, Tool
     let unusable = |error: std::io::Error| refused(error.to_string());
     let path = grant.host.clone();
     let stat = open(&path).and_then(|dir| Ok(fstat(dir)?)).map_err(unusable)?;
-    if HideRules::below(&path).hides_base() {
+    if HideRules::of_directory(&path).hides_base() {
         let reason = "it is, or lies in, a directory of keys, which is hidden from tools";
         return Err(refused(reason.to_owned()));
     }
@@ -147,7 +147,7 @@ pub(super) fn with_hidden(class: &GrantClass) -> Result<Held, PlaceError> {
         if dir.id != Some(FileId::of(&opened).map_err(wrong)?) {
             return Err(PlaceError::Replaced(dir.path.clone()));
         }
-        let rules = HideRules::below(&dir.path);
+        let rules = HideRules::of_directory(&dir.path);
         let mut watch = HiddenWatch::new(opened.as_fd(), rules).map_err(wrong)?;
         let hidden = watch.look()?;
         Ok((GrantedDir { hidden, ..dir.clone() }, watch))

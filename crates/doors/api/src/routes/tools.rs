@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 
 use super::new_id;
 use crate::caller::Asker;
-use crate::fields::{Body, absolute};
+use crate::fields::{Body, absolute, refuse_names_of_secrets};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::{Living, Service};
@@ -399,6 +399,7 @@ fn call_there(
 
 /// The owner's paths may have links in them.
 fn canonical(path: &std::path::Path) -> Result<PathBuf, Problem> {
+    refuse_names_of_secrets(path)?;
     let cannot = |_| Problem::new(Code::NotGranted, format!("{path:?} cannot be used"));
     path.canonicalize().map_err(cannot)
 }

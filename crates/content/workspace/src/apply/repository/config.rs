@@ -1,5 +1,7 @@
 //! Reads the configuration of git and Mercurial, leniently: what cannot be understood is a value, too.
 
+use super::modules::{Modules, modules_of};
+
 /// Sections whose values are never files or commands.
 const HARMLESS_SECTIONS: [&str; 9] =
     ["branch", "user", "author", "committer", "color", "url", "push", "pull", "advice"];
@@ -108,15 +110,29 @@ impl Setting {
         ["path", "file", "dir", "worktree"].iter().any(|end| self.name.ends_with(end))
     }
 
+    fn is_harmless(&self) -> bool {
+        HARMLESS_SECTIONS.contains(&self.section.as_str())
+            || HARMLESS_SETTINGS.contains(&self.name.as_str())
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        let breaks = |c: char| c.is_whitespace() || "'\"`;|&()<>${}=:,!@".contains(c);
+        self.value.split(breaks).filter(|part| !part.is_empty())
+    }
+
+    /// The modules that the value, if it is a command, has an interpreter load.
+    pub(super) fn modules(&self) -> Modules {
+        // An alias without this sign is a command of git's own.
+        let is_of_git = self.section == "alias" && !self.value.starts_with('!');
+        if self.is_harmless() || is_of_git { Modules::default() } else { modules_of(self.parts()) }
+    }
+
     /// The whole value and each word of it, as a shell would have them and a little finer.
     pub(super) fn words(&self) -> Vec<String> {
-        let is_harmless = HARMLESS_SECTIONS.contains(&self.section.as_str())
-            || HARMLESS_SETTINGS.contains(&self.name.as_str());
-        if is_harmless {
+        if self.is_harmless() {
             return Vec::new();
         }
-        let breaks = |c: char| c.is_whitespace() || "'\"`;|&()<>${}=:,!@".contains(c);
-        let words = self.value.split(breaks).map(str::to_owned);
+        let words = self.parts().map(str::to_owned);
         let whole = self.value.trim_start_matches('!').to_owned();
         let mut words: Vec<String> = words.chain([whole]).collect();
         words.retain(|word| !word.is_empty() && !word.starts_with('-') && !word.starts_with('%'));
