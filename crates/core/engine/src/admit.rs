@@ -388,13 +388,22 @@ pub(crate) fn workspace_rights(
     paths: &[PathRights],
     workspace: &Path,
 ) -> WriteRights {
+    rights_anchored(stack, paths, workspace, &anchors(workspace))
+}
+
+/// The same for a directory whose workspace may be above it: `own` says what `./` means.
+pub(crate) fn rights_anchored(
+    stack: &Stack,
+    paths: &[PathRights],
+    workspace: &Path,
+    own: &Anchors,
+) -> WriteRights {
     let from = |anchors: &Anchors, patterns: &[PathPattern]| -> Vec<PathBuf> {
         let places = patterns.iter().filter_map(|pattern| place(pattern.as_str(), anchors));
         places.filter_map(|place| relative_to(&place, workspace)).collect()
     };
-    let own = anchors(workspace);
     let above = denials::anchors_above(stack, workspace);
-    let within = |patterns: &[PathPattern]| from(&own, patterns);
+    let within = |patterns: &[PathPattern]| from(own, patterns);
     let only = |patterns: &Option<Vec<_>>| match patterns {
         None => WriteRights::everywhere(),
         Some(patterns) => WriteRights { writable: within(patterns), read_only: Vec::new() },

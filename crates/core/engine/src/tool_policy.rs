@@ -12,7 +12,7 @@ use ringwall_spec::{
     WorkspaceSpec,
 };
 
-use crate::admit::{anchors, deciding, hint, workspace_rights};
+use crate::admit::{anchors, deciding, hint, rights_anchored};
 use crate::config::Engine;
 use crate::denials;
 use crate::egress::{self, EgressError, NetworkBounds, egress_by};
@@ -95,7 +95,7 @@ impl ToolGate {
     }
 
     pub fn policy(&self) -> Option<&Stack> {
-        self.0.as_ref()
+        self.stack.as_ref()
     }
 }
 
@@ -254,7 +254,7 @@ fn kept_from_part(
     (path, anchors): (&Path, &Anchors),
 ) -> Option<String> {
     let paths = stack.path_rights(task);
-    let rights = workspace_rights(&paths, path, anchors);
+    let rights = rights_anchored(stack, &paths, path, anchors);
     if !rights.is_everywhere() || !rights.read_only.is_empty() {
         return Some("the policy lets only a part of it be written".to_owned());
     }
