@@ -1,11 +1,14 @@
 //! A ring that is not any more what its evidence showed is stopped, and the log says why.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{World, eventually, is_root};
+use crate::support::{World, busybox_layout, eventually, is_root};
 
 /// The number that a program of a sandbox has on the host: found by its arguments.
 fn host_pid(argument: &str) -> String {
@@ -100,5 +103,81 @@ fn an_owner_who_saves_a_hidden_file_anew_does_not_stop_the_sandbox() {
     fs::write(place.path().join("new"), "TOKEN=new\n").expect("a file");
     fs::rename(place.path().join("new"), place.path().join(".env")).expect("a new name");
     world.ringwall(["exec", &id, "--", "true"]).exits(0);
+    world.ringwall(["rm", "--force", &id]).exits(0);
+}
+
+/// The process that started another one, as the host numbers them.
+fn parent(pid: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    parent.expect("a parent").trim().to_owned()
+}
+
+#[test]
+fn a_warden_with_other_limits_than_it_was_raised_with_runs_nothing_more() {
+    if !is_root() {
+        eprintln!("not tested here: only root becomes the user of a ring");
+        return;
+    }
+    // The command's own warden, and the one round that.
+    for (number, above) in [1, 2].into_iter().enumerate() {
+        let world = World::new();
+        let layout = busybox_layout(&world.path("layout"));
+        let import = ["image", "import", layout.to_str().expect("text"), "--name", "test:1"];
+        world.ringwall(import).exits(0);
+        let seconds = format!("88{}{number}", std::process::id());
+        let wall = ["create", "--wall", "container/process", "--image", "test:1"];
+        let id = world.ringwall([&wall[..], &["--", "sleep", &seconds]].concat()).exits(0).word();
+        world.ringwall(["exec", &id, "--", "true"]).exits(0);
+        let warden = (0..above).fold(host_pid(&seconds), |pid, _| parent(&pid));
+        let limit = ["--pid", &warden, "--nofile=512:512"];
+        // A user may lower the limits of its own processes.
+        let its = fs::metadata(format!("/proc/{warden}")).expect("a process");
+        let mut lower = Command::new("prlimit");
+        let lowered = lower.args(limit).uid(its.uid()).gid(its.gid()).status();
+        assert!(lowered.expect("prlimit can be started").success());
+        let refused = world.ringwall(["exec", &id, "--", "true"]);
+        refused.is_refused().says(&["set of limits"]);
+        eventually("the sandbox is stopped", || {
+            world.ringwall(["exec", &id, "--", "true"]).err().contains("not running").then_some(())
+        });
+        world.ringwall(["rm", "--force", &id]).exits(0);
+    }
+}
+
+/// The file that keeps the number of processes of a process's control group, where there is one.
+fn file_of_most_processes(pid: &str) -> Option<PathBuf> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("a list of groups");
+    let files = groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let mount = match controllers {
+            "" => "/sys/fs/cgroup",
+            "pids" => "/sys/fs/cgroup/pids",
+            _ => return None,
+        };
+        Some(PathBuf::from(format!("{mount}{path}/pids.max")))
+    });
+    files.into_iter().find(|file| file.exists())
+}
+
+#[test]
+fn a_control_group_with_other_limits_is_noticed_before_the_next_command() {
+    let world = World::new();
+    let seconds = format!("89{}", std::process::id());
+    let line = ["create", "--pids", "77", "--", "sleep", &seconds];
+    let id = world.ringwall(line).exits(0).word();
+    world.ringwall(["exec", &id, "--", "true"]).exits(0);
+    let file = file_of_most_processes(&host_pid(&seconds));
+    let Some(file) = file.filter(|file| fs::read_to_string(file).is_ok_and(|it| it == "77\n"))
+    else {
+        eprintln!("not tested here: the limits are kept without control groups");
+        world.ringwall(["rm", "--force", &id]).exits(0);
+        return;
+    };
+    fs::write(file, "78").expect("a limit can be changed");
+    world.ringwall(["exec", &id, "--", "true"]).is_refused().says(&["control group", "77", "78"]);
+    eventually("the sandbox is stopped", || {
+        world.ringwall(["exec", &id, "--", "true"]).err().contains("not running").then_some(())
+    });
     world.ringwall(["rm", "--force", &id]).exits(0);
 }

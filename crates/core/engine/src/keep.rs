@@ -1,11 +1,13 @@
 //! Sandboxes that live on: each in the care of a keeper process of its own.
 
+mod words;
+
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -33,14 +35,13 @@ use crate::secrets::SecretError;
 use crate::settle::SettleError;
 use crate::standing::Standing;
 use crate::vm::SnapshotError;
+use words::{KEEPER_RAISE_TIMEOUT, KEEPER_START_TIMEOUT, Keeper, Word, ended_early, say};
 
 /// How often a shim looks whether the ring is still as it was raised, while no request comes in.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// The longest sealed task that a keeper reads.
 const MAX_TASK_BYTES: u64 = 4 << 20;
-/// All that a keeper says to the process that started it.
-const MAX_WORDS_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
@@ -70,6 +71,11 @@ pub enum KeepError {
     Spawn(#[source] io::Error),
     #[error("the keeper of the sandbox could not work")]
     Io(#[source] io::Error),
+    #[error(
+        "waited {seconds} seconds for the keeper of the sandbox and ended it; \
+         `dmesg` may say what held it up, and `ringwall gc` removes the rest"
+    )]
+    Stuck { seconds: u64 },
     /// The keeper's own words.
     #[error("{0}")]
     Refused(String),
@@ -118,19 +124,6 @@ struct Kept {
 /// What tells a keeper where monitors and guest kernels are.
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_DATA_HOME", "RINGWALL_KERNELS"];
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Word {
-    /// The keeper has drawn the id of its sandbox, and waits for a permit for it.
-    Waits {
-        id: SandboxId,
-    },
-    Ready,
-    Refused {
-        why: String,
-    },
-}
-
 impl Engine {
     /// Starts a sandbox that outlives this process, and in it `command` if there is one. The
     /// running program must know the hidden subcommand `keep`.
@@ -158,7 +151,7 @@ impl Engine {
         permit.check(SystemTime::now())?;
         let own = std::env::current_exe().map_err(KeepError::Spawn)?;
         let programs = self.programs.launcher.parent().unwrap_or(std::path::Path::new("/"));
-        let mut keeper = std::process::Command::new(own)
+        let keeper = std::process::Command::new(own)
             .arg("keep")
             .env_clear()
             .env("RINGWALL_HOME", &self.home)
@@ -172,14 +165,14 @@ impl Engine {
             .stderr(Stdio::null())
             .spawn()
             .map_err(KeepError::Spawn)?;
+        let mut keeper = Keeper::new(keeper).map_err(KeepError::Io)?;
         match self.give_permit(&mut keeper, permit, task) {
             Ok(id) => {
-                // A program that lives longer than the keeper must not keep it as a zombie.
-                std::thread::spawn(move || keeper.wait());
+                keeper.leave();
                 Ok(self.find(id.as_str())?)
             }
             Err(error) => {
-                let _ = keeper.wait();
+                keeper.end(&error);
                 Err(error)
             }
         }
@@ -188,25 +181,18 @@ impl Engine {
     /// Gives a keeper that was started its permit, and waits until its sandbox is there.
     fn give_permit(
         &self,
-        keeper: &mut Child,
+        keeper: &mut Keeper,
         permit: &Permit,
         task: &Task,
     ) -> Result<SandboxId, KeepError> {
-        let streams = (keeper.stdin.take(), keeper.stdout.take());
-        let (Some(mut input), Some(output)) = streams else {
-            return Err(KeepError::Io(io::ErrorKind::BrokenPipe.into()));
-        };
         let key = SealKey::open_or_make(&self.home)?;
-        let mut words = BufReader::new(output.take(MAX_WORDS_BYTES));
-        let id = match hear(&mut words)? {
+        let id = match keeper.hear(KEEPER_START_TIMEOUT)? {
             Some(Word::Waits { id }) => id,
             word => return Err(ended_early(word)),
         };
         let used = SealedFor { sandbox: &id, purpose: Purpose::Raise };
-        input.write_all(&key.seal(permit, used, task)?).map_err(KeepError::Io)?;
-        // The keeper reads to the end.
-        drop(input);
-        match hear(&mut words)? {
+        keeper.give(&key.seal(permit, used, task)?, KEEPER_START_TIMEOUT)?;
+        match keeper.hear(KEEPER_RAISE_TIMEOUT)? {
             Some(Word::Ready) => Ok(id),
             word => Err(ended_early(word)),
         }
@@ -278,7 +264,8 @@ impl Engine {
                 return Ending::Timeout;
             }
             if next_check <= now {
-                if let Err(error) = self.check_again(sandbox) {
+                let checked = sandbox.standing.as_ref().map(|standing| standing.lock().check());
+                if let Some(Err(error)) = checked {
                     return self.end_changed(sandbox, &error);
                 }
                 next_check = Instant::now() + CHECK_EVERY;
@@ -359,7 +346,8 @@ impl Engine {
         sandbox.record_evidence()?;
         // The launcher has done its work and ended. Asked about, it is taken off the list of processes.
         let _ = sandbox.ring.spawner.is_alive();
-        sandbox.standing = Some(Arc::new(Standing::of(&sandbox).map_err(KeepError::Io)?));
+        sandbox.standing =
+            Some(Arc::new(Standing::of(&sandbox, &self.cgroups).map_err(KeepError::Io)?));
         if let Some(watchdog) = &sandbox.watchdog {
             watchdog.rest_behind(gate, sandbox.ring.launched.pid);
         }
@@ -403,21 +391,6 @@ impl Engine {
     }
 }
 
-/// The next word of a keeper, if it says one.
-fn hear(words: &mut impl BufRead) -> Result<Option<Word>, KeepError> {
-    let mut line = String::new();
-    words.read_line(&mut line).map_err(KeepError::Io)?;
-    Ok(serde_json::from_str(&line).ok())
-}
-
-/// The error for a keeper that refused, or ended before it said what it had to.
-fn ended_early(word: Option<Word>) -> KeepError {
-    KeepError::Refused(match word {
-        Some(Word::Refused { why }) => why,
-        _ => "the keeper of the sandbox ended too early".to_owned(),
-    })
-}
-
 /// An error and what caused it, as one line.
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -427,15 +400,6 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
         cause = source.source();
     }
     text
-}
-
-/// Says one line.
-fn say(word: &Word) -> io::Result<()> {
-    let mut line = serde_json::to_vec(word)?;
-    line.push(b'\n');
-    let mut output = io::stdout();
-    output.write_all(&line)?;
-    output.flush()
 }
 
 /// Lets go of standard output, so that a reader who waits for its end is not kept.

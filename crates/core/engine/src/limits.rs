@@ -1,9 +1,10 @@
 //! By which means each limit is kept on this host, or why it cannot be.
 
 use ringwall_linux::cgroup::{Controller, GroupLimits, Hierarchy, Means};
+use ringwall_ring::EvidenceError;
 use ringwall_spec::{
-    KeptLimit, LimitMeans, LimitName, Limits, RingKind, SandboxSpec, WorkspaceMode, show_bytes,
-    show_duration,
+    CheckedFact, KeptLimit, LimitMeans, LimitName, Limits, RingKind, SandboxSpec, WorkspaceMode,
+    show_bytes, show_duration,
 };
 
 use crate::place::PlaceError;
@@ -25,6 +26,30 @@ pub(crate) fn group_limits(spec: &SandboxSpec, cgroups: &Hierarchy) -> GroupLimi
         pids: has(Controller::Pids).then_some(pids),
         cpu_milli: has(Controller::Cpu).then_some(limits.cpu_milli),
     }
+}
+
+/// Compares what a control group keeps with what it was asked to keep.
+pub(crate) fn compare(
+    ring: RingKind,
+    asked: &GroupLimits,
+    found: &GroupLimits,
+) -> Result<CheckedFact, EvidenceError> {
+    // The kernel rounds memory down to whole pages.
+    let page = 4096;
+    let memory = asked.memory_bytes.map(|bytes| bytes / page);
+    let kept = found.memory_bytes.map(|bytes| bytes / page) == memory
+        && found.pids == asked.pids
+        && found.cpu_milli == asked.cpu_milli;
+    let layer = "control group".to_owned();
+    if !kept {
+        let (expected, seen) = (format!("{asked:?}"), format!("{found:?}"));
+        return Err(EvidenceError { ring, layer, expected, seen });
+    }
+    let mut seen = Vec::new();
+    seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));
+    seen.extend(found.pids.map(|pids| format!("{pids} processes")));
+    seen.extend(found.cpu_milli.map(|milli| format!("{milli} thousandths of a CPU")));
+    Ok(CheckedFact { layer, seen: seen.join(", ") })
 }
 
 /// Names the means for every limit. Without a controller for it, a share of a CPU cannot be kept,

@@ -14,7 +14,7 @@ use ringwall_ring::{
     SpawnerHandle, check, inner_process_plan,
 };
 use ringwall_ring_wasm::CacheError;
-use ringwall_spec::{CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec, show_bytes};
+use ringwall_spec::{CheckedFact, Evidence, RingKind, SandboxId, SandboxSpec};
 use ringwall_wire::{Client, ClientError, WriteHow};
 use rustix::io::Errno;
 
@@ -409,49 +409,8 @@ impl Engine {
 
     /// The limits as the kernel reports them, read from outside where a job cannot lie.
     fn check_group(&self, group: &Group, spec: &SandboxSpec) -> Result<CheckedFact, RaiseError> {
-        Ok(self.compare_limits(group.read_back()?, spec)?)
-    }
-
-    /// Compares the limits while the sandbox runs.
-    pub(crate) fn check_limits(
-        &self,
-        group: &Group,
-        spec: &SandboxSpec,
-    ) -> Result<(), EvidenceError> {
-        match group.read_back() {
-            Ok(found) => self.compare_limits(found, spec).map(drop),
-            Err(error) => Err(EvidenceError {
-                ring: spec.wall.outermost(),
-                layer: "control group".to_owned(),
-                expected: "to be read".to_owned(),
-                seen: error.to_string(),
-            }),
-        }
-    }
-
-    fn compare_limits(
-        &self,
-        found: GroupLimits,
-        spec: &SandboxSpec,
-    ) -> Result<CheckedFact, EvidenceError> {
-        let ring = spec.wall.outermost();
         let asked = limits::group_limits(spec, &self.cgroups);
-        // The kernel rounds memory down to whole pages.
-        let page = 4096;
-        let memory = asked.memory_bytes.map(|bytes| bytes / page);
-        let kept = found.memory_bytes.map(|bytes| bytes / page) == memory
-            && found.pids == asked.pids
-            && found.cpu_milli == asked.cpu_milli;
-        let layer = "control group".to_owned();
-        if !kept {
-            let (expected, seen) = (format!("{asked:?}"), format!("{found:?}"));
-            return Err(EvidenceError { ring, layer, expected, seen });
-        }
-        let mut seen = Vec::new();
-        seen.extend(found.memory_bytes.map(|bytes| format!("memory {}", show_bytes(bytes))));
-        seen.extend(found.pids.map(|pids| format!("{pids} processes")));
-        seen.extend(found.cpu_milli.map(|milli| format!("{milli} thousandths of a CPU")));
-        Ok(CheckedFact { layer, seen: seen.join(", ") })
+        Ok(limits::compare(spec.wall.outermost(), &asked, &group.read_back()?)?)
     }
 }
 

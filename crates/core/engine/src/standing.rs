@@ -1,25 +1,28 @@
 //! Whether a ring that lives is still what it was when its evidence was checked.
 //!
-//! The kernel shows it from outside, where no process inside can lie: the namespaces, users, privileges
-//! and filters of the ring's first process, or of a guest's monitor, and every mount that it sees.
-//! That is read when the ring has been raised, and again before every command, after every change of
-//! rights and once a minute. A ring in which something differs is stopped.
+//! The kernel shows it from outside, where no process inside can lie: the namespaces, users, privileges,
+//! filters and limits of the ring's first process, or of a guest's monitor, every mount that it sees, and
+//! the limits of its control group. The wardens of rings inside are processes of this kernel, too, unless
+//! they are in a guest. All that is read when the wall has been raised, and again before every command,
+//! after every change of rights and once a minute. A sandbox in which something differs is stopped.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringwall_audit::{Event, EvidenceChecked, Text};
+use ringwall_linux::cgroup::{Group, GroupLimits, Hierarchy};
 use ringwall_ring::{EvidenceError, expected_mounts};
 use ringwall_spec::{Ending, NamespaceKind, RingKind, WriteRights};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::config::Engine;
-use crate::ledger;
 use crate::sandbox::Sandbox;
+use crate::watchdog::processes;
+use crate::{ledger, limits};
 
 /// More than a ring's status or its list of mounts.
 const MAX_SEEN_BYTES: u64 = 4 << 20;
@@ -52,14 +55,39 @@ pub(crate) struct Stands {
     /// kernel takes one away with its file, and a new file gets a new one.
     covered: Option<u64>,
     seen: Seen,
+    /// The wardens of rings inside. They share its mounts.
+    inner: Vec<Inner>,
+    group: Option<Limited>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
+    confined: Confined,
+    /// As the kernel wrote it.
+    mounts: String,
+}
+
+/// What confines a process besides its mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Confined {
     namespaces: Vec<u64>,
     status: String,
     /// As the kernel wrote it.
-    mounts: String,
+    limits: String,
+}
+
+/// The warden of a ring inside.
+#[derive(Debug)]
+struct Inner {
+    process: OwnedFd,
+    confined: Confined,
+}
+
+/// A control group, and what it was asked to keep.
+#[derive(Debug)]
+struct Limited {
+    group: Arc<Group>,
+    asked: GroupLimits,
 }
 
 /// What counts of one mount. Jobs may rename directories that lead to it.
@@ -75,14 +103,24 @@ struct MountLine<'a> {
 }
 
 impl Standing {
-    /// The state of a sandbox whose wall has just been checked.
-    pub(crate) fn of(sandbox: &Sandbox) -> io::Result<Standing> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let path = format!("/proc/{}", sandbox.host_process());
-        let process = rustix::fs::open(path, flags, Mode::empty())?;
+    /// The state of a sandbox whose wall has just been checked, and in which no command has run.
+    pub(crate) fn of(sandbox: &Sandbox, cgroups: &Hierarchy) -> io::Result<Standing> {
+        let first = sandbox.host_process();
+        let process = open_process(first)?;
         let seen = Seen::read(&process)?;
         let (ring, covered) = (sandbox.wall().outermost(), sandbox.covered);
-        Ok(Standing(Mutex::new(Stands { ring, process, covered, seen })))
+        let mut inner = Vec::new();
+        // The rings inside a guest are not processes of this kernel.
+        if ring != RingKind::Vm && sandbox.wall().rings().len() > 1 {
+            let unknown = || io::Error::other("the kernel does not list the processes of the ring");
+            let all = processes(first, |_| true).ok_or_else(unknown)?;
+            for pid in all.into_iter().filter(|pid| *pid != first) {
+                inner.extend(Inner::of(pid)?);
+            }
+        }
+        let asked = limits::group_limits(&sandbox.spec, cgroups);
+        let group = sandbox.group.clone().map(|group| Limited { group, asked });
+        Ok(Standing(Mutex::new(Stands { ring, process, covered, seen, inner, group })))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Stands> {
@@ -99,7 +137,21 @@ impl Stands {
         if now.mounts != self.seen.mounts {
             self.compare_mounts(&now.mounts, |line| self.is_cover(line))?;
         }
-        Ok(())
+        self.check_limits()
+    }
+
+    /// The limits as the kernel has them now.
+    fn check_limits(&self) -> Result<(), EvidenceError> {
+        let Some(Limited { group, asked }) = &self.group else { return Ok(()) };
+        match group.read_back() {
+            Ok(found) => limits::compare(self.ring, asked, &found).map(drop),
+            // The group is removed when all in it have ended.
+            Err(_) if self.now()?.is_none() => Ok(()),
+            Err(error) => {
+                let expected = "to be read".to_owned();
+                Err(self.error("control group", expected, error.to_string()))
+            }
+        }
     }
 
     /// Nothing can be written through a cover, wherever it came from.
@@ -134,7 +186,7 @@ impl Stands {
             return Err(self.error("writable part of the workspace", expected, seen));
         }
         self.seen = now;
-        Ok(())
+        self.check_limits()
     }
 
     fn now(&self) -> Result<Option<Seen>, EvidenceError> {
@@ -145,15 +197,36 @@ impl Stands {
         }
     }
 
+    /// Compares the first process with this, and the wardens inside with what they were.
     fn compare(&self, now: &Seen) -> Result<(), EvidenceError> {
-        let (was, now) = (&self.seen, now);
-        let same = [
+        self.compare_process("", &self.seen.confined, &now.confined)?;
+        for Inner { process, confined } in &self.inner {
+            match Confined::read(process) {
+                Ok(now) => self.compare_process(" inside", confined, &now)?,
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(self.unread(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_process(
+        &self,
+        place: &str,
+        was: &Confined,
+        now: &Confined,
+    ) -> Result<(), EvidenceError> {
+        let parts = [
             ("set of namespaces", was.namespaces == now.namespaces),
             ("set of users, privileges and filters", was.status == now.status),
+            ("set of limits", was.limits == now.limits),
         ];
-        let Some((layer, _)) = same.iter().find(|(_, same)| !same) else { return Ok(()) };
-        let show = |seen: &Seen| format!("{:?} {:?}", seen.namespaces, seen.status);
-        Err(self.error(layer, show(was), show(now)))
+        let Some((layer, _)) = parts.iter().find(|(_, same)| !same) else { return Ok(()) };
+        let show = |seen: &Confined| match *layer {
+            "set of limits" => format!("{:?}", seen.limits),
+            _ => format!("{:?} {:?}", seen.namespaces, seen.status),
+        };
+        Err(self.error(&format!("{layer}{place}"), show(was), show(now)))
     }
 
     /// `may_differ` says of a mount that it is judged otherwise.
@@ -185,8 +258,29 @@ impl Stands {
     }
 }
 
+impl Inner {
+    /// None if it has ended.
+    fn of(pid: u32) -> io::Result<Option<Inner>> {
+        let read = open_process(pid).and_then(|process| {
+            let confined = Confined::read(&process)?;
+            Ok(Inner { process, confined })
+        });
+        match read {
+            Err(error) if is_gone(&error) => Ok(None),
+            read => read.map(Some),
+        }
+    }
+}
+
 impl Seen {
     fn read(process: &OwnedFd) -> io::Result<Seen> {
+        let confined = Confined::read(process)?;
+        Ok(Seen { confined, mounts: read(process, "mountinfo")? })
+    }
+}
+
+impl Confined {
+    fn read(process: &OwnedFd) -> io::Result<Confined> {
         let mut namespaces = Vec::with_capacity(NamespaceKind::ALL.len());
         for kind in NamespaceKind::ALL {
             let name = format!("ns/{}", kind.proc_name());
@@ -195,8 +289,13 @@ impl Seen {
         let status = read(process, "status")?;
         let fixed = status.lines().filter(|line| FIXED.iter().any(|name| line.starts_with(name)));
         let status = fixed.collect::<Vec<_>>().join("; ");
-        Ok(Seen { namespaces, status, mounts: read(process, "mountinfo")? })
+        Ok(Confined { namespaces, status, limits: read(process, "limits")? })
     }
+}
+
+fn open_process(pid: u32) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty())?)
 }
 
 fn read(process: &OwnedFd, name: &str) -> io::Result<String> {
@@ -276,17 +375,6 @@ fn unescaped(text: &str) -> String {
 }
 
 impl Engine {
-    /// The regular check of a shim without requests: the ring, and its limits.
-    pub(crate) fn check_again(&self, sandbox: &Sandbox) -> Result<(), EvidenceError> {
-        if let Some(standing) = &sandbox.standing {
-            standing.lock().check()?;
-        }
-        match &sandbox.group {
-            Some(group) => self.check_limits(group, &sandbox.spec),
-            None => Ok(()),
-        }
-    }
-
     /// Writes down why a sandbox is ended.
     pub(crate) fn end_changed(&self, sandbox: &Sandbox, error: &EvidenceError) -> Ending {
         let checked = EvidenceChecked {
@@ -304,93 +392,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BEFORE: &str = "\
-20 1 0:20 / / ro,nosuid - tmpfs none rw
-21 20 0:21 / /ws rw,nosuid - overlay none rw
-";
-
-    fn stands() -> Stands {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let process = rustix::fs::open("/proc/self", flags, Mode::empty()).unwrap();
-        let seen = Seen::read(&process).unwrap();
-        Stands { ring: RingKind::Process, process, covered: None, seen }
-    }
-
-    fn with(mounts: &str) -> Stands {
-        let stands = stands();
-        Stands { seen: Seen { mounts: mounts.to_owned(), ..stands.seen }, ..stands }
-    }
-
-    #[test]
-    fn a_process_that_nobody_touched_stands() {
-        stands().check().unwrap();
-    }
-
-    #[test]
-    fn another_mount_other_flags_and_a_lost_mount_are_noticed() {
-        let none = |_: &MountLine<'_>| false;
-        let was = with(BEFORE);
-        was.compare_mounts(BEFORE, none).unwrap();
-        let moved = BEFORE.replace("/ws", "/elsewhere");
-        was.compare_mounts(&moved, none).unwrap();
-        let more = format!("{BEFORE}22 20 0:5 / /dev/x rw - devtmpfs none rw\n");
-        let flags = BEFORE.replace("/ / ro", "/ / rw");
-        let fewer = BEFORE.lines().next().unwrap().to_owned();
-        for other in [more, flags, fewer] {
-            let error = was.compare_mounts(&other, none).unwrap_err();
-            assert_eq!(error.layer, "set of mounts", "{other}");
-        }
-    }
-
-    #[test]
-    fn covers_of_hidden_files_may_come_and_go_but_nothing_writable_may() {
-        let was = Stands { covered: Some(21), ..with(BEFORE) };
-        let compare = |now: &str| was.compare_mounts(now, |line| was.is_cover(line));
-        let cover = format!("{BEFORE}22 21 0:9 /no-file /ws/.env ro - tmpfs none ro\n");
-        compare(&cover).unwrap();
-        let before = Stands { covered: Some(21), ..with(&cover) };
-        before.compare_mounts(BEFORE, |line| before.is_cover(line)).unwrap();
-        compare(&cover.replace("/ws/.env ro", "/ws/.env rw")).unwrap_err();
-        compare(&cover.replace("22 21", "22 20")).unwrap_err();
-    }
-
-    #[test]
-    fn more_privileges_are_noticed() {
-        let mut was = stands();
-        was.seen.status = was.seen.status.replace("NoNewPrivs:", "NoNewPrivs: 1");
-        assert_eq!(was.check().unwrap_err().layer, "set of users, privileges and filters");
-        let mut was = stands();
-        was.seen.namespaces.pop();
-        assert_eq!(was.check().unwrap_err().layer, "set of namespaces");
-    }
-
-    #[test]
-    fn all_that_lies_on_a_mount_is_found_and_where_it_leads() {
-        let text = "\
-21 20 0:21 / /ws ro - overlay none rw
-30 21 0:21 / /ws ro - overlay none rw
-31 30 0:21 /docs\\040of /ws/docs rw - overlay none rw
-40 20 0:22 / /tmp rw - tmpfs none rw
-";
-        let lines = parse(text);
-        assert_eq!(descendants(&lines, 21), [21, 30, 31]);
-        assert_eq!(relative(lines[2].root, "/"), PathBuf::from("docs of"));
-        assert_eq!(relative("/workspace/docs", "/workspace"), PathBuf::from("docs"));
-        assert_eq!(relative("/workspace", "/workspace"), PathBuf::new());
-    }
-
-    #[test]
-    fn a_process_that_has_ended_has_nothing_to_show() {
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let path = format!("/proc/{}", child.id());
-        let process = rustix::fs::open(path, flags, Mode::empty()).unwrap();
-        let stands = Stands { process, ..stands() };
-        child.kill().unwrap();
-        child.wait().unwrap();
-        stands.check().unwrap();
-    }
-}
+mod tests;

@@ -240,7 +240,7 @@ fn walk(first: u32) -> (Vec<Found>, bool) {
 /// The numbers of a process and all its descendants. None if there is one that is not expected, or that
 /// could not be asked. The kernel may leave out some children of a process while others of it end, but
 /// never all of them, and never the one that comes after one that stays.
-fn processes(first: u32, expected: impl Fn(u32) -> bool) -> Option<BTreeSet<u32>> {
+pub(crate) fn processes(first: u32, expected: impl Fn(u32) -> bool) -> Option<BTreeSet<u32>> {
     let mut known = BTreeSet::from([first]);
     let mut unasked = vec![first];
     while let Some(pid) = unasked.pop() {

@@ -91,6 +91,11 @@ pub enum ControlError {
     Message(#[from] serde_json::Error),
     #[error("the gateway is gone")]
     Gone,
+    #[error(
+        "the gateway does not answer and may be held up in the kernel; `dmesg` may say why, and \
+         `ringwall gc` removes what is left"
+    )]
+    Stuck,
     #[error("the gateway refuses: {0}")]
     Refused(String),
     #[error("the gateway answered something else than it was asked")]
@@ -173,13 +178,21 @@ impl Control {
     }
 
     fn say(&self, order: &Order, beside: &[BorrowedFd<'_>]) -> Result<Reply, ControlError> {
-        fdpass::send(self.0.as_fd(), &serde_json::to_vec(order)?, beside)?;
+        fdpass::send(self.0.as_fd(), &serde_json::to_vec(order)?, beside).map_err(no_answer)?;
         let mut buffer = vec![0; fdpass::MAX_MESSAGE];
-        let received = fdpass::receive(self.0.as_fd(), &mut buffer)?;
+        let received = fdpass::receive(self.0.as_fd(), &mut buffer).map_err(no_answer)?;
         let (size, _) = received.ok_or(ControlError::Gone)?;
         match serde_json::from_slice(buffer.get(..size).unwrap_or_default())? {
             Reply::Failed(reason) => Err(ControlError::Refused(reason)),
             reply => Ok(reply),
         }
+    }
+}
+
+/// The time that the owner of the socket has set for it is over.
+fn no_answer(error: io::Error) -> ControlError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => ControlError::Stuck,
+        _ => ControlError::Io(error),
     }
 }

@@ -145,7 +145,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         "what is shown of the host, before the ring is raised; the launcher checks what it mounts",
     ),
     allowed("crates/core/engine/src/snapshot.rs", &["as_it_is_now"], HOME),
-    allowed("crates/core/engine/src/standing.rs", &["of"], "/proc, before the first job"),
+    allowed("crates/core/engine/src/standing.rs", &["open_process"], "/proc, before the first job"),
     allowed("crates/core/engine/src/tools.rs", &["open"], "Ringwall's own programs"),
     allowed("crates/core/engine/src/unaccepted.rs", &["of", "unaccepted_bytes"], "/proc"),
     allowed("crates/core/engine/src/vm/door.rs", &["open", "make"], HOME),

@@ -146,7 +146,7 @@ impl Spawner {
                 Ok(_) => Err(LaunchError::OutOfTurn),
                 Err(error) => Err(error),
             },
-            Err(error) => Err(LaunchError::Talk(error)),
+            Err(error) => Err(no_answer(error)),
         }
     }
 
@@ -197,11 +197,13 @@ impl Launched {
     }
 }
 
-/// Two sockets, of which the first, ours, waits so long for a message.
+/// Two sockets, of which the first, ours, waits so long for a message, and for room for one.
 fn pair_with(patience: Duration) -> Result<(OwnedFd, OwnedFd), LaunchError> {
     let (ours, theirs) = fdpass::pair().map_err(LaunchError::Talk)?;
-    set_socket_timeout(&ours, Timeout::Recv, Some(patience))
-        .map_err(|error| LaunchError::Talk(error.into()))?;
+    for way in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&ours, way, Some(patience))
+            .map_err(|error| LaunchError::Talk(error.into()))?;
+    }
     Ok((ours, theirs))
 }
 
@@ -248,6 +250,17 @@ mod tests {
         assert!(matches!(raised, Err(LaunchError::Stuck)), "{raised:?}");
         drop(spawner);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn a_launcher_that_reads_no_order_is_given_up() {
+        let spawner = mute();
+        let pid = rustix::process::Pid::from_child(&spawner.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        // More orders than its socket holds.
+        let refused =
+            (0..1 << 16).find_map(|_| spawner.prepare(Vec::new(), Parking::NotAtAll).err());
+        assert!(matches!(refused, Some(LaunchError::Stuck)), "{refused:?}");
     }
 
     #[test]

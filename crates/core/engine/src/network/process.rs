@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use ringwall_egress::{Control, Settings};
 use ringwall_linux::fdpass;
+use ringwall_linux::process::ends_within;
 use rustix::net::sockopt;
+use rustix::process::Pid;
 
 use super::NetworkError;
 
@@ -24,6 +26,9 @@ const MAX_LAST_WORDS: u64 = 4096;
 
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a gateway that was killed may take to end.
+const KILLED_GATEWAY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -36,9 +41,12 @@ impl Process {
     /// It confines itself before it reads an order. Of root's it is another user from the start.
     pub(super) fn spawn(program: &Path, user: Option<u32>) -> Result<Process, NetworkError> {
         let (ours, theirs) = fdpass::pair().map_err(NetworkError::Start)?;
-        // A gateway that does not answer must not block the engine: it answers every question quickly.
-        sockopt::set_socket_timeout(&ours, sockopt::Timeout::Recv, Some(ANSWER_PATIENCE))
-            .map_err(|error| NetworkError::Start(error.into()))?;
+        // A gateway that does not answer, or reads no order, must not block the engine: it answers
+        // every question quickly.
+        for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&ours, way, Some(ANSWER_PATIENCE))
+                .map_err(|error| NetworkError::Start(error.into()))?;
+        }
         let program = File::open(program).map_err(NetworkError::Start)?;
         // By its descriptor: the other user may not be able to walk there.
         let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
@@ -70,8 +78,10 @@ impl Process {
 impl Process {
     /// Whether it ended because of its limit of memory. It is ended if it has not.
     pub(super) fn ran_out_of_memory(&mut self) -> bool {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if !self.end() {
+            // A reader of what it says would wait for its end, too.
+            return false;
+        }
         let mut words = Vec::new();
         if let Some(said) = self.child.stderr.take() {
             // Only the gateway writes there, so this ends. An unreadable end says nothing.
@@ -80,12 +90,21 @@ impl Process {
         let words = String::from_utf8_lossy(&words);
         OUT_OF_MEMORY.iter().any(|known| words.contains(known))
     }
+
+    /// Whether it has ended. The kernel may hold up a process that was killed, so the wait has a bound.
+    fn end(&mut self) -> bool {
+        let _ = self.child.kill();
+        let ended = ends_within(Pid::from_child(&self.child), KILLED_GATEWAY_TIMEOUT);
+        if ended {
+            let _ = self.child.wait();
+        }
+        ended
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // It ends with its socket; killing it makes that immediate.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }

@@ -16,6 +16,8 @@ use crate::ledger::Ledger;
 /// A gateway that ends this often has something wrong with it.
 const MOST_RESTARTS: u32 = 16;
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
+/// How long the last events of a gateway that was ended may take to be written down.
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest line of an event.
 const LONGEST_LINE: u64 = 4096;
 
@@ -36,6 +38,8 @@ pub(super) struct Shared {
 struct State {
     process: Option<Process>,
     ending: bool,
+    /// All that the gateway said is written down.
+    written: bool,
 }
 
 /// The state that only this thread needs.
@@ -55,7 +59,7 @@ impl Watch {
         whose: &Whose<'_>,
     ) -> io::Result<Watch> {
         let events = process.events.take().ok_or(io::ErrorKind::NotConnected)?;
-        let state = Mutex::new(State { process: Some(process), ending: false });
+        let state = Mutex::new(State { process: Some(process), ending: false, written: false });
         let shared = Arc::new(Shared { state, ended: Condvar::new() });
         let keeping = Keeping {
             shared: shared.clone(),
@@ -65,7 +69,11 @@ impl Watch {
             ledger: whose.ledger.clone(),
         };
         let thread = std::thread::Builder::new().name("network".to_owned());
-        let thread = thread.spawn(move || keeping.run(events))?;
+        let thread = thread.spawn(move || {
+            keeping.run(events);
+            keeping.shared.lock().written = true;
+            keeping.shared.ended.notify_all();
+        })?;
         Ok(Watch { shared, thread: Some(thread) })
     }
 
@@ -74,10 +82,6 @@ impl Watch {
     }
 
     /// None if the gateway is gone.
-    pub(super) fn open_connections(&self, task: &str) -> u64 {
-        self.usage(task).map_or(0, |usage| usage.open_connections)
-    }
-
     pub(super) fn usage(&self, task: &str) -> Option<Usage> {
         let state = self.shared.lock();
         state.process.as_ref()?.control.usage(task).ok()
@@ -96,7 +100,9 @@ impl Watch {
         };
         self.shared.ended.notify_all();
         drop(process);
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        // The pipe of a gateway that the kernel holds up stays open, and its reader has to be left.
+        if self.shared.is_written_within(LAST_EVENTS_TIMEOUT) {
             let _ = thread.join();
         }
     }
@@ -128,6 +134,12 @@ impl Shared {
         let state = self.lock();
         let waited = self.ended.wait_timeout_while(state, time, |state| !state.ending);
         !waited.unwrap_or_else(PoisonError::into_inner).0.ending
+    }
+
+    fn is_written_within(&self, time: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.ended.wait_timeout_while(state, time, |state| !state.written);
+        waited.unwrap_or_else(PoisonError::into_inner).0.written
     }
 
     /// Ends the gateway for good: its sockets answer no more, so there is no network.
