@@ -3,6 +3,7 @@
 //! Fails closed: what cannot be read is hidden, and a workspace too large to be searched is
 //! refused rather than half searched.
 
+mod shadow;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use crate::path::RelPath;
 use crate::pattern::{Folded, Pattern, rule_lines};
 use crate::show::quoted;
 
+pub use shadow::ShadowWatch;
 pub use watch::HiddenWatch;
 
 const BUILT_IN: &str = include_str!("rules/hidden.rules");
