@@ -1,5 +1,8 @@
 //! The process wall needs no privilege. Run by root, these tests become somebody without any.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use crate::support::{User, World, is_root};
 
 fn world() -> World {
@@ -89,4 +92,49 @@ fn nothing_is_left_of_a_killed_run() {
     child.wait().unwrap();
     world.ringwall(["gc"]).exits(0);
     assert!(world.sandboxes().is_empty());
+}
+
+/// Puts a program of the host into the project, where its user may run it and not read it. An overlay of that user
+/// would not run it, so the project has to be shown as it is.
+fn put_unreadable(world: &World, program: &str, name: &str) {
+    let path = world.project().join(name);
+    fs::copy(program, &path).expect("a program");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).expect("a mode");
+}
+
+#[test]
+fn a_program_that_its_user_may_not_read_runs() {
+    if !is_root() {
+        eprintln!("not tested here: only root has programs that others may not read");
+        return;
+    }
+    let world = world();
+    put_unreadable(&world, "/bin/sleep", "pause");
+    let line = ["run", "--memory", "2G", "--workspace-rw", ".", "--", "./pause", "0.5"];
+    world.ringwall(line).exits(0);
+}
+
+/// 120,000 locks on ranges of files, which are some 30 MiB of the kernel's memory.
+const LOCKS: &str = "
+    my @all; for my $file (1 .. 400) {
+        my $at = qq(/tmp/lock-$file); open(my $one, '+>', $at) or exit 9; unlink $at; push @all, $one;
+        for (1 .. 300) {
+            fcntl($one, 6, pack('s s x4 q q i x4', 1, 0, 4000 - 4 * $_, 1, 0)) or exit 9
+        }
+    } select(undef, undef, undef, 2); print qq(got it all\\n);
+";
+
+#[test]
+fn locks_of_a_process_that_may_not_be_read_are_not_free() {
+    if !is_root() {
+        eprintln!("not tested here: only root has programs that others may not read");
+        return;
+    }
+    let world = world();
+    put_unreadable(&world, "/usr/bin/perl", "unreadable");
+    let flags = ["run", "--memory", "96M", "--timeout", "60s", "--workspace-rw", "."];
+    let run = |program: &str| world.ringwall([&flags[..], &["--", program, "-e", LOCKS]].concat());
+    run("perl").exits(0).prints("got it all\n");
+    let stopped = run("./unreadable");
+    stopped.exits(137).prints("").says(&["unreadable", "may not be read", "run Ringwall as root"]);
 }

@@ -308,6 +308,58 @@ fn a_hidden_file_in_a_new_directory_stays_hidden_when_the_kernel_forgets_names()
 }
 
 #[test]
+fn a_hidden_file_behind_a_jobs_own_stays_hidden_when_that_is_removed() {
+    if !is_root() {
+        eprintln!("not tested here: only root can have the kernel forget names");
+        return;
+    }
+    // The kernel compares no directory with the host's below one that the job has made.
+    let uncover = [
+        "rm new/deep/.env",
+        "rm -r new/deep; mkdir new/deep 2>/dev/null",
+        "mv new/deep moved; mkdir new/deep 2>/dev/null",
+    ];
+    let users = [User::Same, ordinary()];
+    for (user, uncover) in users.into_iter().flat_map(|user| uncover.map(|how| (user, how))) {
+        let world = World::of(user);
+        let id = create(&world, "--workspace");
+        let read = "cat new/deep/.env new/deep/code";
+        let own =
+            shown(&world, &id, "mkdir -p new/deep; echo own >new/deep/.env; cat new/deep/.env");
+        assert_eq!(own, "own\n");
+        world.write("new/deep/.env", SECRET);
+        world.write("new/deep/code", "code\n");
+        assert_eq!(shown(&world, &id, read), "own\n", "the job's own stays");
+        assert_eq!(shown(&world, &id, uncover), "");
+        assert_eq!(shown(&world, &id, "true"), "");
+        fs::write("/proc/sys/vm/drop_caches", "2").expect("the kernel forgets");
+        assert_eq!(shown(&world, &id, read), "code\n", "{uncover}");
+        assert_eq!(shown(&world, &id, "ls -A new/deep"), "code\n", "{uncover}");
+        world.ringwall(["stop", &id]).exits(0);
+        if !uncover.contains("moved") {
+            world.ringwall(["diff", "--name-only", &id]).exits(0).prints("");
+        }
+        assert_eq!(world.read("new/deep/.env"), SECRET, "the host's own file stays");
+    }
+}
+
+#[test]
+fn a_job_may_have_a_directory_of_its_own_where_the_host_hides_one_later() {
+    let world = World::of(ordinary());
+    let id = create(&world, "--workspace");
+    shown(&world, &id, "mkdir -p new/.aws; echo own >new/.aws/own");
+    world.write("new/.aws/credentials", SECRET);
+    let read = "cat new/.aws/own new/.aws/credentials";
+    assert_eq!(shown(&world, &id, read), "own\n");
+    shown(&world, &id, "rm new/.aws/own");
+    assert_eq!(shown(&world, &id, read), "");
+    let again = "mkdir -p new/.aws; echo again >new/.aws/own; cat new/.aws/own";
+    assert_eq!(shown(&world, &id, again), "again\n");
+    assert_eq!(shown(&world, &id, read), "again\n");
+    world.ringwall(["rm", "--force", &id]).exits(0);
+}
+
+#[test]
 fn a_hidden_file_that_is_saved_by_rename_stays_hidden() {
     for (user, flag) in
         [(User::Same, "--workspace"), (ordinary(), "--workspace"), (ordinary(), "--workspace-rw")]

@@ -294,3 +294,29 @@ fn a_container_ring_keeps_its_workspace_where_it_is_too() {
     assert_eq!(diff, "in-time\n");
     world.ringwall(["rm", &id]).exits(0);
 }
+
+/// Writes to a file by its mapped page, which was read before: the time of the file stays as it is.
+const WRITE_BY_MAPPING: &str = r#"
+    open(my $file, '+<', 'src/x') or die; open(my $bytes, '<', '/tmp/bytes') or die;
+    my $at = syscall(9, 0, 4096, 3, 1, fileno $file, 0); $at > 0 or die; pipe(my $from, my $to) or die;
+    syscall(1, fileno $to, $at, 8) == 8 or die; syscall(0, fileno $bytes, $at, 8) == 8 or die;
+"#;
+
+#[test]
+fn what_is_written_by_another_name_after_the_rights_were_taken_is_not_taken_over() {
+    for user in [User::Same, ordinary()] {
+        let world = world_of(user);
+        let id = create(&world, &[]);
+        let run = |script: &str| world.ringwall(["exec", &id, "--", "sh", "-c", script]);
+        let make = "echo harmless >src/x; ln src/x docs/x; printf tampered >/tmp/bytes";
+        run(make).exits(0);
+        world.ringwall(["rights", &id, "--read-only", "docs"]).exits(0);
+        world.ringwall(["exec", &id, "--", "perl", "-e", WRITE_BY_MAPPING]).exits(0);
+        run("cat docs/x; echo late >docs/late").exits(2).prints("tampered\n");
+        world.ringwall(["stop", &id]).exits(0);
+        world.ringwall(["apply", &id]).exits(0);
+        assert_eq!(world.read("src/x"), "tampered\n");
+        assert!(!world.project().join("docs/x").exists());
+        let _ = world.ringwall(["rm", &id]);
+    }
+}

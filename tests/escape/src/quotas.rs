@@ -45,6 +45,46 @@ fn what_the_whole_host_has_once_is_refused() {
     });
 }
 
+/// Asks for a label of any number, by sockets of both kinds, and once with high bits that the kernel cuts off.
+const FLOW_LABELS: &str = "
+    my $wanted = pack('x15 C N C C S S S L', 1, 0, 0, 1, 1, 0, 0, 0);
+    my $ask = sub { my ($type, $level) = @_; socket(my $one, 10, $type, 0) or return -1;
+        my $copy = $wanted; syscall(54, fileno $one, $level, 32, $copy, length $copy) };
+    try('by UDP', $ask->(2, 41)); try('by TCP', $ask->(1, 41));
+    try('with high bits', $ask->(2, 41 | 1 << 40));
+";
+
+#[test]
+fn no_flow_label_of_the_host_is_a_jobs() {
+    at_every_wall(|arena| {
+        let control = arena.control(FLOW_LABELS);
+        if control.answer("by UDP") == errno::EAFNOSUPPORT {
+            eprintln!("not tested here: this kernel has no IPv6");
+            return;
+        }
+        assert_eq!(control.answer("by UDP"), 0, "the control\n{control:?}");
+        let attack = arena.attack(FLOW_LABELS);
+        for (name, answer) in attack.answers() {
+            assert_eq!(answer, errno::EPERM, "{name} behind {:?}\n{attack:?}", arena.wall);
+        }
+    });
+}
+
+#[test]
+fn tcp_keeps_little_for_a_ring() {
+    let script = "
+        socket(my $one, 2, 1, 0) or exit 9; my $bytes = unpack('L', getsockopt($one, 1, 8));
+        print 'buffer ', $bytes, qq(\\n);
+        my $closed = slurp('/proc/sys/net/ipv4/tcp_max_tw_buckets'); print 'closed ', $closed;
+    ";
+    at_every_wall(|arena| {
+        let attack = arena.attack(script);
+        attack.exits(0);
+        assert_eq!(attack.number("buffer"), 208 << 10, "behind {:?}\n{attack:?}", arena.wall);
+        assert_eq!(attack.number("closed"), 4096, "behind {:?}\n{attack:?}", arena.wall);
+    });
+}
+
 /// Gets 256 MiB in watches of descriptors, or in locks on ranges of files.
 const NOTED: [(&str, &str); 2] = [
     (

@@ -225,8 +225,8 @@ fn comment(outcome: &Outcome, limits: &Limits, evidence: bool) -> anyhow::Result
     if let Some(reason) = report::explain(outcome.ending, outcome.usage, limits) {
         report::note(&reason);
     }
-    if let Some(lost) = &outcome.changes_lost {
-        report::note(lost);
+    for reason in [&outcome.uncounted, &outcome.changes_lost].into_iter().flatten() {
+        report::note(reason);
     }
     if let Some(hint) = report::hint_at_changes(&outcome.id, outcome.changes) {
         report::note(&hint);

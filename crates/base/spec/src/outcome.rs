@@ -80,6 +80,9 @@ pub struct Outcome {
     /// Why a guest's changes could not be kept, if the job did not end well either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes_lost: Option<String>,
+    /// Why the memory of a sandbox could not be counted, if it was ended for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<String>,
     /// What calls of tools used, where the wall has a wasm ring inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolTotals>,

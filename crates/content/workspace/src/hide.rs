@@ -5,6 +5,7 @@
 
 mod above;
 mod links;
+mod shadow;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use crate::show::quoted;
 use above::{OtherName, other_names};
 use links::Links;
 
+pub use shadow::ShadowWatch;
 pub use watch::HiddenWatch;
 
 const BUILT_IN: &str = include_str!("rules/hidden.rules");

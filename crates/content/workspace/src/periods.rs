@@ -22,7 +22,9 @@ use crate::path::RelPath;
 /// By what a changed file is told from an unchanged one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// The inode and when it was last changed: the kernel alone sets that time.
+    /// The inode and when it was last changed: the kernel alone sets that time. A file with several names
+    /// is told by its content, too. It may be open by a name where the sandbox may write, and writes to its
+    /// mapped pages do not set that time on a tmpfs.
     ByInode,
     /// The content: for files that a guest handed over, whose kernel is not to be believed.
     ByContent,
@@ -34,10 +36,19 @@ pub enum Told {
 enum Look {
     Whiteout,
     Directory { inode: u64, mode: u32, opaque: bool },
-    File { inode: u64, mode: u32, size: i64, changed: (i64, u64) },
+    File { inode: u64, mode: u32, size: i64, changed: (i64, u64), linked: Linked },
     Content { mode: u32, sha256: Digest },
     Link { target: Vec<u8> },
     Other { kind: u32 },
+}
+
+/// Whether a file has several names, and its content if it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Linked {
+    OneName,
+    Content(Digest),
+    /// It could not be read, or not within the bounds. So it may have changed at any time.
+    Unknown,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +94,14 @@ impl Periods {
     /// Looks through the upper directory at the end of a period.
     pub fn look(&mut self, upper: BorrowedFd<'_>, bounds: &Bounds) -> Result<(), CollectError> {
         self.looks += 1;
-        let mut looking = Looking { upper, told: self.told, bounds, left: bounds.max_entries };
+        let mut looking = Looking {
+            upper,
+            told: self.told,
+            bounds,
+            left: bounds.max_entries,
+            hash_left: bounds.max_hash_bytes,
+            linked: BTreeMap::new(),
+        };
         let mut pending = vec![None];
         while let Some(directory) = pending.pop() {
             for (path, look) in looking.directory(directory.as_ref())? {
@@ -113,7 +131,8 @@ impl Periods {
         };
         mark.seen = seen;
         mark.hides = if hiding { mark.hides.or(Some(now)) } else { None };
-        if mark.look.as_ref() != Some(&look) {
+        let is_unknown = matches!(look, Look::File { linked: Linked::Unknown, .. });
+        if is_unknown || mark.look.as_ref() != Some(&look) {
             mark.changed = now;
             mark.look = Some(look);
         }
@@ -149,6 +168,10 @@ struct Looking<'a> {
     bounds: &'a Bounds,
     /// Entries that may still be found; a long path counts as several, so that this bounds memory.
     left: u64,
+    /// Bytes of files with several names that may still be read.
+    hash_left: u64,
+    /// The contents of those files, by inode. All names of a file are read once.
+    linked: BTreeMap<u64, Linked>,
 }
 
 impl Looking<'_> {
@@ -175,7 +198,7 @@ impl Looking<'_> {
         Ok(looks)
     }
 
-    fn entry(&self, dir: &OwnedFd, path: &RelPath) -> rustix::io::Result<Look> {
+    fn entry(&mut self, dir: &OwnedFd, path: &RelPath) -> rustix::io::Result<Look> {
         let name = Path::new(path.file_name());
         let handle = beneath::open_handle(dir, name)?;
         let stat = fs::fstat(&handle)?;
@@ -193,7 +216,7 @@ impl Looking<'_> {
         })
     }
 
-    fn file(&self, dir: &OwnedFd, name: &Path, stat: &Stat) -> Look {
+    fn file(&mut self, dir: &OwnedFd, name: &Path, stat: &Stat) -> Look {
         let mode = stat.st_mode & 0o7777;
         if self.told == Told::ByContent
             && let Ok((mut file, _)) = beneath::open_file(dir, name)
@@ -202,7 +225,33 @@ impl Looking<'_> {
             return Look::Content { mode, sha256: content.sha256 };
         }
         let changed = (stat.st_ctime, stat.st_ctime_nsec);
-        Look::File { inode: stat.st_ino, mode, size: stat.st_size, changed }
+        let linked = if stat.st_nlink > 1 { self.linked(dir, name, stat) } else { Linked::OneName };
+        Look::File { inode: stat.st_ino, mode, size: stat.st_size, changed, linked }
+    }
+
+    /// The content of a file with several names.
+    fn linked(&mut self, dir: &OwnedFd, name: &Path, stat: &Stat) -> Linked {
+        if let Some(known) = self.linked.get(&stat.st_ino) {
+            return *known;
+        }
+        let read = beneath::open_file(dir, name).ok().and_then(|(mut file, opened)| {
+            let same = beneath::same_inode(&opened, stat);
+            let hashed = content::hash(&mut file, self.hash_left).ok().flatten();
+            hashed.filter(|_| same)
+        });
+        let linked = match read {
+            Some(content) => {
+                self.hash_left -= content.size;
+                Linked::Content(content.sha256)
+            }
+            None => {
+                // The bytes that were read in vain count, too.
+                self.hash_left = self.hash_left.saturating_sub(stat.st_size.unsigned_abs());
+                Linked::Unknown
+            }
+        };
+        self.linked.insert(stat.st_ino, linked);
+        linked
     }
 }
 

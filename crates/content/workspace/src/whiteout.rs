@@ -109,8 +109,9 @@ impl std::fmt::Debug for LiveView<'_> {
 }
 
 impl LiveView<'_> {
-    /// Takes what the host has at `path` out of the view. What the sandbox has put there itself stays.
-    /// Fails if something of the host's could not be taken out.
+    /// Takes what the host has at `path` out of the view. What the sandbox has put there itself stays, and
+    /// then the host's would be seen as soon as the sandbox removes its own, so this has to be done again
+    /// after that. Fails if something of the host's could not be taken out.
     pub fn white_out(&self, path: &Path) -> Result<(), PlantError> {
         let path = checked(path)?;
         self.take_out(&path, 0).map_err(|error| PlantError::Create {
@@ -128,6 +129,9 @@ impl LiveView<'_> {
         };
         let is_dir = is_directory(&seen);
         if !is_dir && beneath::stat(self.upper, path.as_path())?.is_some() {
+            return Ok(());
+        }
+        if is_dir && self.covers_the_hosts(path) {
             return Ok(());
         }
         if is_dir {
@@ -149,7 +153,8 @@ impl LiveView<'_> {
         let parent = beneath::open_dir_handle(self.view, path.parent().as_ref())?;
         let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match fs::unlinkat(&parent, path.file_name(), flags) {
-            Err(Errno::NOENT) => Ok(()),
+            // All that the host had in a directory is out by now: the rest is the sandbox's own.
+            Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),
             done => done,
         }
     }

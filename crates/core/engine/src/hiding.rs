@@ -6,6 +6,10 @@
 //! sandbox that lives on, and as soon as the kernel tells of it. What cannot be hidden ends the
 //! sandbox.
 //!
+//! A job may have a file of its own at such a name. In a directory that the job made, the kernel shows the
+//! host's file once the job has removed its own and the kernel has forgotten the directory. So the job's
+//! directories are watched at these names, too, and what it removes there gets a whiteout.
+//!
 //! A job that tries to open such a file all the time can win against the watch. Nothing on Linux
 //! would keep a name from being looked up that does not exist yet.
 
@@ -23,7 +27,9 @@ use ringwall_linux::process::with_file_owner;
 use ringwall_linux::step::FileId;
 use ringwall_ring::cover_steps;
 use ringwall_spec::{NamespaceKind, WorkspaceMode};
-use ringwall_workspace::{HiddenWatch, HideError, HideRules, LiveView, PlantError, is_seen};
+use ringwall_workspace::{
+    HiddenWatch, HideError, HideRules, LiveView, PlantError, ShadowWatch, is_seen, present,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use crate::record::RecordKind;
@@ -35,6 +41,8 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_BETWEEN_COVERS: Duration = Duration::from_millis(20);
 /// A file that is saved again and again may be bare again by the time that its cover is there.
 const COVER_TRIES: usize = 8;
+/// Before the next try to hide a file whose directories a job is changing.
+const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(2);
 /// A run that is over sooner is not watched.
 const SHORT_RUN: Duration = Duration::from_millis(100);
 
@@ -63,6 +71,8 @@ pub(crate) struct Hiding {
 pub(crate) struct Shared {
     state: Mutex<State>,
     stop: OwnedFd,
+    /// Tells the thread that waits of something more to wait for, which a command's start has found.
+    bell: OwnedFd,
     killer: Killer,
     pause: Duration,
 }
@@ -72,6 +82,12 @@ struct State {
     watch: HiddenWatch,
     /// Everything that was ever hidden.
     hidden: BTreeSet<PathBuf>,
+    /// What the host has and the overlay did not know when it was mounted. The job may uncover it.
+    late: BTreeSet<PathBuf>,
+    /// False until the first look at the host's directory, which finds all that is hidden already.
+    looked: bool,
+    /// Where the job may remove what it has at such a name.
+    shadows: Option<ShadowWatch>,
     /// The workspace as the ring sees it.
     view: OwnedFd,
     cover: Cover,
@@ -83,6 +99,16 @@ enum Cover {
     Whiteout { upper: OwnedFd, workspace: OwnedFd, owner: (u32, u32) },
     /// The view is the host's directory. Its files stay and something is mounted on them.
     Mount { launcher: PathBuf, namespaces: [OwnedFd; 2], user: (u32, u32) },
+}
+
+/// Why there is something to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    Stopped,
+    /// The host's directory changed, or the next regular look is due.
+    ByHost,
+    /// The job removed something where it may uncover a hidden file.
+    ByJob,
 }
 
 impl Hiding {
@@ -126,15 +152,23 @@ impl Hiding {
             Cover::Whiteout { .. } => Duration::ZERO,
             Cover::Mount { .. } => PAUSE_BETWEEN_COVERS,
         };
+        let shadows = match &cover {
+            Cover::Whiteout { upper, .. } => Some(ShadowWatch::new(upper.as_fd())?),
+            Cover::Mount { .. } => None,
+        };
         let state = State {
             watch: HiddenWatch::new(workspace.as_fd(), rules)?,
             hidden: placed.hidden.iter().cloned().collect(),
+            late: BTreeSet::new(),
+            looked: false,
+            shadows,
             view,
             cover,
         };
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let killer = sandbox.killer();
-        let shared = Arc::new(Shared { state: Mutex::new(state), stop, killer, pause });
+        let shared = Arc::new(Shared { state: Mutex::new(state), stop, bell, killer, pause });
         let kept = Arc::clone(&shared);
         let thread = std::thread::spawn(move || kept.keep_on(delay));
         Ok(Some(Hiding { shared, thread: Some(thread) }))
@@ -165,7 +199,12 @@ impl Drop for Hiding {
 impl Shared {
     /// Hides everything that has come until now. After an error the sandbox is gone.
     pub(crate) fn settle(&self) -> Result<(), HidingError> {
-        let settled = self.lock().settle();
+        let mut state = self.lock();
+        let was_late = !state.late.is_empty();
+        let settled = state.settle();
+        if was_late == state.late.is_empty() {
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
         if settled.is_err() {
             self.killer.kill();
         }
@@ -176,24 +215,50 @@ impl Shared {
         if self.is_stopped_within(delay) {
             return;
         }
+        let mut rest = Duration::ZERO;
         // The next command that is started is told of an error.
         while self.settle().is_ok() {
-            if !self.wait_for_more() || self.is_stopped_within(self.pause) {
+            if self.is_stopped_within(rest) {
+                return;
+            }
+            rest = match self.wait_for_more() {
+                Woken::Stopped => return,
+                Woken::ByHost => Duration::ZERO,
+                // What the job does is looked at soon, and then not all the time.
+                Woken::ByJob => PAUSE_BETWEEN_COVERS,
+            };
+            if self.is_stopped_within(self.pause) {
                 return;
             }
         }
     }
 
-    /// False if it is over.
-    fn wait_for_more(&self) -> bool {
-        let events = self.lock().watch.events().map(|fd| fd.try_clone_to_owned());
-        let Some(Ok(events)) = events else {
-            return !self.is_stopped_within(SEARCH_INTERVAL);
+    fn wait_for_more(&self) -> Woken {
+        let (events, shadows, interval) = {
+            let state = self.lock();
+            let events = state.watch.events().map(|fd| fd.try_clone_to_owned());
+            let shadows = state.shadows.as_ref().and_then(ShadowWatch::events);
+            let shadows = shadows.map(|fd| fd.try_clone_to_owned());
+            (events, shadows, (!state.late.is_empty()).then_some(SEARCH_INTERVAL))
         };
-        let mut polled =
-            [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&events, PollFlags::IN)];
-        let waited = rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None));
-        waited.is_ok() && polled[0].revents().is_empty()
+        let Some(Ok(events)) = events else {
+            let stopped = self.is_stopped_within(SEARCH_INTERVAL);
+            return if stopped { Woken::Stopped } else { Woken::ByHost };
+        };
+        let shadows = shadows.and_then(Result::ok);
+        let all = [Some(&self.stop), Some(&self.bell), Some(&events), shadows.as_ref()];
+        let mut polled: Vec<_> =
+            all.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let interval = interval.and_then(|interval| Timespec::try_from(interval).ok());
+        let waited =
+            rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, interval.as_ref()));
+        let first = polled.iter().position(|one| !one.revents().is_empty());
+        let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        match first {
+            _ if waited.is_err() || first == Some(0) => Woken::Stopped,
+            Some(1 | 2) | None => Woken::ByHost,
+            Some(_) => Woken::ByJob,
+        }
     }
 
     fn is_stopped_within(&self, time: Duration) -> bool {
@@ -213,15 +278,24 @@ impl State {
         let found = self.watch.look()?;
         match &self.cover {
             Cover::Whiteout { upper, workspace, owner } => {
+                let planted = |path: &&PathBuf| !self.looked && self.hidden.contains(*path);
+                self.late.extend(found.iter().filter(|path| !planted(path)).cloned());
+                // Watched before the looks, so that nothing comes between.
+                if let Some(shadows) = self.shadows.as_mut().filter(|_| !self.late.is_empty()) {
+                    shadows.clear();
+                    self.late.iter().for_each(|path| shadows.watch_above(path));
+                }
                 let live = LiveView {
                     view: self.view.as_fd(),
                     upper: upper.as_fd(),
                     workspace: workspace.as_fd(),
                     as_owner: &|work| with_file_owner(owner.0, owner.1, work),
                 };
-                for path in &found {
-                    live.white_out(path)?;
+                for path in self.late.iter().chain(found.iter().filter(planted)) {
+                    white_out(&live, path)?;
                 }
+                let late = self.late.iter().cloned().collect::<Vec<_>>();
+                self.late = present(workspace.as_fd(), &late).into_iter().collect();
             }
             Cover::Mount { launcher, namespaces: [users, mounts], user } => {
                 for _ in 0..COVER_TRIES {
@@ -238,6 +312,7 @@ impl State {
                 }
             }
         }
+        self.looked = true;
         self.hidden.extend(found);
         Ok(())
     }
@@ -251,4 +326,15 @@ impl State {
         }
         Ok(seen)
     }
+}
+
+/// A job that changes the directories above meanwhile makes single tries fail.
+fn white_out(live: &LiveView<'_>, path: &Path) -> Result<(), PlantError> {
+    for _ in 1..COVER_TRIES {
+        if live.white_out(path).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(PAUSE_BETWEEN_TRIES);
+    }
+    live.white_out(path)
 }

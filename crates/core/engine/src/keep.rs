@@ -72,8 +72,8 @@ pub enum KeepError {
     #[error("the keeper of the sandbox could not work")]
     Io(#[source] io::Error),
     #[error(
-        "the keeper of the sandbox has not answered for {seconds} seconds and was ended; \
-         `dmesg` may say why, and `ringwall gc` removes what is left"
+        "waited {seconds} seconds for the keeper of the sandbox and ended it; \
+         `dmesg` may say what held it up, and `ringwall gc` removes the rest"
     )]
     Stuck { seconds: u64 },
     /// The keeper's own words.

@@ -153,7 +153,8 @@ pub(crate) fn not_raised(id: &SandboxId, why: &str) -> Record {
 }
 
 pub(crate) fn ended(outcome: &Outcome) -> Record {
-    let reason = outcome.changes_lost.as_deref().unwrap_or_default();
+    let reasons = [&outcome.uncounted, &outcome.changes_lost];
+    let reason = reasons.into_iter().flatten().cloned().collect::<Vec<_>>().join("; ");
     (
         ids(&outcome.id),
         Event::SandboxEnded { ending: Some(outcome.ending), reason: Text::new(reason) },

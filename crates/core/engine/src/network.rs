@@ -357,10 +357,13 @@ impl Network {
             return;
         };
         let until = Instant::now() + END_PATIENCE;
-        while watch.open_connections(&self.task.spec.id) > 0 && Instant::now() < until {
+        let mut used = watch.usage(&self.task.spec.id);
+        // A gateway that does not answer is asked once.
+        while used.is_some_and(|used| used.open_connections > 0) && Instant::now() < until {
             std::thread::sleep(END_PAUSE);
+            used = watch.usage(&self.task.spec.id);
         }
-        self.used = watch.usage(&self.task.spec.id);
+        self.used = used;
         watch.end();
     }
 }

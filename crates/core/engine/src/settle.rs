@@ -15,6 +15,7 @@ use crate::record::{Record, RecordError, RecordKind};
 use crate::rights::History;
 use crate::sandbox::Sandbox;
 use crate::tools::ToolHost;
+use crate::watchdog::Watchdog;
 use crate::workspace_copy::Sink;
 
 /// Changes that are not collected by then never will be.
@@ -87,6 +88,7 @@ impl Sandbox {
             evidence: std::mem::take(&mut self.evidence),
             changes,
             changes_lost,
+            uncounted: self.watchdog.as_ref().and_then(Watchdog::uncounted),
             tools: self.tools.as_ref().map(ToolHost::totals),
         };
         self.record_end(&outcome)?;
@@ -122,7 +124,7 @@ impl Sandbox {
 
     fn usage(&self, wall_ms: u64) -> Usage {
         let group = self.group.as_ref().and_then(|group| group.usage().ok());
-        let watched = self.watchdog.as_ref().map(crate::watchdog::Watchdog::peak_bytes);
+        let watched = self.watchdog.as_ref().map(Watchdog::peak_bytes);
         let watched = watched.filter(|peak| *peak > 0);
         let network = self.network_usage();
         Usage {

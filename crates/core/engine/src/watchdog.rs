@@ -6,12 +6,12 @@
 //! The watchdog adds up nothing for an idle sandbox, without requests and without processes other than
 //! its wardens. A process that it cannot read counts as one that runs.
 
+mod bookkeeping;
+
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -20,6 +20,7 @@ use std::time::Duration;
 use crate::gate::Gate;
 use crate::sandbox::Killer;
 use crate::unaccepted::{Statistics, unaccepted_bytes};
+use bookkeeping::{Kernel, Noted};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The interval where a control group counts all but unaccepted connections, and there are
@@ -40,8 +41,6 @@ const DESCRIPTOR_BYTES: u64 = 8 << 10;
 const SOCKET_BYTES: u64 = 208 << 10;
 /// What a file in memory takes besides its content, by the kernel's own reckoning.
 const INODE_BYTES: u64 = 1 << 10;
-/// A mapping, a lock, a watch: all that is told in one line about a process is about so large.
-const LINE_BYTES: u64 = 256;
 /// How often a process is looked at whose threads are replaced faster than they can be asked.
 const LOOKS: usize = 32;
 /// How often the tree is walked anew when processes end while it is.
@@ -61,6 +60,8 @@ struct Shared {
     done: AtomicBool,
     peak: AtomicU64,
     rest: OnceLock<Rest>,
+    /// The reason for an end of the ring that no count explains.
+    uncounted: OnceLock<String>,
 }
 
 /// What tells whether something runs in a living sandbox.
@@ -75,6 +76,17 @@ struct Rest {
 impl Shared {
     fn is_done(&self) -> bool {
         self.done.load(Ordering::SeqCst)
+    }
+
+    /// Says which process could not be counted, if there is one.
+    fn tell(&self, noted: Noted) {
+        let Some(pid) = noted.unreadable else { return };
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let name = name.trim_end();
+        let _ = self.uncounted.set(format!(
+            "the process {name:?} of the sandbox may not be read, so its locks and mappings could not be \
+             counted; give your user the right to read its program, or run Ringwall as root"
+        ));
     }
 
     /// Waits until the next look is due.
@@ -110,7 +122,13 @@ impl Watchdog {
                 // An unreadable process counts as more than any limit, which is not its real use.
                 state.peak.fetch_max(used.min(most.saturating_mul(2)), Ordering::SeqCst);
                 let charged = used.saturating_add(charges(&found) + socket_charges(warden));
-                if charged > most || kernel.bookkeeping(|| &found, most) > most - charged {
+                let noted = if charged > most {
+                    Noted::default()
+                } else {
+                    kernel.bookkeeping(|| &found, most)
+                };
+                if charged.saturating_add(noted.bytes) > most {
+                    state.tell(noted);
                     state.peak.fetch_max(charged.min(most.saturating_mul(2)), Ordering::SeqCst);
                     flag.store(true, Ordering::SeqCst);
                     killer.kill_tree();
@@ -137,12 +155,14 @@ impl Watchdog {
             let mut statistics = None;
             while !state.is_done() {
                 let statistics = statistics.get_or_insert_with(|| Statistics::of(warden));
-                let too_much_noted = kernel.bookkeeping(|| tree(warden), most) > most;
+                let noted = kernel.bookkeeping(|| tree(warden), most);
+                let too_much_noted = noted.bytes > most;
                 if !too_much_noted && !statistics.could_hold_more_than(most) {
                     state.pause(warden, QUIET_INTERVAL);
                     continue;
                 }
                 if too_much_noted || unaccepted_bytes(warden) > most {
+                    state.tell(noted);
                     flag.store(true, Ordering::SeqCst);
                     killer.kill_tree();
                     return;
@@ -163,6 +183,11 @@ impl Watchdog {
 
     pub(crate) fn exceeded(&self) -> Arc<AtomicBool> {
         self.exceeded.clone()
+    }
+
+    /// The reason for an end of the ring although every count is within the limit.
+    pub(crate) fn uncounted(&self) -> Option<String> {
+        self.shared.uncounted.get().cloned()
     }
 
     pub(crate) fn peak_bytes(&self) -> u64 {
@@ -332,58 +357,9 @@ fn socket_charges(pid: u32) -> u64 {
     used.and_then(|used| used.trim().parse::<u64>().ok()).unwrap_or(0) * SOCKET_BYTES
 }
 
-/// What the kernel notes about a process piece by piece. Asking for it is dear, so that is done
-/// only when the kernel of the whole host has grown since it was last found in order.
-#[derive(Debug, Default)]
-struct Kernel {
-    in_order: Option<u64>,
-}
-
-impl Kernel {
-    /// The mappings, locks and watches of these processes, if it is time to ask.
-    fn bookkeeping<F: AsRef<[Found]>>(&mut self, found: impl FnOnce() -> F, most: u64) -> u64 {
-        let now = kernel_bytes();
-        let before = *self.in_order.get_or_insert(now);
-        if now <= before.saturating_add(most / 8) {
-            self.in_order = Some(before.min(now));
-            return 0;
-        }
-        self.in_order = Some(now);
-        let mut bytes = 0;
-        for Found { asked, .. } in found().as_ref() {
-            let files = fs::read_dir(format!("{asked}/fdinfo")).into_iter().flatten().flatten();
-            let files = files.map(|file| file.path());
-            for file in files.chain([format!("{asked}/maps").into()]) {
-                bytes += lines(&file, (most - bytes) / LINE_BYTES) * LINE_BYTES;
-                if bytes >= most {
-                    return u64::MAX;
-                }
-            }
-        }
-        bytes
-    }
-}
-
-/// What the kernel has taken for itself and cannot give back on its own.
-fn kernel_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let found = text.lines().find_map(|line| line.strip_prefix("SUnreclaim:"));
-    let kibibytes = found.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kibibytes.unwrap_or(0) * 1024
-}
-
-/// How many lines a file has, up to a bound.
-fn lines(path: &Path, most: u64) -> u64 {
-    let Ok(file) = File::open(path) else {
-        return 0;
-    };
-    let bound = usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1);
-    let count = BufReader::with_capacity(1 << 16, file).split(b'\n').take(bound).count();
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
     use std::process::{Command, Stdio};
 
@@ -464,19 +440,5 @@ mod tests {
             assert!(status.contains(name), "this kernel does not tell {name}");
         }
         assert!(own().bytes > 0);
-    }
-
-    #[test]
-    fn the_kernel_is_asked_for_details_only_when_it_has_grown() {
-        let own = [own()];
-        let most = 1 << 40;
-        let mut quiet = Kernel::default();
-        assert_eq!(quiet.bookkeeping(|| &own, most), 0);
-        let mut grown = Kernel { in_order: Some(0) };
-        let most = 4 * kernel_bytes();
-        let bytes = grown.bookkeeping(|| &own, most);
-        assert!((10 * LINE_BYTES..most).contains(&bytes), "{bytes}");
-        let mut tight = Kernel { in_order: Some(0) };
-        assert_eq!(tight.bookkeeping(|| &own, LINE_BYTES), u64::MAX);
     }
 }

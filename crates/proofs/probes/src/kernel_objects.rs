@@ -199,6 +199,12 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
         Probe("exhaust-udp-buffers"),
     ),
     object(
+        "TCP connections that are closed",
+        "",
+        [Number("4,096 in a ring"), Number("4,096 in a ring"), Number("4,096 in a ring")],
+        Test("tcp_keeps_little_for_a_ring"),
+    ),
+    object(
         "seccomp filters",
         "seccomp prctl",
         [Refused("sealed.filter"), Refused("sealed.filter"), Refused("sealed.filter")],
@@ -251,6 +257,12 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
         "",
         [Refused("job.filter"), Refused("job.filter"), Refused("job.filter")],
         Test("what_the_whole_host_has_once_is_refused"),
+    ),
+    object(
+        "flow labels of IPv6",
+        "",
+        [Refused("job.filter"), Refused("job.filter"), Refused("job.filter")],
+        Test("no_flow_label_of_the_host_is_a_jobs"),
     ),
     object(
         "namespaces",

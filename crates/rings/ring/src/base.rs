@@ -24,7 +24,8 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// shared mapping of the real one is memory that stays when its pages are unmapped.
 const UNMAPPABLE_ZERO: &str = "full";
 
-/// Where memory is watched, what TCP may keep: as much as a socket of another kind, by default.
+/// What TCP may keep for a connection: as much as a socket of another kind, by default. No control group counts
+/// the connections that are closed.
 const CONNECTION_BUFFER: u32 = 208 << 10;
 const CLOSED_CONNECTIONS: u32 = 4096;
 
@@ -274,11 +275,9 @@ impl Base {
     pub fn begin_run(&mut self, input: &RingInput<'_>, base: &str) {
         self.push(Step::EnterNetwork);
         self.push(Step::OpenHere { path: base.into(), into: slot::ROOT });
-        if input.is_watched() {
-            let proc = Place::new(slot::ROOT, "proc");
-            let (buffer_bytes, closed) = (CONNECTION_BUFFER, CLOSED_CONNECTIONS);
-            self.push(Step::LimitConnections { proc, buffer_bytes, closed });
-        }
+        let proc = Place::new(slot::ROOT, "proc");
+        let (buffer_bytes, closed) = (CONNECTION_BUFFER, CLOSED_CONNECTIONS);
+        self.push(Step::LimitConnections { proc, buffer_bytes, closed });
         if let Some(network) = input.network.as_ref().filter(|_| input.prepared) {
             self.free_ports(network);
         }

@@ -142,3 +142,39 @@ fn more_entries_than_the_bound_are_not_judged() {
     let bounds = Bounds { max_entries: 2, ..Bounds::default() };
     assert!(upper.periods.look(dir.as_fd(), &bounds).is_err());
 }
+
+#[test]
+fn a_file_with_several_names_that_cannot_be_read_whole_counts_as_changed() {
+    for (max_hash_bytes, is_taken) in [(1 << 20, true), (10, false)] {
+        let mut upper = Upper::new(WriteRights::everywhere(), Told::ByInode);
+        upper.write("ci/a", "more than ten bytes");
+        fs::create_dir(upper.dir.path().join("other")).unwrap();
+        fs::hard_link(upper.dir.path().join("ci/a"), upper.dir.path().join("other/a")).unwrap();
+        upper.write("ci/alone", "as many bytes or more");
+        let dir = fs::File::open(upper.dir.path()).unwrap();
+        let bounds = Bounds { max_hash_bytes, ..Bounds::default() };
+        upper.periods.look(dir.as_fd(), &bounds).unwrap();
+        upper.periods.begin(rights(&["other"], &[]));
+        upper.periods.look(dir.as_fd(), &bounds).unwrap();
+        assert_eq!(upper.allows("ci/a"), is_taken);
+        assert!(upper.allows("other/a") && upper.allows("ci/alone"));
+    }
+}
+
+#[test]
+fn another_content_is_a_change_of_every_name_whatever_the_time_of_the_file() {
+    let mut upper = Upper::new(WriteRights::everywhere(), Told::ByInode);
+    let with = |content: &str| {
+        let hashed = content::hash(&mut content.as_bytes(), 100).unwrap().unwrap();
+        let linked = Linked::Content(hashed.sha256);
+        Look::File { inode: 1, mode: 0o644, size: 4, changed: (1, 1), linked }
+    };
+    for name in ["ci/a", "other/a"] {
+        upper.periods.note(Path::new(name), with("good"));
+    }
+    upper.periods.begin(rights(&["other"], &[]));
+    for name in ["ci/a", "other/a"] {
+        upper.periods.note(Path::new(name), with("evil"));
+    }
+    assert!(!upper.allows("ci/a") && upper.allows("other/a"));
+}

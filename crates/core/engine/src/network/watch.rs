@@ -82,10 +82,6 @@ impl Watch {
     }
 
     /// None if the gateway is gone.
-    pub(super) fn open_connections(&self, task: &str) -> u64 {
-        self.usage(task).map_or(0, |usage| usage.open_connections)
-    }
-
     pub(super) fn usage(&self, task: &str) -> Option<Usage> {
         let state = self.shared.lock();
         state.process.as_ref()?.control.usage(task).ok()

@@ -83,8 +83,8 @@ fn telling_arguments() -> impl Iterator<Item = Vec<u64>> {
         .flat_map(move |a| second.into_iter().flat_map(move |b| third.map(|c| vec![a, b, c])));
     let core = [vec![4, 0], vec![0, 4, 1], vec![0, 4, 1 << 32], vec![0, 4, 1, 1]];
     let huge = [vec![0, 0, 0, 0x40000], vec![0, 4], vec![0, 0, 0x800]];
-    // For a listener that is asked for without a filter.
-    let asking = [vec![2, 8]];
+    // For a listener that is asked for without a filter, and for a flow label.
+    let asking = [vec![2, 8], vec![0, 41, 32]];
     triples.chain(asking).chain([vec![0, 0, 0, 0, 4]]).chain(core).chain(huge)
 }
 
@@ -131,7 +131,7 @@ fn no_check_of_the_job_filter_is_idle() {
         .filter(|(_, line)| !line.starts_with('#') && line.contains(" when "))
         .map(|(index, _)| index)
         .collect();
-    assert_eq!(checks.len(), 23);
+    assert_eq!(checks.len(), 24);
     for index in checks {
         let mut lines: Vec<&str> = JOB.lines().collect();
         let call = lines[index].split_whitespace().take_while(|word| *word != "when").last();

@@ -179,6 +179,8 @@ fn definitions_agree_with_the_headers() {
         ("IPPROTO_TCP", libc::IPPROTO_TCP as i64),
         ("IPPROTO_UDP", libc::IPPROTO_UDP as i64),
         ("IPPROTO_ICMPV6", libc::IPPROTO_ICMPV6 as i64),
+        ("SOL_IPV6", libc::SOL_IPV6 as i64),
+        ("IPV6_FLOWLABEL_MGR", 32),
         ("NEW_LISTENER", libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as i64),
     ];
     let mut expected: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value)).to_vec();
