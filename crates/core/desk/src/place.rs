@@ -138,6 +138,10 @@ impl Desk<'_> {
         if let Some(workspace) = &asked.spec.workspace {
             let writes = workspace.mode == WorkspaceMode::ReadWrite;
             self.may_use_path(caller, &workspace.path, writes)?;
+            if writes {
+                let resource = workspace.path.display().to_string();
+                self.refuse_direct_writes(holder, ("request", &resource), &workspace.path)?;
+            }
         }
         if !asked.spec.read_only_paths.is_empty() {
             let shown = serde_json::to_string(&asked.spec.read_only_paths);
@@ -177,16 +181,15 @@ impl Desk<'_> {
         })
     }
 
-    /// Whether the grant lets a path of the host be read. It must be the one that it says: what is decided
-    /// about is what will be used. Whether it exists is told only to those whose grant has it. With `writes`
-    /// it would be written to directly, which no grant allows.
+    /// Whether the grant lets a path of the host be read, and written with `writes`. It must be the one that
+    /// it says: what is decided about is what will be used. Whether it exists is told only to those whose
+    /// grant has it.
     pub fn may_use_path(&self, caller: &Caller, path: &Path, writes: bool) -> Result<(), Refused> {
         let Caller::Holder(holder) = caller else { return Ok(()) };
         let text = path.to_str().unwrap_or_default().to_owned();
         self.may(caller, Ask::Read { path: text.clone() })?;
         if writes {
             self.may(caller, Ask::Write { path: text.clone() })?;
-            return self.refuse_direct_writes(holder, ("request", &text), path);
         }
         let real = path.canonicalize().ok();
         if real.as_deref() == Some(path) {
@@ -197,8 +200,8 @@ impl Desk<'_> {
         self.refuse(holder, ("request", &text), Refused::new(Kind::NotGranted, why))
     }
 
-    /// A command or tool that writes to a directory of the host itself could write protected paths, such as
-    /// hooks of Git, also those that do not exist yet. No mount prevents that, and only the owner may do it.
+    /// A command that writes to a directory of the host itself could write protected paths, such as hooks of
+    /// Git, also those that do not exist yet. No mount prevents that, and only the owner may do it.
     pub(crate) fn refuse_direct_writes(
         &self,
         holder: &Holder,
@@ -206,7 +209,7 @@ impl Desk<'_> {
         path: &Path,
     ) -> Result<(), Refused> {
         let why = format!(
-            "{path:?} cannot be written to directly under a grant: protected paths are written by the owner only, and nothing keeps them there; use a sandbox with a copy-on-write workspace (--workspace, or \"read_write\": false) and apply its changes, or have the owner do it without the grant"
+            "{path:?} cannot be written to directly under a grant: protected paths, such as .git/hooks, are written by the owner only, and nothing keeps them there; use a sandbox with a copy-on-write workspace (--workspace, or \"read_write\": false) and apply its changes, or have the owner do it without the grant"
         );
         self.refuse(holder, (what, resource), Refused::new(Kind::OwnerOnly, why))
     }
