@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{Asked, Model, Place, Reply, call, entries, of_kind, say};
+use crate::taint::POLICY;
 
 /// Copies built-in tools for the place; false where they were not built.
 fn with_tools(place: &Place, names: &[&str]) -> bool {
@@ -40,6 +41,28 @@ fn a_tool_sees_what_commands_wrote_and_says_where_it_ran() {
     assert_eq!(ended[2]["failed"], true, "what does not fit the schema is told: {}", ended[2]);
     let offered = &model.asked()[0].tools;
     assert!(offered.contains(&"grep".to_owned()) && offered.contains(&"json".to_owned()));
+}
+
+#[test]
+fn a_tool_that_could_read_a_file_from_outside_taints() {
+    let place = Place::new();
+    if !with_tools(&place, &["grep", "echo"]) {
+        say_untested();
+        return;
+    }
+    place.policy(POLICY);
+    place.write("inbox/letter", "needle\n");
+    let model = Model::scripted(vec![
+        call("echo", json!({"text": "it sees no files"})),
+        call("grep", json!({"pattern": "needle"})),
+        say("done"),
+    ]);
+    let done = place.run(&model, &["--tool", "grep", "--tool", "echo"]).exits(0);
+    let seen = entries(&done);
+    let tainted = of_kind(&seen, "tainted");
+    let source = "output of the tool grep that could read path:./inbox/**";
+    assert!(of_kind(&seen, "call-ended").iter().all(|call| call["failed"] == false), "{done:?}");
+    assert_eq!((&tainted[0]["step"], &tainted[0]["source"]), (&json!(2), &json!(source)));
 }
 
 /// What Ringwall adds to a step: from the model's answer in the journal to the result in the journal. It is

@@ -144,6 +144,25 @@ impl PathPattern {
         self.alternatives.iter().any(|glob| glob.matches(value))
     }
 
+    /// The directory or file that everything lies at or below that the pattern matches: its path up to the first
+    /// `*`. None where the pattern begins at a home or a workspace that the task does not have.
+    pub fn top(&self, anchors: &Anchors) -> Option<String> {
+        let anchor = match self.anchor {
+            Anchor::Root => "",
+            Anchor::Home => anchors.home.as_deref()?,
+            Anchor::Workspace => anchors.workspace.as_deref()?,
+        };
+        let below = self.text.trim_start_matches(['~', '.']).split('/').skip(1);
+        let fixed: Vec<&str> =
+            below.take_while(|part| !part.contains('*')).filter(|part| !part.is_empty()).collect();
+        let mut top = anchor.trim_end_matches('/').to_owned();
+        for part in fixed {
+            top.push('/');
+            top.push_str(part);
+        }
+        Some(if top.is_empty() { "/".to_owned() } else { top })
+    }
+
     /// Whether everything below its anchor is meant.
     pub(crate) fn is_everything(&self) -> bool {
         self.text.trim_start_matches(['~', '.']) == "/**"
@@ -299,6 +318,28 @@ mod tests {
                 FilePath::new(other, &anchors).unwrap_or_else(|_| path("/home/u/w/none"))
             });
             assert!(text == "/**" || !pattern(text).matches(&other), "{text} {other:?}");
+        }
+    }
+
+    #[test]
+    fn everything_that_a_pattern_matches_lies_at_or_below_its_top() {
+        let anchors = Anchors { home: Some("/home/u".into()), workspace: Some("/home/u/w".into()) };
+        for (text, top) in [
+            ("./inbox/**", "/home/u/w/inbox"),
+            ("./inbox/letter", "/home/u/w/inbox/letter"),
+            ("./mail/**/*.eml", "/home/u/w/mail"),
+            ("./mail/**/new/**", "/home/u/w/mail"),
+            ("./**/*.eml", "/home/u/w"),
+            ("~/Downloads/**", "/home/u/Downloads"),
+            ("./.hidden/**", "/home/u/w/.hidden"),
+            ("~", "/home/u"),
+            ("/tmp/**", "/tmp"),
+            ("/**", "/"),
+        ] {
+            assert_eq!(pattern(text).top(&anchors).as_deref(), Some(top), "{text}");
+        }
+        for text in ["./inbox/**", "~/Downloads/**"] {
+            assert_eq!(pattern(text).top(&Anchors::default()), None, "{text}");
         }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::decide::{Subject, Task};
 use crate::layer::{FileFacts, Layer, LayerText, LoadError, OriginKind};
 use crate::lower::{Act, LowerError};
-use crate::pattern::FilePath;
+use crate::pattern::{FilePath, PathPattern};
 use crate::values::TaintSource;
 use crate::words::{Kind, Profile, Tier};
 
@@ -203,6 +203,14 @@ impl Stack {
     pub(crate) fn taint_sources(&self) -> impl Iterator<Item = &TaintSource> {
         let taints = self.layers.iter().filter_map(|layer| layer.file.taint.as_ref());
         taints.flat_map(|taint| &taint.value.sources)
+    }
+
+    /// The paths whose files taint a task.
+    pub fn tainting_paths(&self) -> impl Iterator<Item = &PathPattern> {
+        self.taint_sources().filter_map(|source| match source {
+            TaintSource::Path(pattern) => Some(pattern),
+            _ => None,
+        })
     }
 
     /// Whether a task that took this in is tainted from now on.

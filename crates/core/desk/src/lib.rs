@@ -27,6 +27,7 @@ mod refused;
 mod reserve;
 mod rules;
 mod steps;
+mod tainting;
 mod tools;
 
 pub use action::{Action, Apply, Exec, Input};
@@ -44,6 +45,7 @@ pub use reserve::{Reservation, Turn, TurnReservation};
 pub use ringwall_permit::{Permit, SystemCaller};
 pub use rules::{Job, Rules, Step, Taken};
 pub use steps::{Answer, Question, Stepping};
+pub use tainting::{TaintingPath, Top};
 pub use tools::{BegunCall, CallWish};
 
 /// Words of the policy with which a task and its work are described.

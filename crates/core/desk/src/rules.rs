@@ -13,6 +13,7 @@ use ringwall_spec::{Host, Scheme, Wall};
 use ringwall_workspace::is_protected;
 
 use crate::refused::{Kind, Refused};
+use crate::tainting::{self, TaintingPath};
 
 /// Read when an agent begins or goes on.
 #[derive(Debug)]
@@ -117,6 +118,13 @@ impl Rules {
                 self.file(path).is_ok_and(|path| sources.taints(&TakenIn::File(&path)))
             }
         }
+    }
+
+    /// Where the files lie whose text taints. A command that sees one of these places could have read them, under
+    /// any name.
+    pub fn tainting_paths(&self) -> Vec<TaintingPath> {
+        let sources = self.stack.as_ref().unwrap_or(&self.built_in);
+        tainting::places(sources.tainting_paths(), &self.anchors())
     }
 
     /// The kind of work that the policy says a shell command is, if it speaks of it.
@@ -231,10 +239,14 @@ impl Rules {
 
     /// A path of the workspace as rules see it.
     fn file(&self, relative: &str) -> Result<FilePath, String> {
+        let shown = if relative.is_empty() { ".".to_owned() } else { format!("./{relative}") };
+        FilePath::new(&shown, &self.anchors()).map_err(|error| error.to_string())
+    }
+
+    fn anchors(&self) -> Anchors {
         let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
         let workspace = self.workspace.as_ref().map(|path| path.display().to_string());
-        let shown = if relative.is_empty() { ".".to_owned() } else { format!("./{relative}") };
-        FilePath::new(&shown, &Anchors { home, workspace }).map_err(|error| error.to_string())
+        Anchors { home, workspace }
     }
 }
 

@@ -98,19 +98,32 @@ impl Supervisor<'_> {
         let (kind_of_work, input) = (Some(kind.as_str()), Input::Nothing);
         let order = Order { kind: kind_of_work, command: &command, input, timeout: Some(timeout) };
         self.ensure_site(&kind, Action::Exec(&order))?;
-        let ran = self.pay_and_run(step, &command, timeout)?;
+        let ran = self.pay_and_run(step, (&command, &kind), timeout)?;
+        let shown = self.shown_source()?;
         let site = self.site()?;
         let mut done =
             Done::output(place(site), how(ran.ending), &ran.output, is_failure(ran.ending));
-        done.taints = self.taint_of_command(&kind);
+        // The command may have made itself what it read.
+        done.taints = shown.map(|pattern| could_read("a command", &pattern));
         Ok(done)
     }
 
-    fn pay_and_run(&self, step: u64, command: &Command, timeout: Duration) -> Result<Ran, Halt> {
+    fn pay_and_run(
+        &mut self,
+        step: u64,
+        (command, kind): (&Command, &str),
+        timeout: Duration,
+    ) -> Result<Ran, Halt> {
         let site = self.site()?;
         let share = Share::of_sandbox(&Limits { timeout, ..site.record.limits.clone() }, None);
         let paid = self.world.desk().reserve_within(&self.caller, (&self.account(step), share));
         let paid = paid.map_err(|it| self.no(it))?;
+        // Before it runs: however it ends, it may have left copies of what it read.
+        if let Some(source) = self.taint_of_command(kind)? {
+            self.take_in(step, source)?;
+        }
+        let site = self.site()?;
+        site.worked_in.set(true);
         let begun = Instant::now();
         let ran = site.start(command, paid.share().time).and_then(|job| {
             let (what, input) = (format!("exec in {}", site.record.id), job.input());
@@ -122,14 +135,15 @@ impl Supervisor<'_> {
         ran.map_err(|error| failed(&error))
     }
 
-    fn taint_of_command(&self, kind: &str) -> Option<String> {
+    fn taint_of_command(&self, kind: &str) -> Result<Option<String>, Halt> {
         let of_kind: Option<WorkKind> = kind.parse().ok();
         if of_kind.is_some_and(|kind| self.rules.taints(Taken::OutputOf(kind))) {
-            return Some(format!("output of {kind} work"));
+            return Ok(Some(format!("output of {kind} work")));
         }
-        let reaches = self.site.as_ref().is_some_and(|site| site.has_network);
-        (reaches && self.rules.taints(Taken::Network))
-            .then(|| "output of a command that could reach the network".to_owned())
+        if self.site()?.has_network && self.rules.taints(Taken::Network) {
+            return Ok(Some("output of a command that could reach the network".to_owned()));
+        }
+        Ok(self.shown_source()?.map(|pattern| could_read("a command", &pattern)))
     }
 
     /// The sandbox that is there by now.
@@ -243,6 +257,13 @@ impl Supervisor<'_> {
         let begun = desk.begin_call(&self.caller, wish, BTreeMap::new);
         let begun = begun.map_err(|it| self.no(it))?;
         prepared.limit(begun.limits);
+        let (alone, sandbox) = (inside.is_none(), sandbox.map(ToString::to_string));
+        // Before it runs: however it ends, it may have left copies of what it read.
+        if let Some(source) = self.taint_of_tool(tool, needs_files, alone)? {
+            self.take_in(step, source)?;
+        }
+        let inside = self.site.as_ref().filter(|site| site.wall().has_tools_inside());
+        inside.inspect(|site| site.worked_in.set(true));
         let called = wasm.call(&prepared, inside);
         let (status, meter) = match &called {
             Ok(outcome) => (Some(&outcome.status), outcome.meter),
@@ -254,16 +275,32 @@ impl Supervisor<'_> {
         begun.reservation.settle(Used::of_tool(&meter)).map_err(|it| self.no(it))?;
         let facts = serde_json::to_vec(&*outcome.evidence).unwrap_or_default();
         let evidence = blake3::hash(&facts).to_hex().chars().take(16).collect();
-        let sandbox = sandbox.map(ToString::to_string);
         let (text, failed) = match prepared.result(&outcome) {
             Ok(value) => (value.to_string(), false),
             Err(why) => (why, true),
         };
         let place = Place { wall, sandbox, evidence: Some(evidence) };
         let mut done = Done::output(place, json!({ "tool": tool }), &text, failed);
-        let taints = self.rules.taints(Taken::Tool(tool));
-        done.taints = taints.then(|| format!("output of the tool {tool}"));
+        done.taints = self.taint_of_tool(tool, needs_files, alone)?;
         Ok(done)
+    }
+
+    /// `alone`: outside of the sandbox, with the workspace as the host has it.
+    fn taint_of_tool(
+        &self,
+        tool: &str,
+        sees_files: bool,
+        alone: bool,
+    ) -> Result<Option<String>, Halt> {
+        if self.rules.taints(Taken::Tool(tool)) {
+            return Ok(Some(format!("output of the tool {tool}")));
+        }
+        let shown = match (sees_files, alone) {
+            (false, _) => None,
+            (true, false) => self.shown_source()?,
+            (true, true) => self.shown_source()?.or_else(|| self.source_on_host()),
+        };
+        Ok(shown.map(|pattern| could_read(&format!("the tool {tool}"), &pattern)))
     }
 
     /// Whether policy lets the tool run outside the sandbox, in a ring of its own.
@@ -276,6 +313,10 @@ impl Supervisor<'_> {
 
 pub(crate) fn refused(why: impl Into<String>) -> Halt {
     Halt::done(Done::refused(why))
+}
+
+fn could_read(what: &str, pattern: &str) -> String {
+    format!("output of {what} that could read path:{pattern}")
 }
 
 /// Something did not work; the model may try something else.

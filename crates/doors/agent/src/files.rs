@@ -13,7 +13,7 @@ use crate::calls::{FILES, failed, place};
 use crate::output::Done;
 use crate::supervisor::{Halt, Supervisor};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_LISTED: usize = 1000;
@@ -53,6 +53,7 @@ impl Supervisor<'_> {
         self.client()?
             .read_file(inside.as_os_str().as_bytes(), &mut bytes, MAX_FILE_BYTES)
             .map_err(|error| failed(&error))?;
+        let taints = taints.map_or_else(|| self.taint_of_place(path), |it| Ok(Some(it)))?;
         Ok((String::from_utf8_lossy(&bytes).into_owned(), taints))
     }
 
@@ -125,6 +126,7 @@ impl Supervisor<'_> {
         let mut entries =
             self.client()?.list(inside.as_os_str().as_bytes()).map_err(|error| failed(&error))?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
+        let taints = taints.map_or_else(|| self.taint_of_place(path), |it| Ok(Some(it)))?;
         let all = entries.len();
         let lines = entries.iter().take(MAX_LISTED).map(|entry| {
             let name = String::from_utf8_lossy(&entry.name);
@@ -147,7 +149,7 @@ impl Supervisor<'_> {
         self.ensure_site(FILES, Action::Files)?;
         let root = self.site()?.root().to_owned();
         let mut search = Search { client: self.client()?, text, found: Vec::new(), files: 0 };
-        let mut taints = None;
+        let mut taints = self.taint_of_place(path)?;
         let mut waiting = VecDeque::from([path.to_owned()]);
         while let Some(directory) = waiting.pop_front() {
             let Ok(entries) = search.client.list(root.join(&directory).as_os_str().as_bytes())

@@ -15,6 +15,7 @@ mod bounds;
 mod brain;
 mod calls;
 mod carry;
+mod closed;
 mod consent;
 mod conversation;
 mod extract;
@@ -31,6 +32,7 @@ mod site;
 mod state;
 mod sub;
 mod supervisor;
+mod taint;
 mod token;
 mod wasm;
 

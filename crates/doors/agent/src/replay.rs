@@ -102,6 +102,8 @@ impl TakenIn<'_> {
             let perhaps = recorded.is_some_and(|then| then <= step);
             perhaps.then(|| "as it was recorded, or could not be".to_owned())
         };
+        // The journal does not tell either which files a command, a tool or a link led to.
+        let by_files = || if self.policy.tainting_paths().is_empty() { None } else { not_told() };
         match wish {
             Wish::Exec(exec) => {
                 let floor = self.options.kind.max(self.policy.kind_of_command(&exec.command));
@@ -109,15 +111,19 @@ impl TakenIn<'_> {
                 let of_kind = self.policy.taints(Taken::OutputOf(kind));
                 let reaches = self.policy.has_network(&self.task);
                 let by_network = reaches && self.policy.taints(Taken::Network);
-                (of_kind || by_network).then(|| format!("output of {kind} work"))
+                let source = (of_kind || by_network).then(|| format!("output of {kind} work"));
+                source.or_else(by_files)
+            }
+            Wish::Wasm { tool, .. } => {
+                let by_name = self.policy.taints(Taken::Tool(tool));
+                let source = by_name.then(|| format!("output of the tool {tool}"));
+                source.or_else(by_files)
             }
             _ if self.failed => None,
             Wish::Read { path, .. } | Wish::Edit { path, .. } | Wish::List { path } => {
                 let shown = if path.is_empty() { ".".to_owned() } else { format!("./{path}") };
-                self.policy.taints(Taken::File(path)).then(|| format!("the file {shown}"))
-            }
-            Wish::Wasm { tool, .. } => {
-                self.policy.taints(Taken::Tool(tool)).then(|| format!("output of the tool {tool}"))
+                let by_name = self.policy.taints(Taken::File(path));
+                by_name.then(|| format!("the file {shown}")).or_else(by_files)
             }
             Wish::Search { .. } | Wish::Extract { .. } | Wish::SubAgent(_) => not_told(),
             Wish::Write { .. }

@@ -1,6 +1,7 @@
 //! The sandbox in which a model's wishes are done. There is one at a time; when a call needs a
 //! stronger wall, or the task has become tainted, it moves to another with all that it changed.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -58,6 +59,8 @@ pub(crate) struct Site {
     pub(crate) has_network: bool,
     /// Whether the task was when it was placed.
     pub(crate) tainted: bool,
+    /// Whether a command or a tool of the agent may have written here.
+    pub(crate) worked_in: Cell<bool>,
 }
 
 /// What a command said and how it ended.
@@ -109,7 +112,9 @@ impl Site {
             Some(decided) => !decided.egress.is_empty(),
             None => options.network.is_some() && !tainted,
         };
-        Ok(Some(Site { attached, has_network, tainted, record }))
+        // The journal does not say whether commands have run in it.
+        let worked_in = Cell::new(true);
+        Ok(Some(Site { attached, has_network, tainted, worked_in, record }))
     }
 
     /// Whether it is still there.
@@ -128,7 +133,9 @@ impl Site {
         let record = engine.create(&placed.permit, None)?;
         placed.leave_to(Keeper::Itself, &record.id)?;
         let attached = engine.attach(&record)?;
-        let site = Site { record, attached, has_network, tainted: task.tainted };
+        // Changes of the sandbox before are carried into this one.
+        let worked_in = Cell::new(from.is_some());
+        let site = Site { record, attached, has_network, tainted: task.tainted, worked_in };
         match from.map(|from| carry::carry(engine, from, &site)).transpose() {
             Ok(_) => Ok(site),
             Err(error) => {

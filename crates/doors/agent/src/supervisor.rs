@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ringwall_agent_model::Call;
-use ringwall_audit::{Event, Id, Ids, Text};
 use ringwall_desk::{
     Allowance, Books, Caller, Desk, Hands, Kind, NewAgent, Refused, Rules, Step, Stepping, Task,
 };
@@ -348,13 +347,9 @@ impl<'a> Supervisor<'a> {
 
     fn end_call(&mut self, step: u64, done: Done, ms: u64) -> Result<(), AgentError> {
         let Done { content, failed, refused, place, taints } = done;
-        if let Some(source) = taints.filter(|_| self.state.taint.is_none()) {
-            let label = format!("step {step} of {}", self.journal.id);
-            let event = Event::TaintSet { source: Text::new(&source), label: Text::new(label) };
-            let ids = Ids::default().task(Id::new(self.caller.task()));
-            self.world.engine.record(vec![(ids, event)])?;
+        if let Some(source) = taints {
             // First, so that no crash leaves a result that nobody knows to be tainted.
-            self.write(Entry::Tainted { step, source }, false)?;
+            self.take_in(step, source)?;
         }
         let active_ms = self.passed();
         let entry = Entry::CallEnded { step, content, failed, refused, place, ms, active_ms };
