@@ -42,6 +42,31 @@ fn a_tool_is_listed_looked_at_and_called() {
 }
 
 #[test]
+fn a_grant_lets_no_tool_write_to_the_host() {
+    let daemon = Daemon::for_tenants(&[]);
+    let mut described = manifest("yes");
+    described["wants"] = json!({ "dirs": [{ "path": "/work", "access": "rw", "optional": true }] });
+    let file = daemon.world.path("yes.wasm");
+    std::fs::write(&file, component(&described, &Does::Returns("{\"ok\":true}"))).expect("a file");
+    daemon.world.ringwall(["tool", "add", file.to_str().expect("a path")]).exits(0);
+    let project = daemon.world.project().canonicalize().expect("a path");
+    let below = project.join("new");
+    std::fs::create_dir_all(&below).expect("a directory");
+    let rights = json!({ "tools": ["yes"], "read": [&project], "write": [&project] });
+    let token = daemon.grant("acme", &rights);
+    let call = |path: &std::path::Path, write: bool| {
+        let dirs = json!([{ "guest": "/work", "path": path, "write": write }]);
+        daemon.holder(&token).post("/v1/tools/yes/call", &json!({ "dirs": dirs }))
+    };
+    call(&project, false).is(200);
+    for path in [&project, &below] {
+        let refused = call(path, true);
+        let told = refused.is_problem(403, "owner-only").json();
+        assert!(told["detail"].as_str().is_some_and(|it| it.contains(".git/hooks")), "{told}");
+    }
+}
+
+#[test]
 fn the_command_line_gives_the_same_with_the_daemon_as_without() {
     let mut daemon = Daemon::for_tenants(&[]);
     install(&daemon, "yes", &Does::Returns("{\"ok\":true}"));

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use crate::support::tool::{Does, component, manifest};
 use crate::support::{Finished, World};
 
@@ -319,6 +321,66 @@ fn a_tool_is_called_under_a_grant_that_names_it_and_its_directories() {
     place.grant_with(&["--tool", "yes", "--budget", "fuel=10"]);
     call().exits(137).says(&["fuel"]);
     call().is_refused().says(&["fuel", "spent"]);
+}
+
+/// A tool that wants to write, in the world of a policy that approves of it.
+fn add_writing_tool(world: &World) {
+    let mut described = manifest("writes");
+    described["wants"] = json!({ "dirs": [{ "path": "/work", "access": "rw", "optional": true }] });
+    world.write("writes.wasm", component(&described, &Does::Returns(r#"{"ok": true}"#)));
+    world.ringwall(["tool", "add", "./writes.wasm"]).exits(0);
+    let policy = world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    let rule = "\n[[tool]]\nnames = [\"writes\"]\nkind = \"compute\"\napproved = true\n";
+    let text = text.replace("kinds = [\"files\"]", "kinds = [\"files\", \"compute\"]");
+    fs::write(&policy, text + rule).expect("a policy");
+}
+
+#[test]
+fn a_grant_lets_no_tool_write_where_protected_paths_could_be_made() {
+    let place = Place::new(&["files"]);
+    add_writing_tool(&place.world);
+    let project = place.project("");
+    let project = project.trim_end_matches('/');
+    place.grant_with(&["--tool", "writes", "--read", project, "--write", project]);
+    let token = place.token.to_str().expect("a path");
+    let call = |dir: &str| {
+        let dir = format!("/work={dir}");
+        place.world.ringwall(["tool", "call", "writes", "--grant", token, "--dir", &dir])
+    };
+    call(project).exits(0);
+    fs::create_dir_all(place.world.project().join("empty/.git")).expect("directories");
+    for directory in ["", "/empty", "/empty/.git"] {
+        let refused = call(&format!("{project}{directory}:rw"));
+        refused.is_refused().says(&["writes", "by a grant", ".git/hooks", "/wasm"]);
+    }
+    assert_eq!(place.kinds_of_events().last().map(String::as_str), Some("admission-denied"));
+}
+
+#[test]
+fn a_tool_writes_only_where_phase_and_tier_let_all_be_written() {
+    let place = Place::new(&["files"]);
+    let world = &place.world;
+    add_writing_tool(world);
+    world.write("docs/page", "text\n");
+    let call =
+        |dir: &str| world.ringwall(["tool", "call", "writes", "--dir", &format!("/work={dir}")]);
+    let policy = world.path("nobody-home/.config/ringwall/ringwall.toml");
+    let text = fs::read_to_string(&policy).expect("a policy");
+    let tier = r#"write = ["~/**", "./**", "/tmp/**"]"#;
+    let narrow = text.replace(tier, r#"write = ["./docs/**"]"#);
+    assert_ne!(narrow, text);
+    fs::write(&policy, narrow).expect("a policy");
+    call(".:rw").is_refused().says(&["writes", "tiers.medium.write"]);
+    call(".").exits(0);
+    let phases = "\n[phases.plan]\nwrite = [\"./docs/**\"]\n";
+    let text = text.replace("tier = \"medium\"", "tier = \"medium\"\nphase = \"plan\"");
+    fs::write(&policy, text.clone() + phases).expect("a policy");
+    call(".:rw").is_refused().says(&["writes", "may not write"]);
+    call(".").exits(0);
+    let phases = "\n[phases.plan]\nwrite = [\"./**\"]\ndeny = [\"./**/.git/**\"]\n";
+    fs::write(&policy, text + phases).expect("a policy");
+    call(".:rw").is_refused().says(&["writes", "a denial for paths below it"]);
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl Desk<'_> {
         let CallWish { asked, gate, search, limits, account } = wish;
         let tool = Ask::Tool { name: asked.tool.to_owned() };
         self.may(caller, tool.clone())?;
+        self.refuse_writing(caller, asked)?;
         let share = (account, Share::of_tool(&limits));
         let refused = self.engine.allow_call(asked, gate).err();
         if refused.is_some() {
@@ -109,5 +110,18 @@ impl Desk<'_> {
         }
         let limits = ToolLimits { time, fuel, ..limits };
         Ok(BegunCall { entry, limits, reservation, elevated })
+    }
+
+    /// Protected paths are written by the owner only, and a tool could make one in any directory that it may write to:
+    /// `.git/hooks` in an empty one. In a sandbox it writes to a copy, and `apply` judges each path.
+    fn refuse_writing(&self, caller: &Caller, asked: AskedCall<'_>) -> Result<(), Refused> {
+        let (Caller::Holder(holder), Some(path)) = (caller, asked.written_on_host().next()) else {
+            return Ok(());
+        };
+        let why = format!(
+            "the tool {} may not write to {path:?} on the host by a grant, as it could write protected paths there, such as .git/hooks; leave out the right to write, or call the tool in a sandbox whose wall ends in /wasm and apply its changes",
+            asked.tool
+        );
+        self.refuse(holder, ("call", asked.tool), Refused::new(Kind::OwnerOnly, why))
     }
 }

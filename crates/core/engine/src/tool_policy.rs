@@ -1,16 +1,24 @@
 //! Whether a tool may be called, and where; and the record of its call.
 
+use std::path::{Path, PathBuf};
+
 use ringwall_audit::{CallEnded, CallKind, Id, Ids, Text};
 use ringwall_policy::{
-    Action, Decision, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task, Work,
+    Action, Anchors, Decision, FilePath, LoadError, PlaceRequest, Refusal, RuleRef, Stack, Task,
+    Work,
 };
-use ringwall_spec::{EgressSpec, RingKind, SandboxId, ToolMeter, ToolStatus, Usage, Wall};
+use ringwall_spec::{
+    DirAccess, EgressSpec, RingKind, SandboxId, ToolMeter, ToolStatus, Usage, Wall, WorkspaceMode,
+    WorkspaceSpec,
+};
 
-use crate::admit::{deciding, hint};
+use crate::admit::{anchors, deciding, hint, workspace_rights};
 use crate::config::Engine;
+use crate::denials;
 use crate::egress::{self, EgressError, NetworkBounds, egress_by};
 use crate::ledger::{self, CallEntry, LedgerError, succeeded};
 use crate::policy_files::PolicySearch;
+use crate::tools::DirGrant;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ToolDenied {
@@ -24,6 +32,10 @@ pub enum ToolDenied {
         "the tool {tool} may be called in its strict mode only, by [[tool]] of the policy; give \"strict\": true in its input"
     )]
     NotStrict { tool: String },
+    #[error(
+        "the tool {tool} may not write to {path:?}: {why}; leave out :rw, or call it in a sandbox and apply its changes{}", hint(.elevations)
+    )]
+    Write { tool: String, path: PathBuf, why: String, elevations: Vec<String> },
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -31,7 +43,11 @@ pub enum ToolDenied {
 /// The policy by which tools are called, read once. None where there is no policy: then it is for
 /// the person who asks to say.
 #[derive(Debug)]
-pub struct ToolGate(Option<Stack>);
+pub struct ToolGate {
+    stack: Option<Stack>,
+    /// What `./` means in the policy, for paths in it.
+    directory: Option<PathBuf>,
+}
 
 /// A call that a caller wants to make.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +55,8 @@ pub struct AskedCall<'a> {
     pub tool: &'a str,
     /// As the tool declares it.
     pub kind: &'a str,
-    /// Whether the call was given a directory to write to.
-    pub writes: bool,
+    /// The directories that the call was given: of the host, or of its sandbox.
+    pub dirs: &'a [DirGrant],
     pub wall: &'a Wall,
     pub sandbox: Option<&'a SandboxId>,
     /// Whether its input asks for the tool's strict mode.
@@ -55,7 +71,9 @@ impl ToolDenied {
     /// An elevation that would allow the refused call.
     pub fn elevation(&self) -> Option<&str> {
         let all = match self {
-            ToolDenied::Call { elevations, .. } => elevations.as_slice(),
+            ToolDenied::Call { elevations, .. } | ToolDenied::Write { elevations, .. } => {
+                elevations.as_slice()
+            }
             ToolDenied::Place { refusal, .. } => refusal.elevations(),
             ToolDenied::NotStrict { .. } | ToolDenied::Policy(_) | ToolDenied::Ledger(_) => &[],
         };
@@ -67,7 +85,13 @@ impl ToolGate {
     pub fn open(search: &PolicySearch) -> Result<ToolGate, LoadError> {
         let layers = search.read()?;
         let stack = (!layers.is_empty()).then(|| PolicySearch::stack(layers)).transpose()?;
-        Ok(ToolGate(stack))
+        Ok(ToolGate { stack, directory: search.workspace.clone() })
+    }
+
+    /// A directory that a tool writes to outside of this one is a workspace of its own.
+    fn anchors(&self, path: &Path) -> Anchors {
+        let around = self.directory.as_deref().filter(|directory| path.starts_with(directory));
+        anchors(around.unwrap_or(path))
     }
 }
 
@@ -87,8 +111,8 @@ impl Engine {
 
     /// Allows a call without beginning it.
     pub fn allow_call(&self, asked: AskedCall<'_>, gate: &ToolGate) -> Result<(), ToolDenied> {
-        match &gate.0 {
-            Some(stack) => deciding(|| self.allow_tool(asked, stack)),
+        match &gate.stack {
+            Some(stack) => deciding(|| self.allow_tool(asked, (gate, stack))),
             None => Ok(()),
         }
     }
@@ -107,7 +131,7 @@ impl Engine {
             ([], Some(_)) => return Err(EgressError::Unwanted),
             _ => {}
         }
-        let egress = match &gate.0 {
+        let egress = match &gate.stack {
             None => asked.map(|egress| self.egress_ordered(egress)).transpose()?,
             Some(stack) => deciding(|| egress_by(stack, &Task::default(), asked))?,
         };
@@ -115,12 +139,16 @@ impl Engine {
         Ok(wanted.and_then(|egress| egress::within(egress, most)))
     }
 
-    fn allow_tool(&self, asked: AskedCall<'_>, stack: &Stack) -> Result<(), ToolDenied> {
+    fn allow_tool(
+        &self,
+        asked: AskedCall<'_>,
+        (gate, stack): (&ToolGate, &Stack),
+    ) -> Result<(), ToolDenied> {
         let (tool, kind) = (asked.tool.to_owned(), Some(asked.kind.to_owned()));
         let mut task = asked.task.cloned().unwrap_or_default();
         task.elevated.extend(asked.elevated.map(str::to_owned));
         let action =
-            Action::Call { tool: tool.clone(), kind: kind.clone(), read_only: !asked.writes };
+            Action::Call { tool: tool.clone(), kind: kind.clone(), read_only: !asked.writes() };
         let decision = stack.decide(&task, &action);
         if !decision.allowed {
             let Decision { why, elevations, rules, .. } = decision;
@@ -130,6 +158,7 @@ impl Engine {
         if stack.wants_strict(&tool) && !asked.strict {
             return self.deny(asked, &[], ToolDenied::NotStrict { tool });
         }
+        self.allow_writing(asked, (gate, stack), &task)?;
         let request = PlaceRequest {
             task,
             work: Work { tool: Some(tool.clone()), kind },
@@ -149,6 +178,36 @@ impl Engine {
                 self.deny(asked, &placed.rules, denied)
             }
         }
+    }
+
+    /// A tool outside of a sandbox writes to a directory as a job with `--workspace-rw` does, but no mount keeps it
+    /// to a part. So the policy must let all of the directory be written.
+    fn allow_writing(
+        &self,
+        asked: AskedCall<'_>,
+        (gate, stack): (&ToolGate, &Stack),
+        task: &Task,
+    ) -> Result<(), ToolDenied> {
+        for path in asked.written_on_host() {
+            let denied = |why: String, elevations: Vec<String>| {
+                let (tool, path) = (asked.tool.to_owned(), path.to_owned());
+                ToolDenied::Write { tool, path, why, elevations }
+            };
+            let anchors = gate.anchors(path);
+            let file = match FilePath::new(&path.display().to_string(), &anchors) {
+                Ok(file) => file,
+                Err(error) => return self.deny(asked, &[], denied(error.to_string(), Vec::new())),
+            };
+            let decision = stack.decide(task, &Action::Write(file));
+            if !decision.allowed {
+                let Decision { why, elevations, rules, .. } = decision;
+                return self.deny(asked, &rules, denied(why, elevations));
+            }
+            if let Some(why) = kept_from_part(stack, task, (path, &anchors)) {
+                return self.deny(asked, &decision.rules, denied(why, Vec::new()));
+            }
+        }
+        Ok(())
     }
 
     fn deny(
@@ -184,6 +243,23 @@ impl Engine {
     }
 }
 
+/// Why a tool could write where the policy lets nothing be written, if the policy excepts something below the path.
+fn kept_from_part(
+    stack: &Stack,
+    task: &Task,
+    (path, anchors): (&Path, &Anchors),
+) -> Option<String> {
+    let paths = stack.path_rights(task);
+    let rights = workspace_rights(&paths, path, anchors);
+    if !rights.is_everywhere() || !rights.read_only.is_empty() {
+        return Some("the policy lets only a part of it be written".to_owned());
+    }
+    let written = WorkspaceSpec { path: path.to_owned(), mode: WorkspaceMode::ReadWrite };
+    let phase = task.phase.clone().unwrap_or_default();
+    let lost = denials::unkept(stack, &paths, &phase, Some(&written));
+    lost.map(|_| "the policy has a denial for paths below it".to_owned())
+}
+
 /// The wall that policy gives to such calls, as a flag.
 fn instead(wall: Option<&Wall>) -> String {
     let with_tools = wall.filter(|wall| wall.rings().last() == Some(&RingKind::Wasm));
@@ -194,8 +270,60 @@ fn instead(wall: Option<&Wall>) -> String {
     }
 }
 
-impl AskedCall<'_> {
+impl<'a> AskedCall<'a> {
+    /// Whether the call was given a directory to write to.
+    fn writes(&self) -> bool {
+        self.dirs.iter().any(|dir| dir.access == DirAccess::Write)
+    }
+
+    /// The directories of the host that the call was given to write to. A tool in a sandbox gets those of the sandbox,
+    /// with the rights of its mounts.
+    pub fn written_on_host(&self) -> impl Iterator<Item = &'a Path> {
+        let alone = self.wall.rings() == [RingKind::Wasm];
+        let dirs = if alone { self.dirs } else { &[] };
+        dirs.iter().filter(|dir| dir.access == DirAccess::Write).map(|dir| dir.host.as_path())
+    }
+
     fn ids(self) -> Ids {
         Ids { sandbox: self.sandbox.map(Id::from), ..Ids::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Why a tool may not write to a directory, in a project with this policy.
+    fn kept(more: &str, directory: &str, phase: Option<&str>) -> Option<String> {
+        let mut text = Stack::built_in();
+        text.text.push_str(more);
+        let stack = Stack::load(vec![text]).unwrap();
+        let gate = ToolGate { stack: None, directory: Some("/home/me/project".into()) };
+        let path = Path::new(directory);
+        let task = Task { phase: phase.map(str::to_owned), ..Task::default() };
+        kept_from_part(&stack, &task, (path, &gate.anchors(path)))
+    }
+
+    #[test]
+    fn a_tool_writes_only_where_the_policy_lets_all_be_written() {
+        let phases = "\n[phases.plan]\nwrite = [\"./docs/**\"]\n\
+                      [phases.work]\nwrite = [\"./**\"]\ndeny = [\"./.github/**\"]\n\
+                      [phases.all]\nwrite = [\"./**\"]\ndeny = [\"./**/.git/**\"]\n";
+        let kept = |directory: &str, phase| kept(phases, directory, Some(phase));
+        for directory in ["/home/me/project", "/home/me/project/src"] {
+            assert!(kept(directory, "plan").is_some(), "{directory}");
+            assert!(kept(directory, "all").is_some(), "{directory}: no mount keeps it");
+        }
+        assert_eq!(kept("/home/me/project/docs", "plan"), None);
+        assert_eq!(kept("/home/me/project/docs/a", "plan"), None);
+        assert!(kept("/home/me/project", "work").is_some());
+        assert_eq!(kept("/home/me/project/src", "work"), None);
+        // Another project, by the same rules.
+        assert!(kept("/home/me/other", "plan").is_some());
+    }
+
+    #[test]
+    fn without_phases_the_rights_of_the_tier_count() {
+        assert_eq!(kept("", "/home/me/project", None), None);
     }
 }

@@ -4,7 +4,7 @@
 //! For the command line and the daemon alike: between them there is no difference.
 
 use ringwall_engine::{AskedCall, Compiled, DirGrant, ToolCall, ToolHost, ToolInput};
-use ringwall_spec::{DirAccess, SandboxId, ToolDigest, ToolLimits, ToolStatus, Wall};
+use ringwall_spec::{SandboxId, ToolDigest, ToolLimits, ToolStatus, Wall};
 use ringwall_tool::{BoxError, Compiler, Described, Grants, Request, Tool};
 
 /// Enough for any text that explains a program.
@@ -36,17 +36,17 @@ pub struct Allowed {
 /// What the policy is asked about a call.
 pub fn asked<'a>(
     tool: &'a Tool,
-    call: &ToolCall,
+    call: &'a ToolCall,
     (wall, sandbox): (&'a Wall, Option<&'a SandboxId>),
 ) -> AskedCall<'a> {
-    let writes = call.dirs.iter().any(|dir| dir.access == DirAccess::Write);
     let kind = tool.manifest().risk.name();
     let strict = match &call.input {
         ToolInput::Component { json } => ringwall_tool::asks_strict(json),
         ToolInput::Command { .. } => false,
     };
     let tool = tool.identity();
-    AskedCall { tool, kind, writes, wall, sandbox, strict, elevated: None, task: None }
+    let dirs = &call.dirs;
+    AskedCall { tool, kind, dirs, wall, sandbox, strict, elevated: None, task: None }
 }
 
 impl Allowed {

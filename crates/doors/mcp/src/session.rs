@@ -86,7 +86,7 @@ pub(crate) struct Settings {
     pub(crate) tools: Allowlist,
     /// The directory of the host that sandboxes and tools see, and the only one.
     pub(crate) workspace: Option<PathBuf>,
-    /// Tools may write there. Commands never do: their changes are applied.
+    /// The owner lets tools write there. Commands never do: their changes are applied.
     pub(crate) tools_write: bool,
     /// The wall of every sandbox. Without one, policy and agent choose.
     pub(crate) wall: Option<String>,

@@ -84,7 +84,7 @@ fn described(session: &Session, manifest: &Value) -> Option<Tool> {
     if !text("description").is_empty() {
         words = format!("{words}\n\n{}", text("description"));
     }
-    let writes = session.settings.tools_write && wish(manifest) == Some("rw");
+    let writes = may_write(session) && wish(manifest) == Some("rw");
     let hints = ToolAnnotations::with_title(text("name"))
         .read_only(!writes)
         .destructive(writes)
@@ -96,6 +96,11 @@ fn described(session: &Session, manifest: &Value) -> Option<Tool> {
         tool = tool.with_raw_output_schema(object(manifest.get("output")?.clone()));
     }
     Some(tool)
+}
+
+/// A grant lets no tool write to the host.
+fn may_write(session: &Session) -> bool {
+    session.settings.tools_write && session.api.is_owner()
 }
 
 /// Whether the tool's output is what the protocol calls structured.
@@ -119,7 +124,7 @@ pub(crate) async fn call(
     let mut body = json!({ "input": input });
     if let Some(workspace) = &session.settings.workspace {
         if let Some(access) = wish(&manifest) {
-            let write = session.settings.tools_write && access == "rw";
+            let write = may_write(session) && access == "rw";
             body["dirs"] = json!([{"guest": WORK, "path": workspace, "write": write}]);
         }
         if session.api.is_owner() {
@@ -150,8 +155,12 @@ mod tests {
     use crate::session::Settings;
 
     fn tool(manifest: &Value, write: bool) -> Option<Value> {
+        tool_of(manifest, write, None)
+    }
+
+    fn tool_of(manifest: &Value, write: bool, token: Option<&str>) -> Option<Value> {
         let settings = Settings { tools_write: write, ..Settings::default() };
-        let api = Api::new(Way::Router(axum::Router::new()), None);
+        let api = Api::new(Way::Router(axum::Router::new()), token.map(Into::into));
         let tool = described(&Session::new(api, settings), manifest)?;
         Some(serde_json::to_value(tool).unwrap())
     }
@@ -171,6 +180,8 @@ mod tests {
         assert_eq!(shown["outputSchema"]["type"], "object");
         assert_eq!(shown["annotations"]["readOnlyHint"], true);
         assert_eq!(tool(&manifest, true).unwrap()["annotations"]["destructiveHint"], true);
+        let of_holder = tool_of(&manifest, true, Some("token")).unwrap();
+        assert_eq!(of_holder["annotations"]["readOnlyHint"], true, "a grant lets no tool write");
     }
 
     #[test]

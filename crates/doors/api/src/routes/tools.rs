@@ -142,9 +142,9 @@ pub(crate) async fn inspect(
 pub(crate) struct DirFields {
     /// Where the tool sees it
     guest: String,
-    /// Of the host, or of the sandbox. A grant must allow to read it, and to write it where `write`
-    /// is true
+    /// Of the host, or of the sandbox. A grant must allow to read it
     path: String,
+    /// Let the tool write there. On the host it is for the owner only
     #[serde(default)]
     write: bool,
 }

@@ -175,7 +175,7 @@ impl<'a> Reaching<'a> {
         let asked = AskedCall {
             tool: "fetch",
             kind: "compute",
-            writes: false,
+            dirs: &[],
             wall,
             sandbox: None,
             strict: false,
