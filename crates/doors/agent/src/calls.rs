@@ -241,6 +241,9 @@ impl Supervisor<'_> {
         let whole = self.state.options.workspace.as_deref().filter(|_| inside.is_some());
         let may_write = whole.map(|path| desk.has_directory(&self.caller, path)).transpose();
         let may_write = may_write.map_err(|it| self.no(it))?.unwrap_or(false);
+        // Outside of the sandbox it would write to the workspace itself, and not to the agent's copy.
+        let in_copy = self.site.as_ref().is_some_and(|site| site.wall().has_tools_inside());
+        let may_write = may_write && in_copy;
         let root = if needs_files { Some(self.site()?.root()) } else { None };
         let prepared = wasm.prepare(tool, input, (root, may_write));
         let mut prepared = prepared.map_err(|why| Halt::done(Done::failed(why)))?;

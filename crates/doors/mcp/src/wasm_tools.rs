@@ -155,8 +155,12 @@ mod tests {
     use crate::session::Settings;
 
     fn tool(manifest: &Value, write: bool) -> Option<Value> {
+        tool_of(manifest, write, None)
+    }
+
+    fn tool_of(manifest: &Value, write: bool, token: Option<&str>) -> Option<Value> {
         let settings = Settings { tools_write: write, ..Settings::default() };
-        let api = Api::new(Way::Router(axum::Router::new()), None);
+        let api = Api::new(Way::Router(axum::Router::new()), token.map(Into::into));
         let tool = described(&Session::new(api, settings), manifest)?;
         Some(serde_json::to_value(tool).unwrap())
     }
@@ -176,6 +180,8 @@ mod tests {
         assert_eq!(shown["outputSchema"]["type"], "object");
         assert_eq!(shown["annotations"]["readOnlyHint"], true);
         assert_eq!(tool(&manifest, true).unwrap()["annotations"]["destructiveHint"], true);
+        let of_holder = tool_of(&manifest, true, Some("token")).unwrap();
+        assert_eq!(of_holder["annotations"]["readOnlyHint"], true, "a grant lets no tool write");
     }
 
     #[test]
