@@ -188,6 +188,10 @@ fn what_links_with_hidden_names_lead_to_is_hidden() {
             refused.is_refused().says(&["hidden"]);
         }
         world.sh(&["--ro", ".env"], "true").is_refused().says(&["hidden"]);
+        // With hidden links in it, which nothing can be mounted on.
+        let path = world.project().display().to_string();
+        let run = world.sh(&["--ro", "."], &format!("cd {path}; {script}"));
+        assert!(!run.out().contains(SECRET) && run.out().contains("readme"), "{run:?}");
         // By its own path, the directory is what the link calls it.
         world.sh(&["--workspace", "secrets/aws"], "true").is_refused().says(&["hidden"]);
         let docker = world.project().join("docker").display().to_string();

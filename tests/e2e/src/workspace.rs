@@ -173,10 +173,10 @@ fn what_a_persons_own_git_configuration_names_is_not_written_unasked() {
     world.write("hooks/readme", "mine\n");
     world.write("gitconfig", "mine\n");
     let home = world.path("nobody-home");
-    fs::create_dir_all(&home).expect("a home");
+    std::fs::create_dir_all(&home).expect("a home");
     let hooks = world.project().join("hooks").display().to_string();
     let config = format!("[core]\n\thooksPath = {hooks}\n[safe]\n\tdirectory = {hooks}/..\n");
-    fs::write(world.project().join("gitconfig"), config).expect("a configuration");
+    std::fs::write(world.project().join("gitconfig"), config).expect("a configuration");
     std::os::unix::fs::symlink(world.project().join("gitconfig"), home.join(".gitconfig"))
         .expect("a link");
     let id = work(&world, "echo x >hooks/pre-commit; echo x >gitconfig; echo x >plain");

@@ -52,9 +52,9 @@ const CACHE_TAG_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55
 pub struct HideRules {
     /// The host's path of the directory that is searched: files in a `.docker` are judged as such.
     base: Folded,
-    /// The same path, by which links lead into the directory.
+    /// Links lead into the directory by this path, which is the same.
     directory: PathBuf,
-    /// What is in it, or it itself, by the name of a link above it.
+    /// Links above the directory give it, or something in it, these other names.
     others: Vec<OtherName>,
     /// Paths that are hidden whatever the rules say.
     always: BTreeSet<PathBuf>,
@@ -118,7 +118,7 @@ impl HideRules {
         HideRules { base, directory, ..HideRules::default() }
     }
 
-    /// The same for a directory that is there: what links above it call otherwise is judged by both names.
+    /// The built-in rules for a directory that is there. Other names that links above it give are judged, too.
     pub fn of_directory(directory: &Path) -> Self {
         let rules = HideRules::below(directory);
         let others = other_names(&rules, directory);
@@ -247,6 +247,16 @@ pub fn find_hidden(
     rules: &HideRules,
 ) -> Result<Vec<PathBuf>, HideError> {
     Search::new(workspace, rules, &mut Unwatched, &mut Links::default()).below(vec![Place::top()])
+}
+
+/// Those of these hidden paths on which something can be mounted to cover them. A link cannot be covered,
+/// and need not be: the file that it leads to is hidden.
+pub fn without_links(directory: BorrowedFd<'_>, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let is_link = |path: &Path| {
+        let found = beneath::stat(directory, path).ok().flatten();
+        found.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+    };
+    hidden.iter().filter(|path| !is_link(path)).cloned().collect()
 }
 
 /// Told of each directory before it is looked at.

@@ -92,8 +92,8 @@ impl Changes {
         by_content.max(by_path)
     }
 
-    /// The workspace's path from the top of the repository that it is in: what is at the top of a workspace
-    /// `.tool` is in a dot-directory. Without a repository its own name has to do.
+    /// The workspace's path from the top of the repository that it is in. A file at the top of a workspace
+    /// `.tool` is in a dot-directory. Without a repository the workspace's own name has to do.
     fn below_project(&self) -> PathBuf {
         let workspace = self.workspace();
         let is_top =

@@ -13,7 +13,7 @@ impl Owners {
         Owners([0, rustix::process::geteuid().as_raw(), owner])
     }
 
-    /// Whether what is at this path, itself and not the target of a link, belongs to one of them.
+    /// Whether the file or link at this path, and not the target of the link, belongs to one of them.
     pub(crate) fn own(&self, path: &Path) -> bool {
         path.symlink_metadata().is_ok_and(|found| self.0.contains(&found.uid()))
     }

@@ -17,7 +17,7 @@ use ringwall_ring_container::ContainerRing;
 use ringwall_ring_process::ProcessRing;
 use ringwall_safekeeping::beneath::{self, Mounts, open_without_links};
 use ringwall_spec::{KeptLimit, RingKind, SandboxId, SandboxSpec, Wall, WorkspaceMode};
-use ringwall_workspace::{CheckedWorkspace, HideRules};
+use ringwall_workspace::{CheckedWorkspace, HideRules, without_links};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -198,6 +198,7 @@ impl Engine {
         let (checked, mut workspace) = self.check_workspace(spec)?.unzip();
         let (shown, shown_files) = self.check_shown(spec)?;
         let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
+        cover_no_links(checked.as_ref(), workspace.as_mut());
         let outermost = spec.wall.outermost();
         let root = root_of_host(outermost)?;
         let in_parts = parts_of_host(outermost, &root.dirs, &shown)?;
@@ -212,10 +213,8 @@ impl Engine {
             Purpose::Show => None,
             _ => egress.map(|egress| self.begin_network(id, egress)).transpose()?,
         };
-        let network_input = match &network {
-            Some(network) => Some(network.input()),
-            None => egress.map(Network::input_without_gateway),
-        };
+        let without_gateway = || egress.map(Network::input_without_gateway);
+        let network_input = network.as_ref().map(Network::input).or_else(without_gateway);
         let input = RingInput {
             admitted: permit.valid_spec(),
             identity,
@@ -375,7 +374,16 @@ fn hidden_in(path: &Path, id: FileId) -> Result<Vec<PathBuf>, PlaceError> {
     if FileId::of(&opened).map_err(wrong)? != id {
         return Err(PlaceError::Replaced(path.to_owned()));
     }
-    Ok(ringwall_workspace::find_hidden(opened.as_fd(), &rules)?)
+    Ok(without_links(opened.as_fd(), &ringwall_workspace::find_hidden(opened.as_fd(), &rules)?))
+}
+
+/// In a workspace that is written straight to, hidden names are covered by mounts.
+fn cover_no_links(checked: Option<&CheckedWorkspace>, workspace: Option<&mut WorkspaceInput>) {
+    if let (Some(checked), Some(workspace)) = (checked, workspace)
+        && workspace.mode == WorkspaceMode::ReadWrite
+    {
+        workspace.hidden = without_links(checked.as_fd(), &workspace.hidden);
+    }
 }
 
 fn refuse_hidden_file(path: &Path) -> Result<Vec<PathBuf>, PlaceError> {

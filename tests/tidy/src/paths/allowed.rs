@@ -45,8 +45,8 @@ pub(super) const ALLOWED: &[Allowed] = &[
     allowed("crates/content/workspace/src/apply/journal.rs", &[], HOME),
     allowed(
         "crates/content/workspace/src/apply/links.rs",
-        &["leads_of"],
-        "reached through the held workspace",
+        &["targets_of", "leads_from_above", "entries_of", "end_of_dangling"],
+        "reached through the held workspace; links above it can only add protection",
     ),
     allowed(
         "crates/content/workspace/src/apply/protect.rs",
@@ -65,14 +65,38 @@ pub(super) const ALLOWED: &[Allowed] = &[
     ),
     allowed(
         "crates/content/workspace/src/check.rs",
-        &["resolve", "home_directories"],
+        &["resolve", "names_secret", "passwd", "home_directories"],
         "the first look at what a person named; the launcher checks what it mounts against it",
     ),
     allowed("crates/content/workspace/src/collect/store.rs", &[], HOME),
     allowed("crates/content/workspace/src/diff/mod.rs", &["kept_side"], HOME),
+    allowed(
+        "crates/content/workspace/src/follow.rs",
+        &["forms_of"],
+        "the names in a path that a person gave; the first look refuses secrets by them",
+    ),
+    allowed(
+        "crates/content/workspace/src/hide/above.rs",
+        &["other_names", "name_of"],
+        "directories above the workspace; links there can only hide more",
+    ),
     allowed("crates/content/workspace/src/identity.rs", &["boot"], "/proc/sys"),
     allowed("crates/content/workspace/src/manifest.rs", &["load"], HOME),
-    allowed("crates/content/workspace/src/nature.rs", &["is_machine_code"], HOME),
+    allowed(
+        "crates/content/workspace/src/nature.rs",
+        &["is_machine_code", "below_project"],
+        "Ringwall's own directory; and those above the workspace, which can only add to the rank",
+    ),
+    allowed(
+        "crates/content/workspace/src/owners.rs",
+        &["of", "own"],
+        "whether links and repositories above the workspace count, which only protect more",
+    ),
+    allowed(
+        "crates/core/engine/src/denials.rs",
+        &["anchors_above"],
+        "directories above the workspace; a repository there can only add denials",
+    ),
     allowed(
         "crates/core/engine/src/admit.rs",
         &["admit_by", "holds_all_of"],

@@ -200,6 +200,21 @@ fn secrets_in_a_granted_directory_cannot_be_read_or_replaced() {
 }
 
 #[test]
+fn what_a_link_with_a_hidden_name_leads_to_cannot_be_read() {
+    let ground = Ground::new();
+    for (directory, file, link) in [("config", "dev", ".env.dev"), ("keys", "config", ".ssh")] {
+        fs::create_dir(ground.inside.join(directory)).unwrap();
+        fs::write(ground.inside.join(directory).join(file), "PASSWORD=x\n").unwrap();
+        let target =
+            if link == ".ssh" { directory.into() } else { Path::new(directory).join(file) };
+        assert!(opened(&ground.open(&format!("{directory}/{file}"), 1)), "before the link");
+        symlink(target, ground.inside.join(link)).unwrap();
+        assert!(!opened(&ground.open(&format!("{directory}/{file}"), 1)), "{link}");
+    }
+    assert_eq!(ground.open("secret", 1), b"i");
+}
+
+#[test]
 fn a_secret_that_comes_later_is_hidden_from_the_next_call() {
     let ground = Ground::new();
     fs::create_dir(ground.inside.join("sub")).unwrap();

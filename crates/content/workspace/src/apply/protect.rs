@@ -27,7 +27,7 @@ static RULES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
 pub(super) struct Names {
     base: Folded,
     hidden: HideRules,
-    /// The same rules for paths of the host.
+    /// Has the same rules, for paths of the host.
     anywhere: HideRules,
     /// Everything is, as the workspace is the hooks of a repository without a working tree.
     all: bool,
@@ -53,7 +53,7 @@ impl Names {
         self.all || RULES.iter().any(|rule| rule.matches(&folded)) || self.hidden.hides_name(path)
     }
 
-    /// The same for a path of the host, which need not be in the workspace.
+    /// Whether a rule means this path of the host, which need not be in the workspace.
     pub(super) fn protect_on_host(&self, path: &Path) -> bool {
         let folded = Folded::new(path);
         RULES.iter().any(|rule| rule.matches(&folded)) || self.anywhere.hides_name(path)
@@ -64,7 +64,7 @@ impl Names {
         leads_through(&self.base.join(path))
     }
 
-    /// The same for a path of the host.
+    /// Whether a rule means something below this path of the host.
     pub(super) fn lead_through_on_host(&self, path: &Path) -> bool {
         leads_through(&Folded::new(path))
     }

@@ -106,8 +106,8 @@ impl Repository {
         Ok((!configs.is_empty()).then_some(Repository { top, configs }))
     }
 
-    /// What is not named by a value that contains it. A person's own configuration names repositories, which
-    /// may be the workspace, in settings that hold no path to a file.
+    /// The directory that a value does not name by naming one above it. A person's own configuration names
+    /// repositories, which may be the workspace, in settings that hold no path to a file.
     fn top_for<'a>(&'a self, setting: &Setting, held: &'a Held<'_>) -> &'a Path {
         match &self.top {
             Some(top) => top,
@@ -203,7 +203,7 @@ fn collect(
 fn paths_of(setting: &Setting, bases: &[&Path], held: &Held<'_>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for word in setting.words() {
-        // The user's home is not known: then it is the directory of no workspace of ours.
+        // A user without a home that we know owns no workspace of ours.
         let Some(word) = expanded(&word) else { continue };
         // `$(git rev-parse --show-toplevel)/tools/x` leaves `/tools/x`.
         let relative = word.strip_prefix("/").unwrap_or(&word);

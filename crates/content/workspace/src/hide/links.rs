@@ -19,7 +19,7 @@ use crate::pattern::Folded;
 /// when something changes on its way.
 const MAX_HIDDEN_LINKS: usize = 4096;
 
-/// What was found out about links in one directory.
+/// Knows the links of one directory that were followed.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// Each link that was followed, with the path by which it was judged.
@@ -78,7 +78,7 @@ impl Search<'_> {
         }
     }
 
-    /// Judges what is at `end` by another name that it has.
+    /// Judges the file or directory at `end` by another name that it has.
     pub(super) fn lead(&mut self, end: &Path, named: &Folded) {
         let leading_end = self.rules.leading_end(named);
         let Ok(target) = RelPath::new(end) else {

@@ -200,6 +200,16 @@ fn a_link_hides_nothing_that_its_rule_does_not_mean() {
 }
 
 #[test]
+fn links_are_not_covered_but_what_they_lead_to_is() {
+    let dir = workspace(&[("config/dev", "A=1"), (".netrc", "x")]);
+    link(&dir, ".env", "config/dev");
+    let root = File::open(dir.path()).unwrap();
+    let found = find_hidden(root.as_fd(), &HideRules::default()).unwrap();
+    let covered = without_links(root.as_fd(), &found);
+    assert_eq!(covered, [".netrc", "config/dev"].map(PathBuf::from));
+}
+
+#[test]
 fn links_in_circles_out_of_the_workspace_and_to_itself_end() {
     let outside = workspace(&[("aws/credentials", "x")]);
     let dir = workspace(&[("sub/.docker/x", ""), ("config.json", ""), ("gh/hosts.yml", "")]);

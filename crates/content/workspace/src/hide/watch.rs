@@ -75,6 +75,10 @@ impl HiddenWatch {
         if all { search.below(vec![Place::top()]) } else { search.named(happened.names) }
     }
 
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
     /// Becomes readable when there is something to look at; `None` if that cannot be told.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         self.watched.inotify.as_ref().filter(|_| !self.watched.blind).map(AsFd::as_fd)

@@ -9,7 +9,7 @@ use ringwall_ring_wasm::{GrantedDir, MAX_GRANTS};
 use ringwall_safekeeping::beneath::open_without_links;
 use ringwall_spec::DirAccess;
 use ringwall_wire::GuestDir;
-use ringwall_workspace::{HiddenWatch, HideRules};
+use ringwall_workspace::{HiddenWatch, HideRules, without_links};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
@@ -132,7 +132,9 @@ impl Held {
         let known = self.dirs.iter().map(|dir| &dir.hidden);
         self.watches.iter_mut().zip(known).any(|(watch, known)| match watch.look() {
             // Without events to tell which files are new, all of them are found each time.
-            Ok(found) if watch.events().is_none() => found != *known,
+            Ok(found) if watch.events().is_none() => {
+                without_links(watch.directory(), &found) != *known
+            }
             found => found.map_or(true, |new| !new.is_empty()),
         })
     }
@@ -149,7 +151,7 @@ pub(super) fn with_hidden(class: &GrantClass) -> Result<Held, PlaceError> {
         }
         let rules = HideRules::of_directory(&dir.path);
         let mut watch = HiddenWatch::new(opened.as_fd(), rules).map_err(wrong)?;
-        let hidden = watch.look()?;
+        let hidden = without_links(opened.as_fd(), &watch.look()?);
         Ok((GrantedDir { hidden, ..dir.clone() }, watch))
     };
     let looked: Vec<_> = class.dirs.iter().map(look).collect::<Result<_, _>>()?;

@@ -13,7 +13,7 @@ use crate::pattern::fold;
 /// Endings of what Python loads as a module.
 const MODULE_ENDINGS: [&[u8]; 4] = [b".py", b".pyc", b".so", b".pyd"];
 
-/// What is meant by a path.
+/// How a path is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Meant {
     /// The path and all below it.
