@@ -243,7 +243,11 @@ impl Supervisor<'_> {
         let begun = desk.begin_call(&self.caller, wish, BTreeMap::new);
         let begun = begun.map_err(|it| self.no(it))?;
         prepared.limit(begun.limits);
+        let (what, stop) = (format!("a call of {tool}"), prepared.stop());
+        let end = Box::new(move || stop.stop());
+        let lease = self.world.books.lease(&self.caller, Watched { what, end });
         let called = wasm.call(&prepared, inside);
+        drop(lease);
         let (status, meter) = match &called {
             Ok(outcome) => (Some(&outcome.status), outcome.meter),
             Err(_) => (None, ToolMeter::default()),
