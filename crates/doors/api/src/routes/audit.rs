@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 
 use crate::caller::Asker;
 use crate::fields::Params;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 
@@ -54,7 +55,8 @@ pub(crate) async fn records(
     if !(1..=1000).contains(&which.limit) {
         return Err(Problem::new(Code::BadRequest, "limit must be 1 to 1000"));
     }
-    let records = service.work(move |service| read(service, &caller, &which)).await?;
+    let records =
+        service.work(Whose::of(&caller), move |service| read(service, &caller, &which)).await?;
     // A record is kept as it stands in the log, with the hash that ties it to those before.
     let parsed = records.iter().filter_map(|record| serde_json::from_str(&record.line).ok());
     Ok(Json(parsed.collect()))
