@@ -8,7 +8,7 @@ use ringwall_linux::terminal::{Terminal, end_of_input, resize};
 use ringwall_spec::TerminalSize;
 use ringwall_wire::{Channel, Connection, ExitHow, ExitReport, Reply, StreamId};
 use rustix::event::PollFlags;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 use crate::pump::{Flushed, Forwarded, Outbox, forward};
 use crate::start::size_of_terminal;
@@ -176,7 +176,14 @@ impl Job {
 
     pub(crate) fn signal(&self, signal: i32) {
         // Once reaped, the number may be someone else's.
-        if self.exit.is_none() && (1..=64).contains(&signal) {
+        if self.exit.is_some() || !(1..=64).contains(&signal) {
+            return;
+        }
+        if signal == Signal::KILL.as_raw() {
+            // This signal is for all that the job started. A process group does not hold those that made a
+            // session of their own.
+            tree::kill(self.pid);
+        } else {
             let _ = spawn::signal_group(self.pid, signal);
         }
     }

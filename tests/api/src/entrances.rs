@@ -11,12 +11,12 @@ use crate::sandboxes::{files, sh};
 use crate::support::{Client, Daemon, eventually};
 use crate::terminal::{BINARY, Socket, TEXT};
 
-fn plain() -> Value {
+pub(crate) fn plain() -> Value {
     json!({ "wall": "process", "kind": "files" })
 }
 
 /// What is left of a grant, by the holder alone.
-fn narrowed(daemon: &Daemon, token: &str, flags: &[&str]) -> String {
+pub(crate) fn narrowed(daemon: &Daemon, token: &str, flags: &[&str]) -> String {
     let line = [&["grant", "narrow"], flags].concat();
     daemon.world.ringwall_with_input(&line, token.as_bytes()).exits(0).word()
 }

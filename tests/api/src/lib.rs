@@ -25,6 +25,8 @@ mod sandboxes;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
+mod share;
+#[cfg(test)]
 mod shared;
 #[cfg(test)]
 mod streams;

@@ -26,7 +26,7 @@ pub use error::ClientError;
 pub(crate) use exchange::{Exchange, Item, Outlet};
 pub use files::{Parents, RemoveWhat};
 use link::Link;
-pub use tools::Answer;
+pub use tools::{Answer, CallStop};
 
 /// A connection to one warden. Clones share it; it closes with the last of them and of what they
 /// started.
@@ -34,6 +34,7 @@ pub use tools::Answer;
 pub struct Client {
     link: Arc<Link>,
     deadline: Option<Instant>,
+    stop: Option<CallStop>,
 }
 
 /// A guest rests. What others want of the connection meanwhile waits until this is dropped.
@@ -54,7 +55,7 @@ impl Client {
     /// Sends nothing yet: the greeting travels with the first request, and a peer that is no
     /// warden shows in its answer.
     pub fn connect(socket: UnixStream) -> io::Result<Client> {
-        Ok(Client { link: Arc::new(Link::new(socket)?), deadline: None })
+        Ok(Client { link: Arc::new(Link::new(socket)?), deadline: None, stop: None })
     }
 
     /// Over any pair of byte streams, such as a [`Tunnel`]. Two threads carry the bytes; they end
@@ -69,7 +70,13 @@ impl Client {
     /// The same connection, with a time by which every call made on it must have ended.
     #[must_use]
     pub fn until(&self, deadline: Instant) -> Client {
-        Client { link: Arc::clone(&self.link), deadline: Some(deadline) }
+        Client { deadline: Some(deadline), ..self.clone() }
+    }
+
+    /// Shares the connection. Calls of tools on it end when they are told to stop.
+    #[must_use]
+    pub fn unless(&self, stop: &CallStop) -> Client {
+        Client { stop: Some(stop.clone()), ..self.clone() }
     }
 
     pub fn facts(&self, timeout: Duration) -> Result<RingFacts, ClientError> {
@@ -176,7 +183,7 @@ impl Client {
     /// The earlier of the two times counts.
     fn within(&self, timeout: Duration) -> Client {
         let deadline = [Instant::now().checked_add(timeout), self.deadline].into_iter().flatten();
-        Client { link: Arc::clone(&self.link), deadline: deadline.min() }
+        Client { deadline: deadline.min(), ..self.clone() }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::books::Books;
 use crate::caller::{Caller, Holder};
+use crate::refused::{Kind, Refused};
 
 /// How long something may go on after its grant has ended.
 pub(crate) const LOOK_AT_GRANTS: Duration = Duration::from_millis(500);
@@ -69,12 +70,17 @@ impl Books {
             all.under_way.iter().map(|(number, holder, _)| (*number, Arc::clone(holder))).collect()
         };
         for (number, holder) in under_way {
-            let Some(why) = lost(&holder) else { continue };
-            let Some(watched) = self.take(number) else { continue };
-            (watched.end)();
-            // It has ended; a log that cannot be written stops whatever comes next.
-            let _ = self.write(holder.denied("go on", &watched.what, &why));
+            if let Some(why) = lost(&holder) {
+                self.end(number, &holder, &why);
+            }
         }
+    }
+
+    fn end(&self, number: u64, holder: &Holder, why: &str) {
+        let Some(watched) = self.take(number) else { return };
+        (watched.end)();
+        // It has ended; a log that cannot be written stops whatever comes next.
+        let _ = self.write(holder.denied("go on", &watched.what, why));
     }
 
     fn take(&self, number: u64) -> Option<Watched> {
@@ -97,6 +103,24 @@ fn watch(books: &Weak<Books>) {
             }
         }
         books.look_at_grants();
+    }
+}
+
+impl Lease {
+    /// Looks at the grant now. If it has ended, this ends as at the next look at all grants.
+    pub fn look(&self) -> Result<(), Refused> {
+        let Some(number) = self.number else { return Ok(()) };
+        let holder = {
+            let all = self.books.leases.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = all.under_way.iter().find(|(it, ..)| *it == number);
+            own.map(|(_, holder, _)| Arc::clone(holder))
+        };
+        let over = || Refused::new(Kind::Unauthenticated, "the grant has ended");
+        // A lease that is not watched any more has lost its grant already.
+        let holder = holder.ok_or_else(over)?;
+        let Err(why) = self.books.is_good(&holder) else { return Ok(()) };
+        self.books.end(number, &holder, &why.why);
+        Err(why)
     }
 }
 

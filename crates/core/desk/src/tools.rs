@@ -1,6 +1,7 @@
 //! Calls of tools.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ringwall_engine::{AskedCall, CallEntry, NetworkBounds, PolicySearch, ToolGate};
 use ringwall_grant::Ask;
@@ -111,6 +112,8 @@ impl Desk<'_> {
         if let Some(elevated) = &elevated {
             time = time.min(elevated.left());
         }
+        // No call outlives its grant. A limit of zero is not one that a tool can have.
+        time = time.min(caller.life()).max(Duration::from_millis(1));
         let limits = ToolLimits { time, fuel, ..limits };
         Ok(BegunCall { entry, limits, reservation, elevated })
     }

@@ -144,12 +144,15 @@ impl Attached {
         };
         let most = usize::try_from(limits.output_bytes).unwrap_or(usize::MAX);
         let answer =
-            self.client.call_inside(request, input, most).map_err(|error| match error {
-                ClientError::Remote(RemoteError { code: ErrorCode::NotFound, .. }) => {
-                    ToolError::NotCompiled(call.digest)
+            self.client.unless(&call.stop).call_inside(request, input, most).map_err(|error| {
+                match error {
+                    _ if call.stop.is_stopped() => ToolError::Stopped,
+                    ClientError::Remote(RemoteError { code: ErrorCode::NotFound, .. }) => {
+                        ToolError::NotCompiled(call.digest)
+                    }
+                    ClientError::Remote(refusal) => ToolError::Sandbox(refusal.message),
+                    other => ToolError::Sandbox(format!("the sandbox did not answer: {other}")),
                 }
-                ClientError::Remote(refusal) => ToolError::Sandbox(refusal.message),
-                other => ToolError::Sandbox(format!("the sandbox did not answer: {other}")),
             })?;
         let Answer { report, output, errors } = answer;
         let InsideReport { called: CallReport { status, meter }, evidence, totals } = report;

@@ -77,6 +77,7 @@ pub use pool::{Pool, PoolError};
 pub use raise::RaiseError;
 pub use record::{Record, RecordError, RecordKind, RecordState};
 pub use rights::ChangeRightsError;
+pub use ringwall_wire::CallStop;
 pub use sandbox::{Killer, Sandbox};
 pub use secrets::{SecretBinding, SecretError, StoredSecret, usual_variable};
 pub use settle::SettleError;

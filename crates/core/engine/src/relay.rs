@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_spec::Ending;
 use ringwall_wire::{
-    CallInside, CallReport, Channel, Client, ClientError, ErrorCode, Handler, InputEvent,
+    CallInside, CallReport, CallStop, Channel, Client, ClientError, ErrorCode, Handler, InputEvent,
     InsideReport, MAX_TOOL_INPUT_BYTES, Parents, ProcessEvent, RemoteError, RemoveWhat, Reply,
     Request, ServerStream, StartProcess,
 };
@@ -226,7 +226,15 @@ impl Relay {
         Read::take(stream.input(), most)
             .read_to_end(&mut input)
             .map_err(|error| refused(ErrorCode::System, error.to_string()))?;
-        let outcome = tools.call(&tool_call(call, input)).map_err(|error| match error {
+        let call = tool_call(call, input);
+        let stop = call.stop.clone();
+        // A caller that has given up has no use for it, and perhaps no right to it any more.
+        stream.take_input(move |mut events| {
+            if events.any(|event| event == InputEvent::Cancelled) {
+                stop.stop();
+            }
+        });
+        let outcome = tools.call(&call).map_err(|error| match error {
             ToolError::NotCompiled(_) => refused(ErrorCode::NotFound, error.to_string()),
             ToolError::Dir { .. } | ToolError::Refused(_) => {
                 refused(ErrorCode::Invalid, error.to_string())
@@ -309,6 +317,7 @@ fn tool_call(call: &CallInside, input: Vec<u8>) -> ToolCall {
         seed: call.seed,
         wants_http: call.wants_http,
         network: None,
+        stop: CallStop::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! For the command line and the daemon alike: between them there is no difference.
 
-use ringwall_engine::{AskedCall, Compiled, DirGrant, ToolCall, ToolHost, ToolInput};
+use ringwall_engine::{AskedCall, CallStop, Compiled, DirGrant, ToolCall, ToolHost, ToolInput};
 use ringwall_spec::{SandboxId, ToolDigest, ToolLimits, ToolStatus, Wall};
 use ringwall_tool::{BoxError, Compiler, Described, Grants, Request, Tool};
 
@@ -72,6 +72,7 @@ impl Allowed {
             seed: allowed.seed,
             wants_http: !tool.manifest().wants.http.is_empty(),
             network: None,
+            stop: CallStop::default(),
         }
     }
 }

@@ -268,7 +268,11 @@ impl Supervisor<'_> {
         }
         let inside = self.site.as_ref().filter(|site| site.wall().has_tools_inside());
         inside.inspect(|site| site.worked_in.set(true));
+        let (what, stop) = (format!("a call of {tool}"), prepared.stop());
+        let end = Box::new(move || stop.stop());
+        let lease = self.world.books.lease(&self.caller, Watched { what, end });
         let called = wasm.call(&prepared, inside);
+        drop(lease);
         let (status, meter) = match &called {
             Ok(outcome) => (Some(&outcome.status), outcome.meter),
             Err(_) => (None, ToolMeter::default()),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use ringwall_agent_model::ToolOffer;
 use ringwall_desk::tools_permit;
-use ringwall_engine::{AskedCall, Engine, ToolCall, ToolError, ToolHostError, ToolOutcome};
+use ringwall_engine::{
+    AskedCall, CallStop, Engine, ToolCall, ToolError, ToolHostError, ToolOutcome,
+};
 use ringwall_spec::{CodeFor, DirAccess, RingKind, SandboxId, ToolLimits, Wall};
 use ringwall_tool::{
     BuiltIns, DirGrant, Grants, LimitWishes, StoreError, Tool, ToolStore, limits_for,
@@ -61,6 +63,11 @@ impl Prepared {
         sandbox: Option<&'a SandboxId>,
     ) -> AskedCall<'a> {
         asked(&self.tool, &self.call, (wall, sandbox))
+    }
+
+    /// Ends the call from another thread.
+    pub(crate) fn stop(&self) -> CallStop {
+        self.call.stop.clone()
     }
 
     /// What the tool says itself.

@@ -7,8 +7,9 @@ use axum::http::header;
 use axum::http::request::Parts;
 use ringwall_desk::Caller;
 use ringwall_grant::Token;
-use ringwall_store::Whose;
+use ringwall_store::OwnTask;
 
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
@@ -25,10 +26,10 @@ pub(crate) enum Via {
 pub(crate) struct Asker(pub(crate) Caller);
 
 /// Which rows of the store the caller sees; the owner sees all.
-pub(crate) fn whose(caller: &Caller) -> Option<Whose<'_>> {
+pub(crate) fn own_task(caller: &Caller) -> Option<OwnTask<'_>> {
     let holder = caller.holder()?;
     let standing = holder.standing();
-    Some(Whose { tenant: &standing.tenant, task: &standing.task })
+    Some(OwnTask { tenant: &standing.tenant, task: &standing.task })
 }
 
 impl FromRequestParts<Arc<Service>> for Asker {
@@ -38,23 +39,30 @@ impl FromRequestParts<Arc<Service>> for Asker {
         parts: &mut Parts,
         service: &Arc<Service>,
     ) -> Result<Asker, Problem> {
-        let via = parts.extensions.get::<Via>().copied().unwrap_or(Via::Tcp);
-        let Some(given) = parts.headers.get(header::AUTHORIZATION) else {
-            return match via {
-                Via::OwnersSocket => Ok(Asker(Caller::Owner)),
-                Via::Tcp => Err(Problem::new(
-                    Code::Unauthenticated,
-                    "no token; send `Authorization: Bearer` with the token of a grant (`ringwall grant new`)",
-                )),
-            };
-        };
-        let refused = |why: &str| Problem::new(Code::Unauthenticated, why);
-        let text = given.to_str().map_err(|_| refused("the token is no text"))?;
-        let token = text
-            .split_once(' ')
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .and_then(|(_, token)| token.trim().parse::<Token>().ok())
-            .ok_or_else(|| refused("the header must be `Authorization: Bearer TOKEN`"))?;
-        Ok(Asker(service.books.authenticate(token)?))
+        let caller = who(parts, service)?;
+        // For the body, which is read later.
+        parts.extensions.insert(Whose::of(&caller));
+        Ok(Asker(caller))
     }
+}
+
+fn who(parts: &Parts, service: &Arc<Service>) -> Result<Caller, Problem> {
+    let via = parts.extensions.get::<Via>().copied().unwrap_or(Via::Tcp);
+    let Some(given) = parts.headers.get(header::AUTHORIZATION) else {
+        return match via {
+            Via::OwnersSocket => Ok(Caller::Owner),
+            Via::Tcp => Err(Problem::new(
+                Code::Unauthenticated,
+                "no token; send `Authorization: Bearer` with the token of a grant (`ringwall grant new`)",
+            )),
+        };
+    };
+    let refused = |why: &str| Problem::new(Code::Unauthenticated, why);
+    let text = given.to_str().map_err(|_| refused("the token is no text"))?;
+    let token = text
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .and_then(|(_, token)| token.trim().parse::<Token>().ok())
+        .ok_or_else(|| refused("the header must be `Authorization: Bearer TOKEN`"))?;
+    Ok(service.books.authenticate(token)?)
 }

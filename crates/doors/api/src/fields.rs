@@ -22,7 +22,7 @@ use crate::live::Captured;
 use crate::problem::{Code, Problem};
 use crate::service::engine_name_for;
 
-pub(crate) use crate::body::{Body, Params};
+pub(crate) use crate::body::{Body, LargeBody, Params};
 
 /// Limits that differ from the defaults
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]

@@ -17,6 +17,8 @@ mod document;
 mod engines;
 mod fields;
 mod guard;
+mod held;
+mod lanes;
 mod live;
 mod metrics;
 mod once;
@@ -28,6 +30,7 @@ mod server;
 mod service;
 mod spending;
 mod trace;
+mod until;
 mod warm;
 
 pub use document::{openapi, reference};

@@ -11,6 +11,7 @@ use ringwall_desk::Caller;
 use ringwall_store::{Claim, Reply};
 use serde::Serialize;
 
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 use crate::trace::{self, Context};
@@ -60,7 +61,8 @@ where
     hasher.update(route.as_bytes()).update(&[0]).update(&text);
     let fingerprint = hasher.finalize().to_hex().to_string();
     let key = key_of(caller, &key);
-    let claim = Claimed { service: Arc::clone(service), tenant: caller.tenant().to_owned(), key };
+    let (service, whose) = (Arc::clone(service), Whose::of(caller));
+    let claim = Claimed { service, whose, tenant: caller.tenant().to_owned(), key };
     match claim.take(fingerprint).await? {
         Claim::Taken => {}
         Claim::Answered(reply) => return Ok(repeated(reply)),
@@ -113,6 +115,7 @@ fn scoped(task: &str, grants: &[String], key: &str) -> String {
 /// A key that is ours until the request is answered.
 struct Claimed {
     service: Arc<Service>,
+    whose: Whose,
     tenant: String,
     key: String,
 }
@@ -123,7 +126,7 @@ impl Claimed {
         let claim = move |service: &Arc<Service>| {
             Ok(service.store.claim_request(&tenant, &key, &request)?)
         };
-        self.service.work(claim).await
+        self.service.work(self.whose.clone(), claim).await
     }
 
     /// Keeps the answer, or gives the key up if nothing was done that could not be done again.
@@ -152,9 +155,9 @@ impl Claimed {
         } else {
             reply.clone()
         };
-        let Claimed { service, tenant, key } = self;
+        let Claimed { service, whose, tenant, key } = self;
         service
-            .work(move |service| match is_final {
+            .work(whose, move |service| match is_final {
                 true => Ok(service.store.finish_request(&tenant, &key, &kept)?),
                 false => Ok(service.store.give_up_request(&tenant, &key)?),
             })

@@ -26,6 +26,7 @@ use utoipa::ToSchema;
 
 use crate::caller::Asker;
 use crate::fields::Body;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::routes::approvals::{self, Said, found, key_place, must_be_person};
 use crate::service::Service;
@@ -90,10 +91,10 @@ pub(crate) struct Link {
 pub(crate) async fn link(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
-    Body(fields): Body<LinkFields>,
+    Body(fields, _held): Body<LinkFields>,
 ) -> Result<Json<Link>, Problem> {
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             must_be_person(service, &caller, "the page")?;
             let Some(base) = &service.pages.place.base else {
                 let why = "the daemon listens on no address that a browser could reach; start it with `ringwall serve --listen 127.0.0.1:8400`, or decide with `ringwall approvals ls`";
@@ -243,9 +244,10 @@ async fn log_out(
 }
 
 async fn list(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
+    // From here on it is a person whom the owner has let in.
     let Some(person) = person(&service, &headers) else { return to_login() };
     let now = SystemTime::now();
-    let all = service.work(move |service| {
+    let all = service.work(Whose::Owner, move |service| {
         service.books.approvals()?.list(now).map_err(|error| Problem::internal(&error))
     });
     match all.await {
@@ -260,7 +262,7 @@ async fn show(
     Path(id): Path<String>,
 ) -> Response {
     let Some(person) = person(&service, &headers) else { return to_login() };
-    match service.work(move |service| found(service, &id)).await {
+    match service.work(Whose::Owner, move |service| found(service, &id)).await {
         Ok(approval) => {
             Html(html::one(&approval, &person, SystemTime::now(), None)).into_response()
         }
@@ -309,7 +311,7 @@ async fn decide(
         return html::refused(StatusCode::FORBIDDEN, "This form was not sent from this page.");
     }
     let by = person.clone();
-    let decided = service.work(move |service| {
+    let decided = service.work(Whose::Owner, move |service| {
         let approval = found(service, &id)?;
         let said = |verdict| Said {
             verdict,

@@ -328,6 +328,7 @@ problems! {
         ToolError::NotCompiled(_) | ToolError::Dir { .. } | ToolError::Refused(_) => Code::Refused,
         ToolError::Raise(_) | ToolError::Network(_) | ToolError::Sandbox(_) => Code::Refused,
         ToolError::WardenLost => Code::Busy,
+        ToolError::Stopped => Code::Unauthenticated,
     };
     ringwall_engine::EgressError => |_error| Code::DeniedByPolicy;
     RecordError => |error| match error {

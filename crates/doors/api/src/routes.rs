@@ -14,11 +14,12 @@ pub(crate) mod sandboxes;
 mod system;
 mod terminal;
 pub(crate) mod tools;
+mod transfer;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -28,9 +29,6 @@ use utoipa_axum::routes;
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 use crate::trace::{Context, Span};
-
-/// The longest input of a tool, and the rest of its request.
-const MOST_BODY: usize = (16 << 20) + (64 << 10);
 
 /// All there is to ask for.
 pub(crate) fn all() -> OpenApiRouter<Arc<Service>> {
@@ -81,7 +79,6 @@ pub(crate) fn router(service: Arc<Service>) -> axum::Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "the path is there, but not with this method")
         })
-        .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&service), measure))
         .with_state(service)
 }

@@ -24,8 +24,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::caller::Via;
 use crate::options::{Options, Tls};
-use crate::routes;
 use crate::service::{OpenServiceError, Service};
+use crate::{body, lanes, routes};
 
 /// Connections at once, of all holders together, and of the owner.
 const MOST_CONNECTIONS: usize = 1024;
@@ -35,8 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_HEADER_BYTES: usize = 64 << 10;
 /// How often what lives is compared with what is written down.
 const LOOK_ROUND: Duration = Duration::from_secs(2);
-/// Threads beside those of the jobs.
-const MORE_THREADS: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -74,7 +72,7 @@ pub fn serve(
     let socket = bind_socket(&options.socket)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(options.jobs.saturating_add(MORE_THREADS))
+        .max_blocking_threads(lanes::threads(options.jobs.max(1)))
         .enable_io()
         .enable_time()
         .build()
@@ -103,7 +101,9 @@ async fn run(
         }
     };
     let router = routes::router(Arc::clone(&service));
-    let router = router.clone().merge(ringwall_mcp::router(router, options.listen));
+    let bounded = axum::middleware::from_fn_with_state(Arc::clone(&service), body::bounded);
+    let agents = ringwall_mcp::router(router.clone(), options.listen).route_layer(bounded);
+    let router = router.merge(agents);
     let router = router.merge(crate::page::router(Arc::clone(&service)));
     let connections = Connections::new(router);
     let looking = tokio::spawn(look_round(Arc::clone(&service)));
@@ -156,7 +156,7 @@ async fn pause() {
 async fn look_round(service: Arc<Service>) {
     let mut first = true;
     loop {
-        let cleaned = service.work(move |service| {
+        let cleaned = service.housekeep(move |service| {
             if first {
                 // What a daemon that was killed had under way runs on without anybody.
                 let _ = service.engine.gc();
@@ -174,7 +174,7 @@ async fn look_round(service: Arc<Service>) {
 async fn keep_warm(service: Arc<Service>) {
     loop {
         // What cannot be made now is tried again; whoever asks meanwhile is told why.
-        while let Ok(true) = service.work(|service| service.warm.refill(service)).await {}
+        while let Ok(true) = service.housekeep(|service| service.warm.refill(service)).await {}
         let _ = tokio::time::timeout(LOOK_ROUND, service.warm.wanted.notified()).await;
     }
 }

@@ -17,6 +17,8 @@ use serde_json::json;
 
 use crate::admission::{Admission, Room, Slot};
 use crate::engines::Engines;
+use crate::held::Rooms;
+use crate::lanes::{Lanes, Whose};
 use crate::live::{LiveCall, LiveCalls, LiveRuns};
 use crate::metrics::Metrics;
 use crate::options::Options;
@@ -60,6 +62,12 @@ pub(crate) struct Service {
     pub(crate) tools: ToolStore,
     pub(crate) known_tools: KnownTools,
     pub(crate) admission: Admission,
+    /// Threads for short work.
+    work: Lanes,
+    /// Threads for files on their way.
+    pub(crate) transfers: Lanes,
+    /// Memory for the bodies of requests.
+    pub(crate) rooms: Rooms,
     pub(crate) calls: LiveCalls,
     pub(crate) runs: LiveRuns,
     pub(crate) metrics: Metrics,
@@ -127,6 +135,9 @@ impl Service {
             engine,
             store,
             admission: Admission::new(room),
+            work: Lanes::for_work(),
+            transfers: Lanes::for_transfers(),
+            rooms: Rooms::default(),
             calls: LiveCalls::default(),
             runs: LiveRuns::default(),
             metrics: Metrics::default(),
@@ -148,7 +159,8 @@ impl Service {
     /// Compares what the store says with what lives, both ways.
     pub(crate) fn look_round(&self) -> Result<(), Problem> {
         self.books.record_ended()?;
-        let Ok(_nothing_is_half_made) = self.making.try_write() else { return Ok(()) };
+        // While a sandbox is made, those that are known to run are looked at: no holder puts revocation off.
+        let nothing_is_half_made = self.making.try_write().ok();
         let records = self.engine.records()?;
         let by_id: HashMap<&str, &Record> =
             records.iter().map(|record| (record.id.as_str(), record)).collect();
@@ -159,11 +171,15 @@ impl Service {
                     self.count_memory(record, &row.tenant);
                     self.end_if_revoked(record)?;
                 }
+                _ if nothing_is_half_made.is_none() => {}
                 found => {
                     let outcome = found.and_then(|record| record.outcome.as_ref());
                     self.ended(&row.id, outcome)?;
                 }
             }
+        }
+        if nothing_is_half_made.is_none() {
+            return Ok(());
         }
         let known: HashSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         for record in records.iter().filter(|record| !known.contains(record.id.as_str())) {
@@ -367,8 +383,39 @@ impl Service {
         Problem::of(refused, url)
     }
 
-    /// Does what blocks, on a thread for that.
+    /// Does short work that blocks, on one of the threads for that.
     pub(crate) async fn work<T: Send + 'static>(
+        self: &Arc<Self>,
+        whose: Whose,
+        work: impl FnOnce(&Arc<Service>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let lane = self.work.take(&whose).await?;
+        self.block(move |service| {
+            let _lane = lane;
+            work(service)
+        })
+        .await
+    }
+
+    /// Does a job in its slot, which it has until it is over.
+    pub(crate) async fn job<T: Send + 'static>(
+        self: &Arc<Self>,
+        slot: Slot,
+        job: impl FnOnce(&Arc<Service>, Slot) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.block(move |service| job(service, slot)).await
+    }
+
+    /// Does the daemon's own work.
+    pub(crate) async fn housekeep<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Service>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.block(work).await
+    }
+
+    /// Every caller counts the thread that this takes: see [`crate::lanes`].
+    async fn block<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Arc<Service>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {

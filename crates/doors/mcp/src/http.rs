@@ -28,7 +28,8 @@ const MOST_TOKENS: usize = 256;
 const MOST_SESSIONS: usize = 32;
 /// A session that nobody used for so long is over.
 const IDLE: Duration = Duration::from_secs(3600);
-const MOST_BODY: usize = 17 << 20;
+/// The longest request of an agent. The daemon reads it within this bound before anything parses it.
+pub const MAX_BODY_BYTES: usize = 17 << 20;
 /// A client's own settings; each can only narrow what its grant allows.
 const WORKSPACE: HeaderName = HeaderName::from_static("ringwall-workspace");
 const TOOLS: HeaderName = HeaderName::from_static("ringwall-tools");
@@ -159,7 +160,8 @@ impl Door {
 
     /// No page of a browser may speak to a daemon on loopback, under whatever name it finds it.
     fn config(&self) -> StreamableHttpServerConfig {
-        let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(MOST_BODY);
+        let config =
+            StreamableHttpServerConfig::default().with_max_request_body_bytes(MAX_BODY_BYTES);
         let local = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
         match self.listen {
             Some(address) if !address.ip().is_loopback() => {

@@ -23,5 +23,5 @@ mod session;
 mod stdio;
 mod wasm_tools;
 
-pub use http::{Door, router};
+pub use http::{Door, MAX_BODY_BYTES, router};
 pub use stdio::{StdioError, StdioOptions, serve_stdio};

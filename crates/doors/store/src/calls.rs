@@ -2,7 +2,7 @@
 
 use crate::database::{Columns, Row, Tx};
 use crate::events::{self, About};
-use crate::{Store, StoreError, Whose, now_ms};
+use crate::{OwnTask, Store, StoreError, now_ms};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
@@ -112,7 +112,11 @@ impl Store {
         })
     }
 
-    pub fn call(&self, whose: Option<Whose<'_>>, id: &str) -> Result<Option<CallRow>, StoreError> {
+    pub fn call(
+        &self,
+        whose: Option<OwnTask<'_>>,
+        id: &str,
+    ) -> Result<Option<CallRow>, StoreError> {
         let (condition, [tenant, task]) = crate::condition(whose);
         let rows = self.read(|tx| {
             tx.query(
@@ -126,7 +130,7 @@ impl Store {
     /// A page of them, the newest first: those begun before number `before`. In one sandbox, or all.
     pub fn calls(
         &self,
-        whose: Option<Whose<'_>>,
+        whose: Option<OwnTask<'_>>,
         sandbox: Option<&str>,
         before: Option<u64>,
         most: u32,

@@ -44,8 +44,8 @@ fn call<'a>(id: &'a str, tenant: &'a str) -> NewCall<'a> {
     NewCall { id, tenant, task: "t", sandbox: Some("s1"), kind: "exec", what: "true" }
 }
 
-fn of<'a>(tenant: &'a str, task: &'a str) -> Option<Whose<'a>> {
-    Some(Whose { tenant, task })
+fn of<'a>(tenant: &'a str, task: &'a str) -> Option<OwnTask<'a>> {
+    Some(OwnTask { tenant, task })
 }
 
 fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
@@ -78,7 +78,7 @@ fn sandboxes_belong_to_their_tenant(fresh: &Fresh) {
     store.add_sandbox(&like_id).unwrap();
     assert_eq!(store.sandbox("acme", "s1").unwrap().unwrap().id, "s1");
     store.end_sandbox("s9", "null").unwrap();
-    assert_eq!(store.ids_of_task(Whose { tenant: "other", task: "t" }).unwrap(), ["s2"]);
+    assert_eq!(store.ids_of_task(OwnTask { tenant: "other", task: "t" }).unwrap(), ["s2"]);
 }
 
 fn events_are_numbered_and_followed(fresh: &Fresh) {
@@ -234,7 +234,7 @@ fn what_is_old_is_forgotten(fresh: &Fresh) {
     store.add_sandbox(&sandbox("alive", "past", None)).unwrap();
     store.end_sandbox("old", "{}").unwrap();
     store.forget_before(now_ms() + 10_000).unwrap();
-    assert_eq!(store.ids_of_task(Whose { tenant: "past", task: "t" }).unwrap(), ["alive"]);
+    assert_eq!(store.ids_of_task(OwnTask { tenant: "past", task: "t" }).unwrap(), ["alive"]);
 }
 
 fn hold_to_the_contract(fresh: &Fresh) {

@@ -1,7 +1,7 @@
 //! What happened, numbered, for those who follow it.
 
 use crate::database::{Columns, Tx};
-use crate::{Store, StoreError, Whose, now_ms};
+use crate::{OwnTask, Store, StoreError, now_ms};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRow {
@@ -55,12 +55,12 @@ impl Store {
     /// What came after `number`, oldest first. Of one task, or of all.
     pub fn events_after(
         &self,
-        whose: Option<Whose<'_>>,
+        whose: Option<OwnTask<'_>>,
         number: u64,
         most: u32,
     ) -> Result<Vec<EventRow>, StoreError> {
         let rows = self.read(|tx| match whose {
-            Some(Whose { tenant, task }) => tx.query(
+            Some(OwnTask { tenant, task }) => tx.query(
                 &format!(
                     "SELECT {COLUMNS} FROM events WHERE tenant = $1 AND {TASK} = $2 AND number > $3
                      ORDER BY number LIMIT $4"

@@ -8,7 +8,7 @@
 //! - what a method has returned survives the death of this process at any later moment;
 //! - a change and the event that tells of it are one transaction;
 //! - every row belongs to a tenant, and no method gives a tenant the row of another, nor a task that of
-//!   another task where a [`Whose`] is given.
+//!   another task where a [`OwnTask`] is given.
 
 mod budgets;
 mod calls;
@@ -134,17 +134,19 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whose rows are looked at: those of one task of a tenant. Names of tasks are a tenant's own.
+/// The task of a caller who sees its rows only. Names of tasks are a tenant's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Whose<'a> {
+pub struct OwnTask<'a> {
     pub tenant: &'a str,
     pub task: &'a str,
 }
 
 /// Makes a condition on the first two parameters of a query. `None` looks at all rows.
-fn condition(whose: Option<Whose<'_>>) -> (&'static str, [database::Value; 2]) {
+fn condition(whose: Option<OwnTask<'_>>) -> (&'static str, [database::Value; 2]) {
     match whose {
-        Some(Whose { tenant, task }) => ("tenant = $1 AND task = $2", [tenant.into(), task.into()]),
+        Some(OwnTask { tenant, task }) => {
+            ("tenant = $1 AND task = $2", [tenant.into(), task.into()])
+        }
         None => ("$1 = 'all' AND $2 = 'all'", ["all".into(), "all".into()]),
     }
 }

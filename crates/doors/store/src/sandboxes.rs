@@ -2,7 +2,7 @@
 
 use crate::database::{Columns, Row, Tx};
 use crate::events::{self, About};
-use crate::{Store, StoreError, Whose, now_ms};
+use crate::{OwnTask, Store, StoreError, now_ms};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxState {
@@ -134,7 +134,7 @@ impl Store {
     /// A page of those of a task, or of all, the newest first: those made before number `before`.
     pub fn sandboxes(
         &self,
-        whose: Option<Whose<'_>>,
+        whose: Option<OwnTask<'_>>,
         state: Option<SandboxState>,
         before: Option<u64>,
         most: u32,
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// The ids of all that a task ever had here, as far as is remembered.
-    pub fn ids_of_task(&self, whose: Whose<'_>) -> Result<Vec<String>, StoreError> {
+    pub fn ids_of_task(&self, whose: OwnTask<'_>) -> Result<Vec<String>, StoreError> {
         let (condition, [tenant, task]) = crate::condition(Some(whose));
         let query = format!("SELECT id FROM sandboxes WHERE {condition}");
         let rows = self.read(|tx| tx.query(&query, &[tenant, task]))?;

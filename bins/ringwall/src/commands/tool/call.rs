@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use ringwall_desk::{Action, BegunCall, CallWish, Desk, Used};
+use ringwall_desk::{Action, BegunCall, CallWish, Desk, Used, Watched};
 use ringwall_engine::{
     DirGrant, Engine, PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding,
 };
@@ -78,7 +78,11 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<ExitCode> {
     let begun = begin(args, engine, (&tool, &mut call, &input), &place, &asking)?;
     let BegunCall { entry, limits, reservation, elevated: _elevated } = begun;
     call.limits = limits;
+    let (what, stop) = (format!("a call of {}", tool.name()), call.stop.clone());
+    let end = Box::new(move || stop.stop());
+    let lease = asking.books.lease(&asking.caller, Watched { what, end });
     let called = place.call(&tools, &tool, &call);
+    drop(lease);
     let (status, meter) = match &called {
         Ok((outcome, _)) => (Some(&outcome.status), outcome.meter),
         Err(_) => (None, ToolMeter::default()),

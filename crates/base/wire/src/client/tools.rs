@@ -2,10 +2,11 @@
 
 use std::io::Read;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringwall_spec::CodeFor;
 
-use super::exchange::{Exchange, Item};
+use super::exchange::{Exchange, Item, Outlet};
 use super::{Client, ClientError, unexpected_reply};
 use crate::connection::Channel;
 use crate::limits::MAX_DATA_BYTES;
@@ -20,6 +21,57 @@ pub struct Answer<T> {
     pub report: T,
     pub output: Vec<u8>,
     pub errors: Vec<u8>,
+}
+
+/// Ends calls of tools from another thread, one call at a time. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct CallStop(Arc<Mutex<Stopping>>);
+
+#[derive(Debug, Default)]
+struct Stopping {
+    stopped: bool,
+    /// The call that is under way.
+    call: Option<Outlet>,
+}
+
+/// A call that can be stopped, until dropped.
+struct Stoppable<'a>(&'a CallStop);
+
+impl CallStop {
+    /// Gives up the call that is under way, and every later one.
+    pub fn stop(&self) {
+        let call = {
+            let mut state = self.lock();
+            state.stopped = true;
+            state.call.take()
+        };
+        if let Some(call) = call {
+            call.cancel();
+        }
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    fn begin(&self, call: Outlet) -> Result<Stoppable<'_>, ClientError> {
+        let mut state = self.lock();
+        if state.stopped {
+            return Err(ClientError::Ended);
+        }
+        state.call = Some(call);
+        Ok(Stoppable(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stopping> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Stoppable<'_> {
+    fn drop(&mut self) {
+        self.0.lock().call = None;
+    }
 }
 
 impl Client {
@@ -98,6 +150,7 @@ impl Client {
         report: impl FnOnce(Reply) -> Option<T>,
     ) -> Result<Answer<T>, ClientError> {
         let outlet = exchange.outlet();
+        let _stoppable = self.stop.as_ref().map(|stop| stop.begin(outlet.clone())).transpose()?;
         let mut rest = outlet.queue(input);
         while !rest.is_empty() {
             match outlet.send_some(rest, self.deadline) {

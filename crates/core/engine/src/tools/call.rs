@@ -9,7 +9,7 @@ use ringwall_spec::{
     EgressSpec, Evidence, ToolDigest, ToolKind, ToolLimits, ToolMeter, ToolStatus,
 };
 use ringwall_wire::{
-    Answer, CallReport, CallTool, ClientError, ErrorCode, GuestDir, Http, LoadedTool,
+    Answer, CallReport, CallStop, CallTool, ClientError, ErrorCode, GuestDir, Http, LoadedTool,
     MAX_TOOL_INPUT_BYTES, RemoteError,
 };
 
@@ -46,6 +46,8 @@ pub struct ToolCall {
     pub wants_http: bool,
     /// What it may reach by HTTP. Such a call has a warden and a gateway of its own.
     pub network: Option<ToolNetwork>,
+    /// Ends it from another thread.
+    pub stop: CallStop,
 }
 
 /// The network of one call.
@@ -80,6 +82,8 @@ pub enum ToolError {
     Refused(String),
     #[error("the process that ran the tool ended; call the tool again")]
     WardenLost,
+    #[error("the call was stopped, because its grant has ended; ask for a new grant")]
+    Stopped,
     #[error("no ring for the tool could be raised")]
     Raise(#[from] RaiseError),
     #[error("the tool has no gateway to reach the network by")]
@@ -114,6 +118,7 @@ impl ToolCall {
             seed: None,
             wants_http: false,
             network: None,
+            stop: CallStop::default(),
         }
     }
 }
@@ -128,11 +133,11 @@ impl ToolHost {
         }
         let entry = self.entry(&call.digest).ok_or(ToolError::NotCompiled(call.digest))?;
         let (class, guests) = self.inner.rings.resolve(&call.dirs)?;
-        let (request, input) = request(call, entry.kind, guests)?;
-        let mut tried = self.try_call(call, &entry, &class, &request, input)?;
+        let sent = request(call, entry.kind, guests)?;
+        let mut tried = self.try_call(call, &entry, &class, &sent)?;
         if matches!(tried, Tried::Lost) {
             // The fault was another call's, and this one has changed nothing.
-            tried = self.try_call(call, &entry, &class, &request, input)?;
+            tried = self.try_call(call, &entry, &class, &sent)?;
         }
         let Tried::Ended(outcome) = tried else { return Err(ToolError::WardenLost) };
         self.count(&outcome);
@@ -159,11 +164,10 @@ impl ToolHost {
         call: &ToolCall,
         entry: &Entry,
         class: &GrantClass,
-        request: &CallTool,
-        input: &[u8],
+        sent: &Sent<'_>,
     ) -> Result<Tried, ToolError> {
         let seat = self.inner.pool.seat(class)?;
-        self.call_in(&seat, (&call.digest, entry, if_wanted(call.wants_http)), request, input)
+        self.call_in(&seat, (&call.digest, entry, if_wanted(call.wants_http)), sent)
     }
 
     /// Calls a tool in this very warden.
@@ -171,9 +175,12 @@ impl ToolHost {
         &self,
         seat: &Seat,
         (digest, entry, http): (&ToolDigest, &Entry, Http),
-        request: &CallTool,
-        input: &[u8],
+        sent: &Sent<'_>,
     ) -> Result<Tried, ToolError> {
+        let Sent { request, input, stop } = sent;
+        if stop.is_stopped() {
+            return Err(ToolError::Stopped);
+        }
         let tool = match self.load(seat, digest, entry, http) {
             // Nothing has run yet.
             Err(ToolError::WardenLost) => return Ok(Tried::Lost),
@@ -182,7 +189,8 @@ impl ToolHost {
         let request = CallTool { tool, ..request.clone() };
         let begun = Instant::now();
         let patience = seat.warden.patience;
-        let client = seat.warden.client.until(begun + request.limits.time + patience.grace);
+        let deadline = begun + request.limits.time + patience.grace;
+        let client = seat.warden.client.until(deadline).unless(stop);
         let most = usize::try_from(request.limits.output_bytes).unwrap_or(usize::MAX);
         let evidence = Arc::clone(&seat.warden.evidence);
         match client.call_tool(request, input, most) {
@@ -203,6 +211,8 @@ impl ToolHost {
                 Ok(Tried::Lost)
             }
             Err(ClientError::Remote(refusal)) => Err(ToolError::Refused(refusal.message)),
+            // The warden has ended this call and no other.
+            Err(_) if stop.is_stopped() => Err(ToolError::Stopped),
             Err(_) => {
                 seat.give_up();
                 if seat.was_shared() && !seat.warden.class.has_writable() {
@@ -245,6 +255,13 @@ impl ToolHost {
     }
 }
 
+/// A request to a warden, and the way to take it back.
+pub(super) struct Sent<'a> {
+    request: CallTool,
+    input: &'a [u8],
+    stop: &'a CallStop,
+}
+
 pub(super) enum Tried {
     Ended(ToolOutcome),
     /// The warden was lost, and trying once more does no harm.
@@ -260,7 +277,7 @@ pub(super) fn request(
     call: &ToolCall,
     kind: ToolKind,
     dirs: Vec<GuestDir>,
-) -> Result<(CallTool, &[u8]), ToolError> {
+) -> Result<Sent<'_>, ToolError> {
     let (args, input) = match (&call.input, kind) {
         (ToolInput::Component { json }, ToolKind::Component) => (Vec::new(), json),
         (
@@ -290,5 +307,6 @@ pub(super) fn request(
         return Err(ToolError::Refused(reason));
     }
     let limits = call.limits.capped();
-    Ok((CallTool { tool: 0, args, env, dirs, limits, seed: call.seed }, input))
+    let request = CallTool { tool: 0, args, env, dirs, limits, seed: call.seed };
+    Ok(Sent { request, input, stop: &call.stop })
 }

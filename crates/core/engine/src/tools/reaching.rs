@@ -68,7 +68,7 @@ impl ToolHost {
         let mut call = call.clone();
         let wanted = gateway.placeholders().into_iter();
         call.env.extend(wanted.filter(|(name, _)| network.variables.contains(name)));
-        let (request, input) = request(&call, code.kind, guests)?;
+        let sent = request(&call, code.kind, guests)?;
         let seat = self.inner.pool.seat(&class)?;
         let mut own = Own { seat, gateway };
         own.gateway.serve_tools(
@@ -81,7 +81,7 @@ impl ToolHost {
             },
         )?;
         let tool = (&call.digest, &*code, Http::Carried);
-        let Tried::Ended(mut outcome) = self.call_in(&own.seat, tool, &request, input)? else {
+        let Tried::Ended(mut outcome) = self.call_in(&own.seat, tool, &sent)? else {
             return Err(ToolError::WardenLost);
         };
         if let Some(used) = own.gateway.usage() {

@@ -21,6 +21,7 @@ use utoipa::ToSchema;
 
 use crate::caller::Asker;
 use crate::fields::{Body, absolute};
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody, with_causes};
 use crate::service::Service;
 
@@ -114,7 +115,7 @@ pub(crate) async fn list(
     Asker(caller): Asker,
 ) -> Result<Json<Vec<ApprovalEntry>>, Problem> {
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let listed = service.books.approvals()?.list(SystemTime::now());
             let all = listed.map_err(|error| Problem::internal(&error))?.approvals;
             let seen = all.iter().filter(|approval| is_seen(&caller, approval));
@@ -134,7 +135,7 @@ pub(crate) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<ApprovalEntry>, Problem> {
     service
-        .work(move |service| match found(service, &id) {
+        .work(Whose::of(&caller), move |service| match found(service, &id) {
             Ok(approval) if is_seen(&caller, &approval) => {
                 Ok(Json(ApprovalEntry::new(service, &approval)))
             }
@@ -181,7 +182,7 @@ pub(crate) async fn approve(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
     Path(id): Path<String>,
-    Body(fields): Body<ApproveFields>,
+    Body(fields, _held): Body<ApproveFields>,
 ) -> Result<Json<ApprovalEntry>, Problem> {
     let ApproveFields { reason, seconds, key, action_sha256 } = fields;
     let verdict = Verdict::Approve { lasting: seconds.map(Duration::from_secs) };
@@ -198,7 +199,7 @@ pub(crate) async fn deny(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
     Path(id): Path<String>,
-    Body(fields): Body<DenyFields>,
+    Body(fields, _held): Body<DenyFields>,
 ) -> Result<Json<ApprovalEntry>, Problem> {
     let DenyFields { reason, key, action_sha256 } = fields;
     answered(service, caller, id, (Verdict::Deny, reason, key, action_sha256)).await
@@ -211,7 +212,7 @@ async fn answered(
     (verdict, reason, key, hash): (Verdict, String, Option<String>, Option<String>),
 ) -> Result<Json<ApprovalEntry>, Problem> {
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             must_be_person(service, &caller, &id)?;
             let key = key_place(key.as_deref())?;
             let approval = found(service, &id)?;

@@ -25,11 +25,16 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{new_id, runs};
+use crate::admission::Slot;
+use crate::body;
 use crate::caller::Asker;
 use crate::fields::{CommandFields, SandboxFields};
+use crate::held::Held;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 use crate::trace::{self, Context};
+use crate::until::Until;
 
 /// For the first message.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,10 +112,12 @@ pub(crate) async fn exec(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let (whose, wanted) = (caller.clone(), id.clone());
-    service.work(move |service| service.files(&whose, &wanted).map(drop)).await?;
+    let may = move |service: &Arc<Service>| service.files(&whose, &wanted).map(drop);
+    service.work(Whose::of(&caller), may).await?;
+    let held = hold_message(&service, &caller)?;
     let context = trace::current();
     Ok(upgradable(upgrade)?.on_upgrade(move |mut socket| async move {
-        let work = exec_for(&service, caller, id, &mut socket);
+        let work = exec_for(&service, (caller, held), id, &mut socket);
         let last = Context::around(context, work).await;
         end(socket, last).await;
     }))
@@ -118,16 +125,17 @@ pub(crate) async fn exec(
 
 async fn exec_for(
     service: &Arc<Service>,
-    caller: Caller,
+    (caller, mut held): (Caller, Held),
     id: String,
     socket: &mut WebSocket,
 ) -> Result<Value, Problem> {
-    let Opening { ask, stdin, terminal }: Opening<CommandFields> = opening(socket).await?;
-    let permit = service.admission.enter(caller.tenant(), 0).await?;
+    let opening = opening::<CommandFields>(socket, &mut held).await?;
+    let Opening { ask, stdin, terminal } = opening;
+    let slot = service.admission.enter(caller.tenant(), 0).await?;
+    let until = Until::of(&service.books, &caller, format!("showing a command in {id}"));
     let (fields, service) =
         (ask.attached(stdin, terminal.map(Size::terminal)), Arc::clone(service));
-    converse(socket, move |between| {
-        let _permit = permit;
+    converse(socket, (slot, until), move |between| {
         let started = |job: &Job| {
             between.say(&json!({ "started": { "warning": null } }));
             let killed = job.input();
@@ -153,25 +161,28 @@ pub(crate) async fn run(
     Asker(caller): Asker,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
+    let held = hold_message(&service, &caller)?;
     let context = trace::current();
     Ok(upgradable(upgrade)?.on_upgrade(move |mut socket| async move {
-        let last = Context::around(context, run_for(&service, caller, &mut socket)).await;
+        let work = run_for(&service, (caller, held), &mut socket);
+        let last = Context::around(context, work).await;
         end(socket, last).await;
     }))
 }
 
 async fn run_for(
     service: &Arc<Service>,
-    caller: Caller,
+    (caller, mut held): (Caller, Held),
     socket: &mut WebSocket,
 ) -> Result<Value, Problem> {
-    let Opening { ask, stdin, terminal }: Opening<SandboxFields> = opening(socket).await?;
-    let permit = service.admission.enter(caller.tenant(), ask.memory()).await?;
+    let opening = opening::<SandboxFields>(socket, &mut held).await?;
+    let Opening { ask, stdin, terminal } = opening;
+    let slot = service.admission.enter(caller.tenant(), ask.memory()).await?;
+    let until = Until::of(&service.books, &caller, "showing a run".to_owned());
     let (mut fields, service) = (ask, Arc::clone(service));
     let terminal = terminal.map(Size::terminal);
     fields.command = fields.command.map(|command| command.attached(stdin, terminal));
-    converse(socket, move |between| {
-        let _permit = permit;
+    converse(socket, (slot, until), move |between| {
         let raised = |permit: &Permit, _: &Killer| {
             let warning = permit.spec().egress.as_ref().and_then(EgressSpec::warning);
             between.say(&json!({ "started": { "warning": warning } }));
@@ -208,20 +219,34 @@ async fn end(mut socket: WebSocket, last: Result<Value, Problem>) {
     let _ = socket.send(Message::Close(None)).await;
 }
 
-async fn opening<T: DeserializeOwned>(socket: &mut WebSocket) -> Result<T, Problem> {
+/// Room for the first message, which is read before anything of it is judged.
+fn hold_message(service: &Service, caller: &Caller) -> Result<Held, Problem> {
+    let mut held = service.rooms.of(&Whose::of(caller));
+    held.grow(MOST_MESSAGE)?;
+    Ok(held)
+}
+
+async fn opening<T: DeserializeOwned>(
+    socket: &mut WebSocket,
+    held: &mut Held,
+) -> Result<Opening<T>, Problem> {
     let wrong = |why: String| Problem::new(Code::BadRequest, why);
     let first = tokio::time::timeout(PATIENCE, socket.recv()).await;
     let Ok(Some(Ok(Message::Text(text)))) = first else {
         return Err(wrong("the first message must be a text that says what to run".to_owned()));
     };
-    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+    held.clear();
+    held.grow(text.len())?;
+    body::parse(text.as_bytes(), held)
 }
 
 /// Has `work` done on a thread for that, and passes on what comes and goes meanwhile.
 ///
-/// Orders never wait behind input: a client sends a piece of that only when the one before was taken.
+/// Orders never wait behind input: a client sends a piece of that only when the one before was taken. Both
+/// threads hold the slot: a client that reads nothing keeps the second one after the end of the first.
 async fn converse(
     socket: &mut WebSocket,
+    (slot, mut until): (Slot, Until),
     work: impl FnOnce(Between) -> Result<Value, Problem> + Send + 'static,
 ) -> Result<Value, Problem> {
     let (shown, mut to_show) = mpsc::channel(PIECES);
@@ -230,16 +255,22 @@ async fn converse(
     let (mut input, taken) = (Some(input), shown.downgrade());
     let between = Between { shown, begun: Cell::new(Some(begun)) };
     let context = trace::current();
-    let running = tokio::task::spawn_blocking(move || Context::within(context, || work(between)));
-    let (mut held, mut known): (Option<Reins>, bool) = (None, false);
+    let slot = Arc::new(slot);
+    let held = Arc::clone(&slot);
+    let working = move || {
+        let _held = held;
+        Context::within(context, || work(between))
+    };
+    let running = tokio::task::spawn_blocking(working);
+    let (mut driven, mut known): (Option<Reins>, bool) = (None, false);
     let mut waiting = Vec::new();
     loop {
         let said = tokio::select! {
             biased;
             piece = to_show.recv() => match piece {
-                Some(piece) => match socket.send(piece).await {
-                    Ok(()) => continue,
-                    Err(_) => Said::Stop,
+                Some(piece) => match until.show(socket, piece).await {
+                    true => continue,
+                    false => Said::Stop,
                 },
                 // All was shown, or nobody is there to be shown anything: how it ended follows.
                 None => {
@@ -254,9 +285,13 @@ async fn converse(
                 known = true;
                 if let (Ok(got), Some(input)) = (got, input.take()) {
                     let (into, taken) = (got.input.clone(), taken.clone());
-                    tokio::task::spawn_blocking(move || pass_input(&into, input, &taken));
+                    let also_held = Arc::clone(&slot);
+                    tokio::task::spawn_blocking(move || {
+                        let _held = also_held;
+                        pass_input(&into, input, &taken);
+                    });
                     waiting.drain(..).for_each(|said| got.obey(&said));
-                    held = Some(got);
+                    driven = Some(got);
                 }
                 continue;
             },
@@ -264,7 +299,7 @@ async fn converse(
                 Some(Message::Binary(bytes)) => match typed.try_send(bytes) {
                     Ok(()) => continue,
                     // It did not wait for its turn, or the command is over.
-                    Err(_) if known && held.is_none() => continue,
+                    Err(_) if known && driven.is_none() => continue,
                     Err(_) => Said::Stop,
                 },
                 Some(Message::Text(text)) => match serde_json::from_str(&text) {
@@ -278,8 +313,8 @@ async fn converse(
                 }
             },
         };
-        match &held {
-            Some(held) => held.obey(&said),
+        match &driven {
+            Some(driven) => driven.obey(&said),
             // What was ordered too early counts when it has begun.
             None if waiting.len() < PIECES => waiting.push(said),
             None => {}

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use crate::caller::{Asker, whose};
+use crate::caller::{Asker, own_task};
 use crate::fields::Params;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 
@@ -54,7 +55,8 @@ pub(crate) async fn records(
     if !(1..=1000).contains(&which.limit) {
         return Err(Problem::new(Code::BadRequest, "limit must be 1 to 1000"));
     }
-    let records = service.work(move |service| read(service, &caller, &which)).await?;
+    let records =
+        service.work(Whose::of(&caller), move |service| read(service, &caller, &which)).await?;
     // A record is kept as it stands in the log, with the hash that ties it to those before.
     let parsed = records.iter().filter_map(|record| serde_json::from_str(&record.line).ok());
     Ok(Json(parsed.collect()))
@@ -75,7 +77,9 @@ fn read(service: &Service, caller: &Caller, which: &Which) -> Result<Vec<Stored>
         Err(ReadError::NoLog(_)) => Ok(Vec::new()),
         Err(error) => Err(Problem::internal(&error)),
     };
-    let (Caller::Holder(holder), Some(whose)) = (caller, whose(caller)) else { return last(most) };
+    let (Caller::Holder(holder), Some(whose)) = (caller, own_task(caller)) else {
+        return last(most);
+    };
     let sandboxes: HashSet<Id> = service.store.ids_of_task(whose)?.iter().map(Id::new).collect();
     let grants: HashSet<Id> =
         holder.standing().ids.iter().map(|id| Id::new(id.to_string())).collect();

@@ -4,26 +4,28 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use base64::Engine as _;
 use futures_util::Stream;
-use ringwall_desk::{Caller, Lease, Watched};
+use ringwall_desk::Caller;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{new_id, runs};
-use crate::caller::{Asker, whose};
-use crate::fields::{Body, Call, CommandFields, Page, Params, next_cursor};
+use crate::caller::{Asker, own_task};
+use crate::fields::{Body, Call, CommandFields, LargeBody, Page, Params, next_cursor};
+use crate::lanes::Whose;
 use crate::live::{Happened, IntoLog, LiveCall};
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 use crate::trace::{self, Context};
+use crate::until::Until;
 
 /// Begin a command in a sandbox, to be followed under `/v1/calls/{id}/events`
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/calls", tag = "calls", request_body = CommandFields,
@@ -40,12 +42,17 @@ pub(crate) async fn start(
     Asker(caller): Asker,
     Path(id): Path<String>,
     key: Key,
-    Body(fields): Body<CommandFields>,
+    request: Request,
 ) -> Result<Response, Problem> {
+    runs::may_exec(&service, (&caller, &id), request.headers()).await?;
+    let Body(fields, held) = LargeBody::<CommandFields>::from_request(request, &service).await?;
     let work = {
         let (service, caller) = (Arc::clone(&service), caller.clone());
         let (id, fields) = (id.clone(), fields.clone());
-        async move { start_now(&service, &caller, &id, &fields).await }
+        async move {
+            let _held = held;
+            start_now(&service, &caller, &id, &fields).await
+        }
     };
     let request = ("call", &(&id, &fields));
     once(&service, &caller, key, request, (StatusCode::ACCEPTED, work)).await
@@ -92,8 +99,8 @@ async fn start_now(
     }
     let caller = caller.clone();
     service
-        .work(move |service| {
-            let row = service.store.call(whose(&caller), &call)?;
+        .work(Whose::of(&caller), move |service| {
+            let row = service.store.call(own_task(&caller), &call)?;
             row.map(Call::from).ok_or_else(|| Problem::not_found("call", &call))
         })
         .await
@@ -129,9 +136,9 @@ pub(crate) async fn list(
 ) -> Result<Json<CallPage>, Problem> {
     let (before, most) = page.bounds()?;
     let rows = service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let sandbox = which.sandbox.as_deref();
-            Ok(service.store.calls(whose(&caller), sandbox, before, most)?)
+            Ok(service.store.calls(own_task(&caller), sandbox, before, most)?)
         })
         .await?;
     let next = next_cursor(&rows, most, |row| row.number);
@@ -149,8 +156,8 @@ pub(crate) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Call>, Problem> {
     service
-        .work(move |service| {
-            let row = service.store.call(whose(&caller), &id)?;
+        .work(Whose::of(&caller), move |service| {
+            let row = service.store.call(own_task(&caller), &id)?;
             row.map(|row| Json(row.into())).ok_or_else(|| Problem::not_found("call", &id))
         })
         .await
@@ -167,13 +174,13 @@ pub(crate) async fn kill(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     service
-        .work(move |service| match service.calls.get(&caller, &id) {
+        .work(Whose::of(&caller), move |service| match service.calls.get(&caller, &id) {
             Some(call) => {
                 service.may_follow(&caller, &call)?;
                 call.kill();
                 Ok(StatusCode::NO_CONTENT)
             }
-            None => match service.store.call(whose(&caller), &id)? {
+            None => match service.store.call(own_task(&caller), &id)? {
                 Some(_) => Ok(StatusCode::NO_CONTENT),
                 None => Err(Problem::not_found("call", &id)),
             },
@@ -204,14 +211,10 @@ pub(crate) async fn events(
         Problem::new(Code::NotFound, why)
     })?;
     let (asking, followed) = (caller.clone(), Arc::clone(&call));
-    service.work(move |service| service.may_follow(&asking, &followed)).await?;
-    let (end, ended) = watch::channel(false);
-    let what = format!("following the call {id}");
-    let end = Box::new(move || {
-        end.send_replace(true);
-    });
-    let lease = service.books.lease(&caller, Watched { what, end });
-    Ok(Sse::new(follow(call, seen, (lease, ended))).keep_alive(KeepAlive::default()))
+    let may = move |service: &Arc<Service>| service.may_follow(&asking, &followed);
+    service.work(Whose::of(&caller), may).await?;
+    let until = Until::of(&service.books, &caller, format!("following the call {id}"));
+    Ok(Sse::new(follow(call, seen, until)).keep_alive(KeepAlive::default()))
 }
 
 /// Where a follower goes on.
@@ -226,11 +229,10 @@ pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 fn follow(
     call: Arc<LiveCall>,
     seen: u64,
-    (lease, ended): (Lease, watch::Receiver<bool>),
+    until: Until,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     struct At {
-        _lease: Lease,
-        ended: watch::Receiver<bool>,
+        until: Until,
         call: Arc<LiveCall>,
         changed: watch::Receiver<u64>,
         seen: u64,
@@ -239,10 +241,10 @@ fn follow(
     }
     let changed = call.follow();
     let ready = Default::default();
-    let at = At { _lease: lease, ended, call, changed, seen, ready, over: false };
+    let at = At { until, call, changed, seen, ready, over: false };
     futures_util::stream::unfold(at, |mut at| async move {
         loop {
-            if *at.ended.borrow() {
+            if at.until.is_over() {
                 return None;
             }
             if let Some(next) = at.ready.pop_front() {
@@ -279,8 +281,7 @@ fn follow(
             if at.ready.is_empty() {
                 tokio::select! {
                     changed = at.changed.changed() => changed.ok()?,
-                    // The owner's is never ended: nobody is there who could send it.
-                    Ok(()) = at.ended.changed() => return None,
+                    () = at.until.over() => return None,
                 }
             }
         }

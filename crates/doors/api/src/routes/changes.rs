@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use crate::caller::Asker;
 use crate::fields::Body;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 
@@ -36,7 +37,7 @@ pub(crate) async fn diff(
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
     let patch = service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let record = service.record(&caller, &id)?;
             service.enter(&caller, &record, Action::Diff)?;
             let changes = changes(service, &record)?;
@@ -112,9 +113,11 @@ pub(crate) async fn apply(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
     Path(id): Path<String>,
-    Body(fields): Body<ApplyFields>,
+    Body(fields, _held): Body<ApplyFields>,
 ) -> Result<Json<AppliedPaths>, Problem> {
-    let applied = service.work(move |service| apply_now(service, &caller, &id, &fields)).await?;
+    let applied = service
+        .work(Whose::of(&caller), move |service| apply_now(service, &caller, &id, &fields))
+        .await?;
     Ok(Json(applied))
 }
 

@@ -14,9 +14,11 @@ use ringwall_store::EventRow;
 use serde_json::{Value, json};
 
 use super::calls::last_seen;
-use crate::caller::{Asker, whose};
+use crate::caller::{Asker, own_task};
+use crate::lanes::Whose;
 use crate::problem::{Problem, ProblemBody};
 use crate::service::Service;
+use crate::until::Until;
 
 /// How often a follower looks. Other engines may write to the same state, so nobody is told.
 const POLL: Duration = Duration::from_millis(200);
@@ -37,22 +39,24 @@ pub(crate) async fn follow(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let seen = match last_seen(&headers)? {
         Some(seen) => seen,
-        None => service.work(|service| Ok(service.store.last_event()?)).await?,
+        None => service.work(Whose::of(&caller), |service| Ok(service.store.last_event()?)).await?,
     };
-    let at = At { service, caller, seen, ready: VecDeque::new() };
+    let until = Until::of(&service.books, &caller, "following all events".to_owned());
+    let at = At { service, caller, until: Arc::new(until), seen, ready: VecDeque::new() };
     let stream = futures_util::stream::unfold(at, |mut at| async move {
         loop {
+            if at.until.is_over() {
+                return None;
+            }
             if let Some(row) = at.ready.pop_front() {
                 at.seen = row.number;
                 return Some((Ok(shown(&row)), at));
             }
-            let (caller, seen) = (at.caller.clone(), at.seen);
-            let rows = at.service.work(move |service| {
-                // A grant may have ended since.
-                if let Caller::Holder(holder) = &caller {
-                    service.books.is_good(holder)?;
-                }
-                Ok(service.store.events_after(whose(&caller), seen, AT_ONCE)?)
+            let (caller, until, seen) = (at.caller.clone(), Arc::clone(&at.until), at.seen);
+            let rows = at.service.work(Whose::of(&caller), move |service| {
+                // A grant may have ended since, and then the record says that this has, too.
+                until.look()?;
+                Ok(service.store.events_after(own_task(&caller), seen, AT_ONCE)?)
             });
             at.ready = rows.await.ok()?.into();
             if at.ready.is_empty() {
@@ -66,6 +70,7 @@ pub(crate) async fn follow(
 struct At {
     service: Arc<Service>,
     caller: Caller,
+    until: Arc<Until>,
     seen: u64,
     ready: VecDeque<EventRow>,
 }

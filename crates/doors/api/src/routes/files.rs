@@ -1,31 +1,35 @@
 //! Files inside a sandbox, as streams.
 
-use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::body::{Body, BodyDataStream};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures_util::StreamExt;
-use ringwall_wire::{FileKind, RemoveWhat, WriteHow};
+use ringwall_wire::{Client, FileKind, RemoveWhat, WriteHow};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
+use super::transfer::{self, Until};
 use crate::caller::Asker;
 use crate::fields::Params;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::service::Service;
+use crate::service::{Living, Service};
 
 /// The largest file that is read or written in one request.
 const MOST_BYTES: u64 = 1 << 30;
-/// Pieces on their way between a sandbox and a client.
-const PIECES: usize = 8;
+/// How long a sandbox may take to look at a file, to list a directory or to remove it.
+const FILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most entries of a directory in one answer.
 const MOST_ENTRIES: usize = 10_000;
+
+/// The files of a sandbox that answers in time.
+fn soon(living: &Arc<Living>) -> Client {
+    living.attached.files().until(Instant::now() + FILE_TIMEOUT)
+}
 
 /// Which file
 #[derive(Debug, Deserialize, IntoParams)]
@@ -60,52 +64,34 @@ pub(crate) async fn read(
     Params(at): Params<At>,
 ) -> Result<Response, Problem> {
     let path = at.bytes()?;
-    let (living, size) = service
-        .work({
-            let path = path.clone();
-            move |service| {
-                let living = service.files(&caller, &id)?;
-                let stat = living.attached.files().stat(&path)?;
-                if stat.kind != FileKind::File {
-                    return Err(Problem::new(Code::Refused, "that is no file"));
-                }
-                if stat.size > MOST_BYTES {
-                    let why = format!("the file has {} bytes, the most is {MOST_BYTES}", stat.size);
-                    return Err(Problem::new(Code::TooLarge, why));
-                }
-                Ok((living, stat.size))
-            }
-        })
-        .await?;
-    let (pieces, stream) = mpsc::channel::<io::Result<Bytes>>(PIECES);
-    tokio::task::spawn_blocking(move || {
-        let mut sink = ToClient { pieces: pieces.clone() };
-        // The file may have changed since it was looked at; the client sees a broken stream.
-        if let Err(error) = living.attached.files().read_file(&path, &mut sink, size) {
-            let _ = pieces.blocking_send(Err(io::Error::other(error)));
+    let lane = service.transfers.take_soon(&Whose::of(&caller)).await?;
+    let (asking, wanted) = (caller.clone(), path.clone());
+    let look = move |service: &Arc<Service>| {
+        let living = service.files(&asking, &id)?;
+        let stat = soon(&living).stat(&wanted)?;
+        if stat.kind != FileKind::File {
+            return Err(Problem::new(Code::Refused, "that is no file"));
         }
-    });
-    let stream = futures_util::stream::unfold(stream, |mut stream| async move {
-        stream.recv().await.map(|piece| (piece, stream))
+        if stat.size > MOST_BYTES {
+            let why = format!("the file has {} bytes, the most is {MOST_BYTES}", stat.size);
+            return Err(Problem::new(Code::TooLarge, why));
+        }
+        Ok((living, stat.size))
+    };
+    let (living, size) = service.work(Whose::of(&caller), look).await?;
+    let until =
+        Until::of(&service.books, &caller, format!("reading a file of {}", living.record.id));
+    let files = living.attached.files().until(transfer::deadline(&caller));
+    let (mut sink, stream) = transfer::to_client(until);
+    tokio::task::spawn_blocking(move || {
+        let _lane = lane;
+        // The file may have changed since it was looked at; the client sees a broken stream.
+        if files.read_file(&path, &mut sink, size).is_ok() {
+            sink.end();
+        }
     });
     let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
     Ok((kind, Body::from_stream(stream)).into_response())
-}
-
-struct ToClient {
-    pieces: mpsc::Sender<io::Result<Bytes>>,
-}
-
-impl Write for ToClient {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let piece = Ok(Bytes::copy_from_slice(bytes));
-        self.pieces.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// How to write
@@ -142,55 +128,22 @@ pub(crate) async fn write(
     if mode > 0o777 {
         return Err(Problem::new(Code::BadRequest, "mode has at most nine bits"));
     }
-    let living = service.work(move |service| service.files(&caller, &id)).await?;
-    let (pieces, received) = mpsc::channel(PIECES);
+    let lane = service.transfers.take_soon(&Whose::of(&caller)).await?;
+    let asking = caller.clone();
+    let look = move |service: &Arc<Service>| service.files(&asking, &id);
+    let living = service.work(Whose::of(&caller), look).await?;
+    let until =
+        Until::of(&service.books, &caller, format!("writing a file of {}", living.record.id));
+    let files = living.attached.files().until(transfer::deadline(&caller));
+    let (pieces, mut source) = transfer::from_client();
     let writing = tokio::task::spawn_blocking(move || {
-        let mut source = FromClient { pieces: received, rest: Bytes::new() };
-        let files = living.attached.files();
+        let _lane = lane;
         files.write_file(&path, mode, WriteHow::Replace, &mut source).map(drop)
     });
-    pass_on(request.into_body().into_data_stream(), pieces).await;
+    transfer::pass_on(request.into_body(), (pieces, until), MOST_BYTES).await?;
     match writing.await {
         Ok(written) => Ok(written.map(|()| StatusCode::NO_CONTENT)?),
         Err(_) => Err(Problem::new(Code::Ending, "the request was broken off")),
-    }
-}
-
-async fn pass_on(mut body: BodyDataStream, pieces: mpsc::Sender<io::Result<Bytes>>) {
-    let mut total = 0u64;
-    while let Some(piece) = body.next().await {
-        let piece = piece.map_err(io::Error::other).and_then(|piece| {
-            total += piece.len() as u64;
-            let too_large = || io::Error::other(format!("a file has at most {MOST_BYTES} bytes"));
-            if total > MOST_BYTES { Err(too_large()) } else { Ok(piece) }
-        });
-        let failed = piece.is_err();
-        // The sandbox has said no; its answer says why.
-        if pieces.send(piece).await.is_err() || failed {
-            return;
-        }
-    }
-}
-
-struct FromClient {
-    pieces: mpsc::Receiver<io::Result<Bytes>>,
-    rest: Bytes,
-}
-
-impl Read for FromClient {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() {
-            match self.pieces.blocking_recv() {
-                Some(piece) => self.rest = piece?,
-                None => return Ok(0),
-            }
-        }
-        let count = self.rest.len().min(buffer.len());
-        let piece = self.rest.split_to(count);
-        if let Some(place) = buffer.get_mut(..count) {
-            place.copy_from_slice(&piece);
-        }
-        Ok(count)
     }
 }
 
@@ -219,8 +172,8 @@ pub(crate) async fn remove(
     let path = at.bytes()?;
     let what = if deep.recursive { RemoveWhat::WholeTree } else { RemoveWhat::Single };
     service
-        .work(move |service| {
-            service.files(&caller, &id)?.attached.files().remove(&path, what)?;
+        .work(Whose::of(&caller), move |service| {
+            soon(&service.files(&caller, &id)?).remove(&path, what)?;
             Ok(StatusCode::NO_CONTENT)
         })
         .await
@@ -252,7 +205,9 @@ pub(crate) async fn list(
 ) -> Result<Json<Vec<Entry>>, Problem> {
     let path = at.bytes()?;
     let entries = service
-        .work(move |service| Ok(service.files(&caller, &id)?.attached.files().list(&path)?))
+        .work(Whose::of(&caller), move |service| {
+            Ok(soon(&service.files(&caller, &id)?).list(&path)?)
+        })
         .await?;
     if entries.len() > MOST_ENTRIES {
         let why = format!("the directory has more than {MOST_ENTRIES} entries");

@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use crate::caller::Asker;
 use crate::fields::Body;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody, with_causes};
 use crate::service::Service;
 
@@ -113,11 +114,11 @@ fn failed(error: &AuthorityError) -> Problem {
 pub(crate) async fn mint(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
-    Body(fields): Body<GrantFields>,
+    Body(fields, _held): Body<GrantFields>,
 ) -> Result<(StatusCode, Json<NewGrant>), Problem> {
     caller.must_be_owner()?;
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let rights = fields.rights()?;
             let lifetime = fields.lifetime_seconds.map_or(DEFAULT_LIFETIME, Duration::from_secs);
             let authority = Authority::open(&service.home).map_err(|error| failed(&error))?;
@@ -157,7 +158,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Vec<GrantEntry>>, Problem> {
     caller.must_be_owner()?;
     let records = service
-        .work(|service| match Authority::open_existing(&service.home) {
+        .work(Whose::of(&caller), |service| match Authority::open_existing(&service.home) {
             Err(AuthorityError::NoKey) => Ok(Vec::new()),
             Err(error) => Err(failed(&error)),
             Ok(authority) => authority.records().map_err(|error| failed(&error)),
@@ -197,7 +198,7 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode, Problem> {
     caller.must_be_owner()?;
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let parsed: GrantId = id.parse().map_err(|error: ringwall_grant::GrantIdError| {
                 Problem::new(Code::BadRequest, error.to_string())
             })?;

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::caller::Asker;
 use crate::fields::Body;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 
@@ -39,7 +40,7 @@ pub(crate) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Phase>, Problem> {
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let record = service.record(&caller, &id)?;
             Ok(Json(Phase { phase: service.engine.phase(&record) }))
         })
@@ -56,10 +57,10 @@ pub(crate) async fn change(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
     Path(id): Path<String>,
-    Body(fields): Body<PhaseFields>,
+    Body(fields, _held): Body<PhaseFields>,
 ) -> Result<Json<Phase>, Problem> {
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let record = service.record(&caller, &id)?;
             if record.state != RecordState::Running {
                 let why = format!("the sandbox {id} has ended");

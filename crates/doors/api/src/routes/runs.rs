@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use ringwall_desk::{Action, Caller, Elevated, Exec, Input, Permit, Placed, Share, Used, Watched};
 use ringwall_engine::{Job, Killer, Output, RunError, StartError};
@@ -15,9 +15,11 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{new_id, sandboxes};
+use crate::body;
 use crate::caller::Asker;
-use crate::fields::{Body, CommandFields, CommandResult, SandboxFields, ending_word};
+use crate::fields::{Body, CommandFields, CommandResult, LargeBody, SandboxFields, ending_word};
 use crate::guard::Guard;
+use crate::lanes::Whose;
 use crate::live::Captured;
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
@@ -39,15 +41,39 @@ pub(crate) async fn exec(
     Asker(caller): Asker,
     Path(id): Path<String>,
     key: Key,
-    Body(fields): Body<CommandFields>,
+    request: Request,
 ) -> Result<Response, Problem> {
+    may_exec(&service, (&caller, &id), request.headers()).await?;
+    let Body(fields, held) = LargeBody::<CommandFields>::from_request(request, &service).await?;
     let work = {
         let (service, caller) = (Arc::clone(&service), caller.clone());
         let (id, fields) = (id.clone(), fields.clone());
-        async move { exec_now(&service, &caller, &id, &fields).await }
+        async move {
+            let _held = held;
+            exec_now(&service, &caller, &id, &fields).await
+        }
     };
     let request = ("exec", &(&id, &fields));
     once(&service, &caller, key, request, (StatusCode::OK, work)).await
+}
+
+/// Checks before a large body is read that a holder may use this sandbox. For a sandbox that has ended there may
+/// be an answer that was kept.
+pub(crate) async fn may_exec(
+    service: &Arc<Service>,
+    (caller, id): (&Caller, &str),
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    if matches!(caller, Caller::Owner) || body::is_short(headers) {
+        return Ok(());
+    }
+    let (whose, caller, id) = (Whose::of(caller), caller.clone(), id.to_owned());
+    let may = move |service: &Arc<Service>| match service.attach(&caller, &id) {
+        Ok(living) => Ok(service.desk().may_enter(&caller, &living.record, "exec")?),
+        Err(problem) if problem.word() == "not-running" => Ok(()),
+        Err(problem) => Err(problem),
+    };
+    service.work(whose, may).await
 }
 
 async fn exec_now(
@@ -56,13 +82,12 @@ async fn exec_now(
     id: &str,
     fields: &CommandFields,
 ) -> Result<CommandResult, Problem> {
-    let permit = service.admission.enter(caller.tenant(), 0).await?;
+    let slot = service.admission.enter(caller.tenant(), 0).await?;
     let (caller, id, fields) = (caller.clone(), id.to_owned(), fields.clone());
     let guard = Guard::default();
     let _watch = guard.watch();
     service
-        .work(move |service| {
-            let _permit = permit;
+        .job(slot, move |service, _slot| {
             let mut output = Captured::default();
             let started = |job: &Job| {
                 let input = job.input();
@@ -201,11 +226,14 @@ pub(crate) async fn run(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
     key: Key,
-    Body(fields): Body<SandboxFields>,
+    Body(fields, held): LargeBody<SandboxFields>,
 ) -> Result<Response, Problem> {
     let work = {
         let (service, caller, fields) = (Arc::clone(&service), caller.clone(), fields.clone());
-        async move { run_now(&service, &caller, &fields).await }
+        async move {
+            let _held = held;
+            run_now(&service, &caller, &fields).await
+        }
     };
     let request = ("run", &fields);
     once(&service, &caller, key, request, (StatusCode::OK, work)).await
@@ -216,13 +244,12 @@ async fn run_now(
     caller: &Caller,
     fields: &SandboxFields,
 ) -> Result<CommandResult, Problem> {
-    let permit = service.admission.enter(caller.tenant(), fields.memory()).await?;
+    let slot = service.admission.enter(caller.tenant(), fields.memory()).await?;
     let (caller, fields) = (caller.clone(), fields.clone());
     let guard = Guard::default();
     let _watch = guard.watch();
     service
-        .work(move |service| {
-            let _permit = permit;
+        .job(slot, move |service, _slot| {
             let mut output = Captured::default();
             let raised = |_: &Permit, killer: &Killer| {
                 let killer = killer.clone();

@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::new_id;
-use crate::caller::{Asker, whose};
+use crate::caller::{Asker, own_task};
 use crate::fields::{
     Body, CommandFields, LIFETIME, Page, Params, Sandbox, SandboxFields, next_cursor,
 };
+use crate::lanes::Whose;
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
@@ -35,11 +36,14 @@ pub(crate) async fn create(
     State(service): State<Arc<Service>>,
     Asker(caller): Asker,
     key: Key,
-    Body(fields): Body<SandboxFields>,
+    Body(fields, held): Body<SandboxFields>,
 ) -> Result<Response, Problem> {
     let work = {
         let (service, caller, fields) = (Arc::clone(&service), caller.clone(), fields.clone());
-        async move { create_now(&service, &caller, &fields).await }
+        async move {
+            let _held = held;
+            create_now(&service, &caller, &fields).await
+        }
     };
     let request = ("create", &fields);
     once(&service, &caller, key, request, (StatusCode::CREATED, work)).await
@@ -50,10 +54,10 @@ async fn create_now(
     caller: &Caller,
     fields: &SandboxFields,
 ) -> Result<Sandbox, Problem> {
-    let permit = service.admission.enter(caller.tenant(), fields.memory()).await?;
+    let slot = service.admission.enter(caller.tenant(), fields.memory()).await?;
     let (caller, fields) = (caller.clone(), fields.clone());
     service
-        .work(move |service| {
+        .job(slot, move |service, slot| {
             let default = Limits { timeout: LIFETIME, ..Limits::default() };
             let account = sandbox_reservation(&new_id());
             let placed = place((service, &caller), &fields, (default, &account))?;
@@ -95,7 +99,7 @@ async fn create_now(
                 service.books.sandbox_ended(Keeper::Daemon, record.id.as_str(), None)?;
                 return Err(problem);
             }
-            service.hold_memory(record.id.as_str(), permit);
+            service.hold_memory(record.id.as_str(), slot);
             if let Some(attached) = attached {
                 // What the keeper has written down since is the record that counts.
                 let record = service.engine.find(record.id.as_str())?;
@@ -176,9 +180,9 @@ pub(crate) async fn list(
         Some(_) => return Err(Problem::new(Code::BadRequest, "state is `running` or `ended`")),
     };
     let rows = service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             service.look_round()?;
-            Ok(service.store.sandboxes(whose(&caller), state, before, most)?)
+            Ok(service.store.sandboxes(own_task(&caller), state, before, most)?)
         })
         .await?;
     let next = next_cursor(&rows, most, |row| row.number);
@@ -196,7 +200,7 @@ pub(crate) async fn get(
     Asker(caller): Asker,
     extract::Path(id): extract::Path<String>,
 ) -> Result<Json<Sandbox>, Problem> {
-    let row = service.work(move |service| service.row(&caller, &id)).await?;
+    let row = service.work(Whose::of(&caller), move |service| service.row(&caller, &id)).await?;
     Ok(Json(row.into()))
 }
 
@@ -231,7 +235,7 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let grace = Duration::from_millis(how.grace_ms.min(60_000));
     service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             if service.runs.kill(&caller, &id) {
                 return Ok(StatusCode::NO_CONTENT);
             }

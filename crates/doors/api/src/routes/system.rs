@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use axum::{Extension, Json};
 use ringwall_desk::Caller;
 use ringwall_engine::PolicySearch;
 use ringwall_grant::{Account, Budget};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::caller::Asker;
+use crate::caller::{Asker, Via};
+use crate::lanes::Whose;
 use crate::problem::{Problem, ProblemBody};
 use crate::service::Service;
 use crate::spending;
@@ -30,8 +31,15 @@ pub(crate) struct Health {
     (status = 200, body = Health),
     (status = "default", body = ProblemBody, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn health(State(service): State<Arc<Service>>) -> Result<Json<Health>, Problem> {
-    service.work(|service| Ok(service.store.last_event()?)).await?;
+pub(crate) async fn health(
+    State(service): State<Arc<Service>>,
+    via: Option<Extension<Via>>,
+) -> Result<Json<Health>, Problem> {
+    let whose = match via {
+        Some(Extension(Via::OwnersSocket)) => Whose::Owner,
+        _ => Whose::Holder(String::new()),
+    };
+    service.work(whose, |service| Ok(service.store.last_event()?)).await?;
     Ok(Json(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
@@ -87,7 +95,9 @@ pub(crate) async fn policy(
     Asker(caller): Asker,
 ) -> Result<Json<Vec<PolicyLayer>>, Problem> {
     caller.must_be_owner()?;
-    let layers = service.work(|_| Ok(PolicySearch::from_environment(None).read()?)).await?;
+    let layers = service
+        .work(Whose::of(&caller), |_| Ok(PolicySearch::from_environment(None).read()?))
+        .await?;
     let layers = layers.into_iter().map(|layer| PolicyLayer {
         origin: format!("{:?}", layer.origin).to_lowercase(),
         path: layer.path,
@@ -116,7 +126,7 @@ pub(crate) async fn images(
 ) -> Result<Json<Vec<Image>>, Problem> {
     caller.must_be_owner()?;
     let images = service
-        .work(|service| {
+        .work(Whose::of(&caller), |service| {
             let store = service.engine.images().map_err(|error| Problem::internal(&error))?;
             store.list().map_err(|error| Problem::internal(&error))
         })
@@ -161,7 +171,7 @@ pub(crate) async fn budgets(
     Asker(caller): Asker,
 ) -> Result<Json<Vec<BudgetOf>>, Problem> {
     let all = service
-        .work(move |service| {
+        .work(Whose::of(&caller), move |service| {
             let accounts = match &caller {
                 Caller::Holder(holder) => service.books.accounts(holder)?,
                 Caller::Owner | Caller::System(_) => service.books.spending()?.tenants()?,

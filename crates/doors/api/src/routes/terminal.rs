@@ -21,11 +21,15 @@ use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{new_id, runs};
+use crate::body;
 use crate::caller::Asker;
 use crate::fields::CommandFields;
+use crate::held::Held;
+use crate::lanes::Whose;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::Service;
 use crate::trace::{self, Context};
+use crate::until::Until;
 
 /// For the first message.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,13 +68,17 @@ pub(crate) async fn open(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let (whose, wanted) = (caller.clone(), id.clone());
-    service.work(move |service| service.files(&whose, &wanted).map(drop)).await?;
+    let may = move |service: &Arc<Service>| service.files(&whose, &wanted).map(drop);
+    service.work(Whose::of(&caller), may).await?;
+    // For the first message, which is read before anything of it is judged.
+    let mut room = service.rooms.of(&Whose::of(&caller));
+    room.grow(MOST_MESSAGE)?;
     let upgrade = upgrade.map_err(|error| Problem::new(Code::BadRequest, error.to_string()))?;
     let upgrade = upgrade.max_message_size(MOST_MESSAGE).max_frame_size(MOST_MESSAGE);
     let context = trace::current();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let mut socket = socket;
-        let serving = Context::around(context, serve(&service, &caller, &id, &mut socket));
+        let serving = Context::around(context, serve(&service, (&caller, room), &id, &mut socket));
         let last = match serving.await {
             Ok(result) => result,
             Err(problem) => serde_json::json!({ "failed": problem.body() }).to_string(),
@@ -83,18 +91,21 @@ pub(crate) async fn open(
 
 async fn serve(
     service: &Arc<Service>,
-    caller: &Caller,
+    (caller, mut room): (&Caller, Held),
     id: &str,
     socket: &mut WebSocket,
 ) -> Result<String, Problem> {
-    let opening = opening(socket).await?;
-    let permit = service.admission.enter(caller.tenant(), 0).await?;
+    let opening = opening(socket, &mut room).await?;
+    // Both threads hold it.
+    let slot = Arc::new(service.admission.enter(caller.tenant(), 0).await?);
+    let held = Arc::clone(&slot);
+    let mut until = Until::of(&service.books, caller, format!("showing a terminal in {id}"));
     let (shown, mut to_show) = mpsc::channel::<Bytes>(PIECES);
     let (begun, input) = oneshot::channel();
     let (shared, caller, id) = (Arc::clone(service), caller.clone(), id.to_owned());
     let context = trace::current();
     let work = move || {
-        let _permit = permit;
+        let _held = held;
         let started = |job: &Job| {
             let _ = begun.send(job.input());
         };
@@ -111,13 +122,16 @@ async fn serve(
     let Ok(input) = input.await else { return ended(running.await) };
     let kill = input.clone();
     let (typed, orders) = mpsc::channel(PIECES);
-    tokio::task::spawn_blocking(move || pass_orders(&input, orders));
+    tokio::task::spawn_blocking(move || {
+        let _held = slot;
+        pass_orders(&input, orders);
+    });
     loop {
         tokio::select! {
             biased;
             piece = to_show.recv() => match piece {
                 Some(piece) => {
-                    if socket.send(Message::Binary(piece)).await.is_err() {
+                    if !until.show(socket, Message::Binary(piece)).await {
                         kill.signal(Signal::KILL.as_raw());
                         to_show.close();
                     }
@@ -144,14 +158,15 @@ async fn serve(
     }
 }
 
-async fn opening(socket: &mut WebSocket) -> Result<CommandFields, Problem> {
+async fn opening(socket: &mut WebSocket, held: &mut Held) -> Result<CommandFields, Problem> {
     let wrong = |why: String| Problem::new(Code::BadRequest, why);
     let first = tokio::time::timeout(PATIENCE, socket.recv()).await;
     let Ok(Some(Ok(Message::Text(text)))) = first else {
         return Err(wrong("the first message must be a text that says what to run".to_owned()));
     };
-    let opening: Opening = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    let Opening { command, rows, columns } = opening;
+    held.clear();
+    held.grow(text.len())?;
+    let Opening { command, rows, columns } = body::parse(text.as_bytes(), held)?;
     Ok(CommandFields { terminal: Some(TerminalSize { rows, columns }), ..command })
 }
 

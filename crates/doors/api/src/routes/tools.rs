@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_desk::{Action, BegunCall, CallWish, Caller, Used, tools_permit};
+use ringwall_desk::{Action, BegunCall, CallWish, Caller, Used, Watched, tools_permit};
 use ringwall_engine::{PolicySearch, ToolCall, ToolGate, ToolNetwork, ToolOutcome, deciding};
 use ringwall_spec::{CodeFor, DirAccess, EgressSpec, RingKind, ToolMeter, ToolStatus, Wall};
 use ringwall_store::NewCall;
@@ -20,8 +20,10 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::new_id;
+use crate::admission::Slot;
 use crate::caller::Asker;
-use crate::fields::{Body, absolute, refuse_names_of_secrets};
+use crate::fields::{Body, LargeBody, absolute, refuse_names_of_secrets};
+use crate::lanes::Whose;
 use crate::once::{Key, once};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::service::{Living, Service};
@@ -75,10 +77,9 @@ pub(crate) async fn list(
     Asker(caller): Asker,
 ) -> Result<Json<Vec<ToolEntry>>, Problem> {
     // What is built in may have to be compiled first.
-    let permit = service.admission.enter(caller.tenant(), 0).await?;
+    let slot = service.admission.enter(caller.tenant(), 0).await?;
     let entries = service
-        .work(move |service| {
-            let _permit = permit;
+        .job(slot, move |service, _slot| {
             let crew = crew(service, &caller)?;
             let mut entries = Vec::new();
             for entry in service.tools.list(crew.tools()?)? {
@@ -124,10 +125,9 @@ pub(crate) async fn inspect(
     Asker(caller): Asker,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let permit = service.admission.enter(caller.tenant(), 0).await?;
+    let slot = service.admission.enter(caller.tenant(), 0).await?;
     service
-        .work(move |service| {
-            let _permit = permit;
+        .job(slot, move |service, _slot| {
             let tool = find(service, crew(service, &caller)?.tools()?, &name)?;
             let manifest = serde_json::to_value(tool.manifest());
             let manifest = manifest.map_err(|error| Problem::internal(&error))?;
@@ -233,16 +233,18 @@ pub(crate) async fn call(
 ) -> Result<Response, Problem> {
     // Before anything of the body is read: it can be large.
     let (asking, parsed) = (caller.clone(), name.parse::<ToolName>()?);
-    service.work(move |service| Ok(service.desk().may_use_tool(&asking, parsed.name())?)).await?;
-    let Body(fields) = Body::<ToolFields>::from_request(request, &service).await?;
+    let may_use =
+        move |service: &Arc<Service>| Ok(service.desk().may_use_tool(&asking, parsed.name())?);
+    service.work(Whose::of(&caller), may_use).await?;
+    let Body(fields, held) = LargeBody::<ToolFields>::from_request(request, &service).await?;
     let request = ("tool", &(&name, &fields));
     let work = {
         let (service, caller) = (Arc::clone(&service), caller.clone());
         let (name, fields) = (name.clone(), fields.clone());
         async move {
-            let permit = service.admission.enter(caller.tenant(), 0).await?;
-            let call = move |service: &Arc<Service>| {
-                let _permit = permit;
+            let _held = held;
+            let slot = service.admission.enter(caller.tenant(), 0).await?;
+            let call = move |service: &Arc<Service>, _slot: Slot| {
                 let result = call_now(service, &caller, &name, fields);
                 let word = match &result {
                     Ok(result) if result.error.is_none() => "ok",
@@ -252,7 +254,7 @@ pub(crate) async fn call(
                 service.metrics.call("tool", word);
                 result
             };
-            service.work(call).await
+            service.job(slot, call).await
         }
     };
     once(&service, &caller, key, request, (StatusCode::OK, work)).await
@@ -325,7 +327,7 @@ fn call_now(
     let called = trace::part("tool call", |span| {
         span.note("ringwall.tool", tool.name());
         span.note("ringwall.call", id.as_str());
-        let called = call_there(host, place.as_deref(), &call);
+        let called = call_there((service, caller), (host, place.as_deref()), &call);
         span.note("ringwall.fuel", called.as_ref().map_or(0, |outcome| outcome.meter.fuel));
         called
     });
@@ -386,11 +388,14 @@ fn gate(service: &Service, caller: &Caller, fields: &ToolFields) -> Result<Arc<T
     }
 }
 
+/// The call ends when the grant of its caller does.
 fn call_there(
-    host: &Host,
-    place: Option<&Living>,
+    (service, caller): (&Service, &Caller),
+    (host, place): (&Host, Option<&Living>),
     call: &ToolCall,
 ) -> Result<ToolOutcome, Problem> {
+    let (what, stop) = (format!("a call of {}", call.program), call.stop.clone());
+    let _lease = service.books.lease(caller, Watched { what, end: Box::new(move || stop.stop()) });
     match place {
         None => Ok(host.tools.call(call)?),
         Some(living) => Ok(living.attached.call_tool(call)?.0),
