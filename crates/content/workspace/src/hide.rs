@@ -249,7 +249,7 @@ pub fn find_hidden(
     Search::new(workspace, rules, &mut Unwatched, &mut Links::default()).below(vec![Place::top()])
 }
 
-/// Those of these hidden paths on which something can be mounted to cover them. A link cannot be covered,
+/// Keeps the hidden paths on which something can be mounted to cover them. A link cannot be covered,
 /// and need not be: the file that it leads to is hidden.
 pub fn without_links(directory: BorrowedFd<'_>, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let is_link = |path: &Path| {

@@ -391,7 +391,7 @@ pub(crate) fn workspace_rights(
     rights_anchored(stack, paths, workspace, &anchors(workspace))
 }
 
-/// The same for a directory whose workspace may be above it: `own` says what `./` means.
+/// Finds the rights for a directory, where `./` means what `own` says: the workspace may be above it.
 pub(crate) fn rights_anchored(
     stack: &Stack,
     paths: &[PathRights],

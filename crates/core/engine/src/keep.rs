@@ -67,12 +67,12 @@ pub enum KeepError {
     Ledger(#[from] LedgerError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    #[error("the keeper of the sandbox could not be started")]
+    #[error("cannot start the shim of the sandbox")]
     Spawn(#[source] io::Error),
-    #[error("the keeper of the sandbox could not work")]
+    #[error("the shim of the sandbox failed")]
     Io(#[source] io::Error),
     #[error(
-        "waited {seconds} seconds for the keeper of the sandbox and ended it; \
+        "waited {seconds} seconds for the shim of the sandbox and ended it; \
          `dmesg` may say what held it up, and `ringwall gc` removes the rest"
     )]
     Stuck { seconds: u64 },

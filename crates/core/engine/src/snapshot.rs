@@ -47,7 +47,7 @@ pub enum ForkError {
     /// The keeper's own words.
     #[error("{0}")]
     Refused(String),
-    #[error("the keeper of the sandbox did not answer")]
+    #[error("the shim of the sandbox did not answer")]
     Keeper(#[source] ClientError),
     #[error("{0} copies at once; ask for 1 to {MOST_COPIES}")]
     Count(u32),

@@ -103,7 +103,7 @@ impl Keeper {
 pub(super) fn ended_early(word: Option<Word>) -> KeepError {
     KeepError::Refused(match word {
         Some(Word::Refused { why }) => why,
-        _ => "the keeper of the sandbox ended too early".to_owned(),
+        _ => "the shim of the sandbox ended too early".to_owned(),
     })
 }
 
