@@ -150,7 +150,9 @@ fn forks(ground: &Ground, rounds: usize) -> Result<(Vec<Duration>, Vec<Duration>
     };
     let memory = show_bytes(guests::MEMORY);
     let memory = memory.replace([' ', 'i', 'B'], "");
-    let parent = ringwall(&["create", "--wall", "vm", "--image", IMAGE, "--memory", &memory])?;
+    let create =
+        ["create", "--no-workspace", "--wall", "vm", "--image", IMAGE, "--memory", &memory];
+    let parent = ringwall(&create)?;
     let (mut paused, mut forked) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let kept: serde_json::Value =
