@@ -266,7 +266,7 @@ mod tests {
             version: version.map(str::to_owned),
             note: note.map(str::to_owned),
         };
-        let hole = "known hole CVE-1; good from version 1.15.1";
+        let hole = "known vulnerability CVE-1: install version 1.15.1 or later";
         Vm {
             monitors: vec![
                 monitor("qemu", MonitorState::Usable, Some("7.2.22"), None),
@@ -296,7 +296,7 @@ mod tests {
         let expected = [
             "MICROVM",
             "qemu usable 7.2.22 /bin/qemu",
-            "firecracker refused 1.15.0 /bin/firecracker known hole CVE-1; good from version 1.15.1",
+            "firecracker refused 1.15.0 /bin/firecracker known vulnerability CVE-1: install version 1.15.1 or later",
             "guest kernel debian 6.1",
             "kvm not usable the loop took too long",
             "vm would use qemu with software emulation; the first that can be used",

@@ -77,7 +77,7 @@ fn monitor(surveyed: &Surveyed) -> Monitor {
         Standing::Usable => (MonitorState::Usable, None),
         Standing::NoKvm { reason } => (MonitorState::NoKvm, Some(reason.clone())),
         Standing::Vulnerable { why, good } => {
-            let note = format!("known hole {why}; good from version {good}");
+            let note = format!("known vulnerability {why}: install version {good} or later");
             (MonitorState::Refused, Some(note))
         }
         Standing::Unknown => {

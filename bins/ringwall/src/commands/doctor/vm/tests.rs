@@ -53,7 +53,7 @@ fn a_monitor_and_a_kernel_are_enough_for_a_vm_ring() {
 }
 
 #[test]
-fn a_refused_monitor_is_named_with_its_hole_and_the_version_that_is_good() {
+fn a_refused_monitor_is_named_with_its_vulnerability_and_the_good_version() {
     let hole = Standing::Vulnerable { why: "CVE-1".to_owned(), good: "7.2.11".to_owned() };
     let (why, good) = ("CVE-1".to_owned(), "7.2.11".to_owned());
     let refused = DriverError::Vulnerable { program: "/bin/qemu".into(), why, good };
@@ -61,10 +61,10 @@ fn a_refused_monitor_is_named_with_its_hole_and_the_version_that_is_good() {
     assert_eq!(vm.driver, None);
     assert_eq!(vm.monitors[0].state, MonitorState::Refused);
     let note = vm.monitors[0].note.as_deref().unwrap();
-    assert_eq!(note, "known hole CVE-1; good from version 7.2.11");
+    assert_eq!(note, "known vulnerability CVE-1: install version 7.2.11 or later");
     let feature = &features(&vm)[0];
     assert_eq!(feature.state, State::Missing);
-    assert!(feature.seen.contains("has a known hole (CVE-1)"), "{}", feature.seen);
+    assert!(feature.seen.contains("has a known vulnerability (CVE-1)"), "{}", feature.seen);
     assert!(feature.fix.is_some());
 }
 
