@@ -152,7 +152,8 @@ fn texts_fit_into_their_boxes_and_arrows_have_ends() {
 
 #[test]
 fn the_pages_that_need_a_picture_have_one() {
-    const PAGES: [&str; 8] = [
+    const PAGES: [&str; 9] = [
+        "ARCHITECTURE.md",
         "README.md",
         "docs/concepts/how-a-run-works.md",
         "docs/concepts/isolation.md",
