@@ -126,7 +126,7 @@ fn candidates(wanted: Option<&str>) -> Result<Vec<&'static dyn Driver>, DriverEr
     }
 }
 
-/// Why a monitor that cannot emulate is of no use, after "and".
+/// Why a VMM that cannot emulate is of no use, after "but".
 pub(crate) fn without_kvm(verdict: Option<&KvmVerdict>) -> String {
     match verdict {
         None => "Ringwall has not checked yet whether KVM runs guests here: run `ringwall doctor`"

@@ -36,7 +36,7 @@ fn a_monitor_that_is_asked_for_is_used_or_refused_with_the_reason() {
     for name in ["firecracker", "cloud-hypervisor"] {
         assert_eq!(decided(Some(name), &ALL, USABLE), Ok((name, Acceleration::Kvm)));
         let refused = decided(Some(name), &ALL, Some(KvmVerdict::Absent)).unwrap_err();
-        assert_eq!(refused, format!("/bin/{name} needs KVM, and there is no /dev/kvm"));
+        assert_eq!(refused, format!("/bin/{name} needs KVM, but there is no /dev/kvm"));
         let unknown = decided(Some(name), &ALL, None).unwrap_err();
         assert!(unknown.contains("`ringwall doctor`"), "{unknown}");
         let missing = decided(Some(name), &["qemu"], USABLE).unwrap_err();
