@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use ringwall_policy::{
     Action, FileFacts, GuardRailText, HostFacts, Inside, Kind, LayerText, OriginKind, PlaceRequest,
-    Stack, Stage, Task, Tier, Work, at_least,
+    Stack, Stage, Task, Trust, Work, at_least,
 };
 
 fuzz_target!(|input: &str| {
@@ -30,9 +30,9 @@ fuzz_target!(|input: &str| {
     };
     let own = Stack::load(vec![Stack::built_in()]).expect("the built-in policy");
     let host = HostFacts::of_rings(|_| None);
-    for tier in Tier::ALL {
+    for trust in Trust::ALL {
         let task = Task {
-            tier: Some(*tier),
+            trust: Some(*trust),
             ..Task::default()
         };
         for action in [

@@ -41,8 +41,8 @@ fn place_with(address: &str) -> Place {
         "exempt": [format!("api.example.com:80={address}"), format!("git.example.com:80={address}")],
     });
     std::fs::write(place.path("home/gateway.json"), settings.to_string()).expect("a file");
-    let tier = crate::taint::POLICY.replace("network = \"none\"", "network = \"allowlist\"");
-    place.policy(&tier.replace("[network]\npresets = [\"none\"]\n", POLICY));
+    let trust = crate::taint::POLICY.replace("network = \"none\"", "network = \"allowlist\"");
+    place.policy(&trust.replace("[network]\npresets = [\"none\"]\n", POLICY));
     place
 }
 
@@ -109,13 +109,13 @@ fn commands_reach_what_grant_and_policy_allow() {
 #[test]
 fn an_agent_under_a_grant_names_no_tier_above_that_of_the_policy() {
     let place = Place::new();
-    let high = "[tiers.high]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true\n";
+    let high = "[trust-levels.high]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true\n";
     place.policy(&crate::taint::POLICY.replace("[limits]\n", &format!("{high}[limits]\n")));
     let token = grant(&place, &[]);
     let model = || Model::scripted(vec![say("done")]);
-    let flags = ["--grant", &token, "--tier", "high"];
+    let flags = ["--grant", &token, "--trust", "high"];
     place.run(&model(), &flags).exits(125).holds("trust level high").holds("above medium");
-    place.run(&model(), &["--grant", &token, "--tier", "medium"]).exits(0);
-    // The owner names the tier of an agent of its own.
-    place.run(&model(), &["--tier", "high"]).exits(0);
+    place.run(&model(), &["--grant", &token, "--trust", "medium"]).exits(0);
+    // The owner names the trust level of an agent of its own.
+    place.run(&model(), &["--trust", "high"]).exits(0);
 }

@@ -10,9 +10,9 @@ use crate::support::{Model, Place, Reply, call, calls, entries, of_kind, say};
 /// Processes, as tests have no image; otherwise as people would write it.
 pub(crate) const POLICY: &str = r#"
 version = 1
-profile = "low"
-tier = "medium"
-[profiles]
+risk = "low"
+trust = "medium"
+[risk-levels]
 low = "process"
 medium = "container"
 high = "container"
@@ -23,7 +23,7 @@ files = ["process"]
 build = ["process"]
 untrusted = ["process"]
 fresh = ["untrusted"]
-[tiers.medium]
+[trust-levels.medium]
 read = ["./**", "~/**", "/tmp/**"]
 write = ["./**", "~/**", "/tmp/**"]
 network = "none"

@@ -43,7 +43,7 @@ fn worked(place: &Place, seen: &[Value], wall: &str) {
 #[test]
 fn a_whole_agent_is_behind_containers() {
     let place = place();
-    let flags = ["--profile", "medium", "--image", "small", "--apply"];
+    let flags = ["--risk", "medium", "--image", "small", "--apply"];
     let done = place.run(&model(), &flags).exits(0);
     worked(&place, &entries(&done), "container");
 }
@@ -55,7 +55,7 @@ fn a_whole_agent_is_behind_microvms_with_containers() {
         return;
     };
     let place = place();
-    let flags = ["--profile", "very-high", "--image", "small", "--apply", "--max-time", "9m"];
+    let flags = ["--risk", "very-high", "--image", "small", "--apply", "--max-time", "9m"];
     let mut command = place.command(place.run_words(&model(), &flags));
     let output = command.env("RINGWALL_KERNELS", kernels).output().expect("it starts");
     let done = crate::support::Ended::new("agent run".to_owned(), &output).exits(0);

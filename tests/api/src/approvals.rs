@@ -20,9 +20,12 @@ pub(crate) fn ground() -> Daemon {
     let file = daemon.world.path("nobody-home/.config/ringwall/ringwall.toml");
     let policy = fs::read_to_string(&file).expect("a policy");
     let policy = policy
-        .replace("[tiers.medium]\n", "[tiers.medium]\nkinds = [\"files\", \"compute\"]\n")
+        .replace(
+            "[trust-levels.medium]\n",
+            "[trust-levels.medium]\nkinds = [\"files\", \"compute\"]\n",
+        )
         .replace("tools = \"approved\"\napply = true", "tools = \"approved\"")
-        .replace("tier = \"medium\"", "tier = \"medium\"\nphase = \"plan\"");
+        .replace("trust = \"medium\"", "trust = \"medium\"\nphase = \"plan\"");
     assert!(policy.contains("kinds = ") && policy.contains("phase = ") && policy.contains("apply"));
     let phases =
         "\n[phases.plan]\nwrite = [\"./**\"]\nnext = []\n[phases.check]\nwrite = []\nnext = []\n";

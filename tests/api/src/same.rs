@@ -108,7 +108,7 @@ fn a_run_tells_the_same() {
         (&["run", "--workspace", ".", "--", "sh", "-c", "echo new > new-file"], 0),
         (&["run", "--kind", "build", "--", "true"], 0),
         (&["run", "--net", "open", "--", "true"], 0),
-        (&["run", "--tier", "low", "--", "true"], 0),
+        (&["run", "--trust", "low", "--", "true"], 0),
         (&["run", "--memory", "1", "--", "true"], 0),
     ];
     let input = |size: usize| vec![b'x'; size];

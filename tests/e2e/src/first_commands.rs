@@ -125,8 +125,8 @@ fn a_policy_that_does_not_show_the_directory_leaves_it_out() {
     let world = World::new();
     let project = at_home(&world);
     fs::write(project.join("seen"), "").unwrap();
-    let policy = "version = 1\nprofile = \"low\"\ntier = \"low\"\n[profiles]\nlow = \"process\"\n\
-        [routes]\nuntrusted = [\"process\"]\n[tiers.low]\nread = [\"/nowhere/**\"]\n\
+    let policy = "version = 1\nrisk = \"low\"\ntrust = \"low\"\n[risk-levels]\nlow = \"process\"\n\
+        [routes]\nuntrusted = [\"process\"]\n[trust-levels.low]\nread = [\"/nowhere/**\"]\n\
         network = \"none\"\ntools = \"all\"\n";
     let place = world.path("nobody-home/.config/ringwall");
     fs::create_dir_all(&place).unwrap();
@@ -166,8 +166,8 @@ fn a_missing_image_is_pulled_once_and_where_the_policy_lets_it() {
     };
     let place = world.path("nobody-home/.config/ringwall");
     fs::create_dir_all(&place).unwrap();
-    let policy = "version = 1\nprofile = \"low\"\ntier = \"high\"\n[profiles]\nlow = \"process\"\n\
-        [routes]\nuntrusted = [\"container\"]\n[tiers.high]\nread = [\"/**\"]\n\
+    let policy = "version = 1\nrisk = \"low\"\ntrust = \"high\"\n[risk-levels]\nlow = \"process\"\n\
+        [routes]\nuntrusted = [\"container\"]\n[trust-levels.high]\nread = [\"/**\"]\n\
         network = \"none\"\ntools = \"all\"\n[images]\npull = false\n";
     fs::write(place.join("ringwall.toml"), policy).unwrap();
     let refused = run(&["run", "alpine:3", "cat", "/etc/motd"]);

@@ -29,8 +29,8 @@ impl Place {
         let made = world.ringwall(["approvals", "keygen"]);
         let key = made.exits(0).word();
         let shipped = SHIPPED
-            .replace("[tiers.medium]\n", "[tiers.medium]\nkinds = [\"files\"]\n")
-            .replace("profile = \"medium\"", "profile = \"low\"");
+            .replace("[trust-levels.medium]\n", "[trust-levels.medium]\nkinds = [\"files\"]\n")
+            .replace("risk = \"medium\"", "risk = \"low\"");
         assert!(shipped.contains("kinds"));
         let rules = format!(
             "\n[[elevation]]\nname = \"builds\"\ngrants = [\"run:build\"]\napprovers = [\"ann\"]\n\
@@ -240,31 +240,31 @@ fn under_a_grant_no_workspace_is_written_straight_to() {
 #[test]
 fn a_tier_above_that_of_the_policy_is_the_owners_to_name() {
     let place = Place::new(&["files", "build"]);
-    // The policy keeps the medium tier, and no other, to work with files.
+    // The policy keeps the medium trust level, and no other, to work with files.
     place.run("build", "echo ran").is_refused();
     let with = |kind: &str, flags: &[&str]| {
         place.run_with(&[&["--kind", kind, "--no-workspace"], flags].concat(), "echo ran")
     };
-    let words = ["trust level high", "above medium", "--tier"];
+    let words = ["trust level high", "above medium", "--trust"];
     for kind in ["build", "files"] {
-        with(kind, &["--tier", "high"]).is_refused().says(&words);
+        with(kind, &["--trust", "high"]).is_refused().says(&words);
     }
     let token = place.token.to_str().expect("a path");
     let create = ["create", "--grant", token, "--wall", "process", "--kind", "build"];
-    let create = [&create[..], &["--no-workspace", "--tier", "high"]].concat();
+    let create = [&create[..], &["--no-workspace", "--trust", "high"]].concat();
     place.world.ringwall(create).is_refused().says(&words);
-    for tier in ["medium", "low"] {
-        with("files", &["--tier", tier]).exits(0).prints("ran\n");
+    for trust in ["medium", "low"] {
+        with("files", &["--trust", trust]).exits(0).prints("ran\n");
     }
-    // A profile is on top of the policy's own, so a lower one gives nothing.
-    with("build", &["--profile", "low"]).is_refused().says(&["tiers.medium.kinds"]);
-    let owner = ["--wall", "process", "--kind", "build", "--no-workspace", "--tier", "high"];
+    // A risk level is on top of the policy's own, so a lower one gives nothing.
+    with("build", &["--risk", "low"]).is_refused().says(&["trust-levels.medium.kinds"]);
+    let owner = ["--wall", "process", "--kind", "build", "--no-workspace", "--trust", "high"];
     place.world.sh(&owner, "echo ran").exits(0).prints("ran\n");
-    // A policy that names no tier trusts its tasks least.
+    // A policy that names no trust level trusts its tasks least.
     let policy = place.world.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = fs::read_to_string(&policy).expect("a policy");
-    fs::write(&policy, text.replace("tier = \"medium\"\n", "")).expect("a policy");
-    with("files", &["--tier", "medium"]).is_refused().says(&["trust level medium", "above low"]);
+    fs::write(&policy, text.replace("trust = \"medium\"\n", "")).expect("a policy");
+    with("files", &["--trust", "medium"]).is_refused().says(&["trust level medium", "above low"]);
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_tool_is_called_under_a_grant_that_names_it_and_its_directories() {
     assert_eq!(place.kinds_of_events().last().map(String::as_str), Some("admission-denied"));
     place.grant_with(&["--tool", "yes", "--budget", "calls=2"]);
     // What the policy refuses costs nothing.
-    call().is_refused().says(&["tiers.medium.tools"]);
+    call().is_refused().says(&["trust-levels.medium.tools"]);
     let policy = world.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = fs::read_to_string(&policy).expect("a policy");
     let rule = "\n[[tool]]\nnames = [\"yes\"]\nkind = \"compute\"\napproved = true\n";
@@ -411,14 +411,14 @@ fn a_tool_writes_only_where_phase_and_tier_let_all_be_written() {
         |dir: &str| world.ringwall(["tool", "call", "writes", "--dir", &format!("/work={dir}")]);
     let policy = world.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = fs::read_to_string(&policy).expect("a policy");
-    let tier = r#"write = ["~/**", "./**", "/tmp/**"]"#;
-    let narrow = text.replace(tier, r#"write = ["./docs/**"]"#);
+    let trust = r#"write = ["~/**", "./**", "/tmp/**"]"#;
+    let narrow = text.replace(trust, r#"write = ["./docs/**"]"#);
     assert_ne!(narrow, text);
     fs::write(&policy, narrow).expect("a policy");
-    call(".:rw").is_refused().says(&["writes", "tiers.medium.write"]);
+    call(".:rw").is_refused().says(&["writes", "trust-levels.medium.write"]);
     call(".").exits(0);
     let phases = "\n[phases.plan]\nwrite = [\"./docs/**\"]\n";
-    let text = text.replace("tier = \"medium\"", "tier = \"medium\"\nphase = \"plan\"");
+    let text = text.replace("trust = \"medium\"", "trust = \"medium\"\nphase = \"plan\"");
     fs::write(&policy, text.clone() + phases).expect("a policy");
     call(".:rw").is_refused().says(&["writes", "may not write"]);
     call(".").exits(0);
@@ -467,7 +467,7 @@ fn a_phase_changes_under_a_grant_that_names_it() {
     let place = Place::new(&["files"]);
     let policy = place.world.path("nobody-home/.config/ringwall/ringwall.toml");
     let text = fs::read_to_string(&policy).expect("a policy");
-    let text = text.replace("tier = \"medium\"", "tier = \"medium\"\nphase = \"plan\"");
+    let text = text.replace("trust = \"medium\"", "trust = \"medium\"\nphase = \"plan\"");
     let phases =
         "\n[phases.plan]\nwrite = [\"./**\"]\nnext = [\"check\"]\n[phases.check]\nwrite = []\n";
     let back = "\n[[elevation]]\nname = \"back\"\ngrants = [\"phase:plan\"]\napprovers = [\"ann\"]\n\

@@ -26,8 +26,8 @@ fn set_policy(world: &World, policy: &str, mode: u32) {
     fs::set_permissions(place.join("ringwall.toml"), fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn with_profile(profile: &str) -> String {
-    SHIPPED.replace("profile = \"medium\"", &format!("profile = {profile:?}"))
+fn with_risk(risk: &str) -> String {
+    SHIPPED.replace("risk = \"medium\"", &format!("risk = {risk:?}"))
 }
 
 /// The rings of a run, as their wardens showed them.
@@ -50,14 +50,14 @@ fn log(world: &World) -> Vec<Value> {
 
 #[test]
 fn files_and_builds_run_behind_the_wall_that_the_profile_calls_for() {
-    for (profile, wall) in [("low", "process"), ("medium", "container"), ("high", "container")] {
-        let world = world(&with_profile(profile));
+    for (risk, wall) in [("low", "process"), ("medium", "container"), ("high", "container")] {
+        let world = world(&with_risk(risk));
         for kind in ["files", "build"] {
-            assert_eq!(wall_of(&world, &["--kind", kind]), wall, "{kind} work, profile {profile}");
+            assert_eq!(wall_of(&world, &["--kind", kind]), wall, "{kind} work, risk level {risk}");
         }
     }
-    let world = world(&with_profile("low"));
-    assert_eq!(wall_of(&world, &["--kind", "build", "--profile", "medium"]), "container");
+    let world = world(&with_risk("low"));
+    assert_eq!(wall_of(&world, &["--kind", "build", "--risk", "medium"]), "container");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn why_names_the_rule_of_the_last_refusal_and_what_would_allow_it() {
     world.sh(&["--kind", "build", "--wall", "process"], "true").is_refused();
     why(
         &[],
-        &["refused   run build", "profiles.medium", "ringwall.toml:", "to allow", "audit show"],
+        &["refused   run build", "risk-levels.medium", "ringwall.toml:", "to allow", "audit show"],
     );
     // A limit refuses, too, and it is the newer refusal.
     let flags = ["--image", "test:latest", "--kind", "build", "--timeout", "200ms"];
@@ -99,10 +99,10 @@ fn why_names_the_rule_of_the_last_refusal_and_what_would_allow_it() {
 fn a_wall_that_is_too_weak_is_refused_by_the_rule_that_says_so() {
     let world = world(SHIPPED);
     let refused = world.sh(&["--kind", "build", "--wall", "process"], "true");
-    refused.is_refused().says(&["process", "profiles.medium", "ringwall.toml:"]);
+    refused.is_refused().says(&["process", "risk-levels.medium", "ringwall.toml:"]);
     let denied = log(&world).pop().expect("a record");
     assert_eq!(denied["event"]["kind"], "admission-denied");
-    assert!(denied["event"]["rule"].as_str().unwrap().contains("profiles.medium"), "{denied}");
+    assert!(denied["event"]["rule"].as_str().unwrap().contains("risk-levels.medium"), "{denied}");
     let flags = ["--kind", "build", "--wall", "container/process"];
     assert_eq!(wall_of(&world, &flags), "container/process");
 }
@@ -124,7 +124,7 @@ fn limits_are_the_policys_and_no_more_can_be_asked_for() {
 fn the_policy_of_a_cloned_repository_narrows_and_never_widens() {
     let world = world(SHIPPED);
     let kind = ["--kind", "build", "--workspace", "."];
-    let wide = "version = 1\nprofile = \"low\"\nfloor = \"process\"\n\
+    let wide = "version = 1\nrisk = \"low\"\nfloor = \"process\"\n\
                 [routes]\nbuild = [\"process\"]\nuntrusted = [\"process\"]\n\
                 [limits]\nmemory = \"64G\"\ntimeout = \"24h\"\n";
     world.write("ringwall.toml", wide);
@@ -174,7 +174,7 @@ fn a_task_moves_through_its_phases_and_writes_where_each_lets_it() {
                   [phases.implement]\nwrite = [\"./**\"]\ndeny = [\"./ci/**\"]\nnext = [\"check\"]\n\
                   [phases.check]\nwrite = [\"./target/**\"]\n";
     let shipped =
-        with_profile("low").replace("tier = \"medium\"", "tier = \"high\"\nphase = \"plan\"");
+        with_risk("low").replace("trust = \"medium\"", "trust = \"high\"\nphase = \"plan\"");
     let world = world(&format!("{shipped}{phases}"));
     world.write("docs/plan.md", "plan\n");
     world.write("ci/job", "job\n");
@@ -224,7 +224,7 @@ fn a_tool_is_called_if_policy_approves_it_behind_a_wall_that_is_strong_enough() 
     };
     let (world, called) = call(SHIPPED);
     let digest = digest_of(&world, "./yes.wasm");
-    called.is_refused().says(&[&digest, "tiers.medium"]);
+    called.is_refused().says(&[&digest, "trust-levels.medium"]);
     let records = log(&world);
     let denied = records.iter().find(|record| record["event"]["kind"] == "admission-denied");
     let denied = denied.expect("a denial");
@@ -235,7 +235,7 @@ fn a_tool_is_called_if_policy_approves_it_behind_a_wall_that_is_strong_enough() 
     // A name that a file gives itself is nothing to go by.
     for pattern in ["yes", "*s", "s*"] {
         let named = approving(pattern);
-        call(&format!("{SHIPPED}{named}")).1.is_refused().says(&["tiers.medium"]);
+        call(&format!("{SHIPPED}{named}")).1.is_refused().says(&["trust-levels.medium"]);
     }
     let approved = approving(&digest);
     let (world, called) = call(&format!("{SHIPPED}{approved}"));
@@ -245,8 +245,8 @@ fn a_tool_is_called_if_policy_approves_it_behind_a_wall_that_is_strong_enough() 
         records.iter().filter(|record| record["event"]["call"] == "tool").collect();
     assert_eq!(of_call.len(), 2, "{records:?}");
     assert_eq!(of_call[1]["event"]["result"], "succeeded");
-    let high = format!("{}{approved}", with_profile("high"));
-    call(&high).1.is_refused().says(&["wasm", "profiles.high"]);
+    let high = format!("{}{approved}", with_risk("high"));
+    call(&high).1.is_refused().says(&["wasm", "risk-levels.high"]);
 }
 
 /// A rule of a policy for one tool.
@@ -282,7 +282,7 @@ fn commands_behind_a_ring_for_tools_are_judged_by_the_rings_round_them() {
     set_policy(&world, SHIPPED, 0o644);
     let escape = |flags: &[&str]| world.sh(flags, "echo ran >canary");
     for wall in ["process/wasm", "process"] {
-        escape(&["--kind", "compute", "--wall", wall]).is_refused().says(&["profiles.medium"]);
+        escape(&["--kind", "compute", "--wall", wall]).is_refused().says(&["risk-levels.medium"]);
     }
     // Nor by a file of the repository.
     world.write("ringwall.toml", "version = 1\n[routes]\nbuild = [\"process/wasm\"]\n");
@@ -293,7 +293,7 @@ fn commands_behind_a_ring_for_tools_are_judged_by_the_rings_round_them() {
 #[test]
 fn apply_asks_for_the_paths_that_it_writes_however_they_are_spelled() {
     let world = World::new();
-    set_policy(&world, &with_profile("low"), 0o644);
+    set_policy(&world, &with_risk("low"), 0o644);
     let rails = "@id(\"no-locks\") forbid(principal, action == Action::\"write\", resource)\n\
                  when { resource.path like \"*.lock\" };";
     fs::write(world.path("nobody-home/.config/ringwall/ringwall.cedar"), rails).unwrap();
@@ -375,7 +375,10 @@ fn a_service_of_tools_asks_the_policy_for_every_call() {
     let answer = |id: u64| answers.iter().find(|answer| answer["id"] == id).expect("an answer");
     assert_eq!(answer(1)["output"]["ok"], true, "{text}");
     assert_eq!(answer(2)["error"]["code"], "refused", "{text}");
-    assert!(answer(2)["error"]["message"].as_str().unwrap().contains("tiers.medium"), "{text}");
+    assert!(
+        answer(2)["error"]["message"].as_str().unwrap().contains("trust-levels.medium"),
+        "{text}"
+    );
     let kinds: Vec<Value> =
         log(&world).iter().map(|record| record["event"]["kind"].clone()).collect();
     for kind in ["call-started", "call-ended", "admission-denied"] {
@@ -385,7 +388,7 @@ fn a_service_of_tools_asks_the_policy_for_every_call() {
 
 #[test]
 fn work_of_another_kind_in_a_living_sandbox_is_routed_again() {
-    let world = world(&with_profile("low"));
+    let world = world(&with_risk("low"));
     let floor = "\n[routes]\nbuild = [\"container\"]\n";
     world.write("ringwall.toml", format!("version = 1\n{floor}"));
     let created = world.ringwall(["create", "--kind", "files", "--workspace", "."]);
@@ -444,7 +447,7 @@ fn a_policy_that_the_sandbox_could_write_is_none() {
 fn a_denial_that_no_mount_keeps_refuses_a_workspace_that_is_written_directly() {
     let implement = "\n[phases.implement]\nwrite = [\"./**\"]\ndeny = [\"./**/.git/**\"]\n";
     let shipped =
-        with_profile("low").replace("tier = \"medium\"", "tier = \"high\"\nphase = \"implement\"");
+        with_risk("low").replace("trust = \"medium\"", "trust = \"high\"\nphase = \"implement\"");
     let world = world(&format!("{shipped}{implement}"));
     let direct = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(direct.path(), Some(12345), Some(12345)).ok();
@@ -472,7 +475,7 @@ fn a_denial_holds_where_the_workspace_is_what_it_denies() {
     let implement =
         "\n[phases.implement]\nwrite = [\"./**\"]\ndeny = [\"./infra/**\", \"./conf/**/*.tf\"]\n";
     let shipped =
-        with_profile("low").replace("tier = \"medium\"", "tier = \"high\"\nphase = \"implement\"");
+        with_risk("low").replace("trust = \"medium\"", "trust = \"high\"\nphase = \"implement\"");
     let world = world(&format!("{shipped}{implement}"));
     world.write(".git/HEAD", "ref: refs/heads/main\n");
     for directory in ["infra/deep", "conf/sub", "src"] {
@@ -502,7 +505,7 @@ fn a_denial_holds_where_the_workspace_is_what_it_denies() {
 
 #[test]
 fn a_guard_rail_against_writing_refuses_a_workspace_that_is_written_directly() {
-    let shipped = with_profile("low");
+    let shipped = with_risk("low");
     let world = world(&shipped);
     let direct = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(direct.path(), Some(12345), Some(12345)).ok();

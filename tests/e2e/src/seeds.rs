@@ -21,15 +21,15 @@ struct Table {
 struct Evidence(Vec<Value>);
 
 impl Table {
-    fn new(profile: &str, tier: &str) -> Table {
+    fn new(risk: &str, trust: &str) -> Table {
         let world = World::new();
         let layout = busybox_layout(&world.path("layout"));
         world.ringwall(["image", "import", layout.to_str().unwrap(), "--name", IMAGE]).exits(0);
         let config = world.path("nobody-home/.config/ringwall");
         fs::create_dir_all(&config).unwrap();
         let policy = SHIPPED
-            .replace("profile = \"medium\"", &format!("profile = {profile:?}"))
-            .replace("\ntier = \"medium\"", &format!("\ntier = {tier:?}"));
+            .replace("risk = \"medium\"", &format!("risk = {risk:?}"))
+            .replace("\ntrust = \"medium\"", &format!("\ntrust = {trust:?}"));
         let tools = "\n[[tool]]\nnames = [\"approved\"]\nkind = \"compute\"\napproved = true\n\
                      [[tool]]\nnames = [\"unknown\"]\nkind = \"compute\"\n";
         fs::write(config.join("ringwall.toml"), policy + tools).unwrap();
@@ -135,7 +135,7 @@ fn route_of_untrusted_scripts_is_no_wall_of_this_kernel() {
     }
 }
 
-// --- Profiles of risk
+// --- Risk levels
 
 #[test]
 fn low_risk_is_an_operating_system_sandbox_or_a_container() {
@@ -158,7 +158,7 @@ fn medium_risk_is_a_container_with_filters() {
     let label = facts["apparmor"].as_str().is_some_and(|label| label.contains("ringwall"));
     assert!(label || facts["landlock"]["denied_open"] == "denied", "{facts}");
     let weaker = table.world.sh(&["--kind", "build", "--wall", "process"], "true");
-    weaker.is_refused().says(&["profiles.medium"]);
+    weaker.is_refused().says(&["risk-levels.medium"]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn high_risk_is_a_container_and_wasm_in_it() {
     let table = Table::new("high", "medium");
     table.runs(&["--kind", "build"], "true").0.shows("container");
     let alone = table.asks_tool("approved", &[]);
-    alone.is_refused().says(&["profiles.high", "use --wall container/wasm --image"]);
+    alone.is_refused().says(&["risk-levels.high", "use --wall container/wasm --image"]);
     let inside = ["--wall", "container/wasm", "--image", IMAGE];
     table.calls("approved", &inside).shows("container/wasm").has_no_network();
 }
@@ -175,12 +175,12 @@ fn high_risk_is_a_container_and_wasm_in_it() {
 fn very_high_risk_is_nothing_that_shares_this_kernel() {
     let table = Table::new("very-high", "medium");
     let refused = table.asks(&["--kind", "build", "--wall", "container"], "true");
-    refused.is_refused().says(&["profiles.very-high"]);
+    refused.is_refused().says(&["risk-levels.very-high"]);
     let inside = ["--wall", "container/wasm", "--image", IMAGE];
-    table.asks_tool("approved", &inside).is_refused().says(&["profiles.very-high"]);
+    table.asks_tool("approved", &inside).is_refused().says(&["risk-levels.very-high"]);
 }
 
-// --- Tiers of trust: files
+// --- Trust levels: files
 
 /// A directory in nobody's home and not in /tmp, removed when the test is over.
 fn elsewhere() -> tempfile::TempDir {
@@ -188,8 +188,13 @@ fn elsewhere() -> tempfile::TempDir {
 }
 
 /// Shows one more directory in a run, and whether its file can be read and the workspace written.
-fn files_of(table: &Table, tier: &str, workspace: Option<&Path>, shown: Option<&Path>) -> Finished {
-    let mut flags = vec!["--kind", "files", "--tier", tier];
+fn files_of(
+    table: &Table,
+    trust: &str,
+    workspace: Option<&Path>,
+    shown: Option<&Path>,
+) -> Finished {
+    let mut flags = vec!["--kind", "files", "--trust", trust];
     let (workspace, shown) =
         [workspace, shown].map(|path| path.map(|path| path.display().to_string())).into();
     flags.extend(workspace.iter().flat_map(|path| ["--workspace", path]));
@@ -225,10 +230,10 @@ fn files_of_medium_trust_are_the_home_and_the_workspace() {
         (&json!("shown\n"), &json!(1))
     );
     let refused = files_of(&table, "medium", None, Some(outside.path()));
-    refused.is_refused().says(&["tiers.medium.read"]);
+    refused.is_refused().says(&["trust-levels.medium.read"]);
     let link = home.join("link");
     std::os::unix::fs::symlink(outside.path(), &link).unwrap();
-    files_of(&table, "medium", None, Some(&link)).is_refused().says(&["tiers.medium.read"]);
+    files_of(&table, "medium", None, Some(&link)).is_refused().says(&["trust-levels.medium.read"]);
 }
 
 #[test]
@@ -242,32 +247,34 @@ fn files_of_low_trust_are_temporary() {
     let of_host = mounts.iter().filter(|mount| mount["path"].as_str().unwrap().contains("home"));
     assert_eq!(of_host.count(), 0, "{mounts:?}");
     for place in [outside.path(), Path::new("/opt")] {
-        files_of(&table, "low", None, Some(place)).is_refused().says(&["tiers.low.read"]);
+        files_of(&table, "low", None, Some(place)).is_refused().says(&["trust-levels.low.read"]);
     }
-    files_of(&table, "low", Some(outside.path()), None).is_refused().says(&["tiers.low.read"]);
+    files_of(&table, "low", Some(outside.path()), None)
+        .is_refused()
+        .says(&["trust-levels.low.read"]);
 }
 
-// --- Tiers of trust: network. Nothing is attached to a run, so there is no way out for any tier.
+// --- Trust levels: network. Nothing is attached to a run, so there is no way out for any trust level.
 
 #[test]
 fn network_of_high_trust_has_no_device() {
     let table = Table::new("medium", "medium");
-    table.runs(&["--kind", "build", "--tier", "high"], "true").0.has_no_network();
+    table.runs(&["--kind", "build", "--trust", "high"], "true").0.has_no_network();
 }
 
 #[test]
 fn network_of_medium_trust_has_no_device() {
     let table = Table::new("medium", "medium");
-    table.runs(&["--kind", "build", "--tier", "medium"], "true").0.has_no_network();
+    table.runs(&["--kind", "build", "--trust", "medium"], "true").0.has_no_network();
 }
 
 #[test]
 fn network_of_low_trust_is_none() {
     let table = Table::new("medium", "low");
-    table.runs(&["--kind", "build", "--tier", "low"], "true").0.has_no_network();
+    table.runs(&["--kind", "build", "--trust", "low"], "true").0.has_no_network();
 }
 
-// --- Tiers of trust: tools
+// --- Trust levels: tools
 
 #[test]
 fn tools_of_high_trust_are_all() {
@@ -281,7 +288,7 @@ fn tools_of_high_trust_are_all() {
 fn tools_of_medium_trust_are_approved_ones() {
     let table = Table::new("medium", "medium");
     table.calls("approved", &[]).shows("wasm");
-    table.asks_tool("unknown", &[]).is_refused().says(&["unknown", "tiers.medium.tools"]);
+    table.asks_tool("unknown", &[]).is_refused().says(&["unknown", "trust-levels.medium.tools"]);
 }
 
 #[test]
@@ -289,5 +296,5 @@ fn tools_of_low_trust_only_read() {
     let table = Table::new("medium", "low");
     table.calls("unknown", &["--dir", "/work=."]).shows("wasm");
     let writes = table.asks_tool("approved", &["--dir", "/work=.:rw"]);
-    writes.is_refused().says(&["approved", "tiers.low.tools"]);
+    writes.is_refused().says(&["approved", "trust-levels.low.tools"]);
 }

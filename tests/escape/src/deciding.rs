@@ -73,9 +73,10 @@ impl<'a> Court<'a> {
         }
         let mut court = Court { arena, home, config, approval: String::new() };
         let key = court.ringwall(&["approvals", "keygen"]).exits(0).out();
-        let own = SHIPPED
-            .replace("profile = \"medium\"", "profile = \"low\"")
-            .replace("[tiers.medium]\n", "[tiers.medium]\nkinds = [\"files\", \"compute\"]\n");
+        let own = SHIPPED.replace("risk = \"medium\"", "risk = \"low\"").replace(
+            "[trust-levels.medium]\n",
+            "[trust-levels.medium]\nkinds = [\"files\", \"compute\"]\n",
+        );
         let rest = format!(
             "\n[[tool]]\nnames = [\"*\"]\nkind = \"compute\"\napproved = true\n\
              [[elevation]]\nname = \"builds\"\ngrants = [\"run:build\"]\napprovers = [\"ann\"]\n\
@@ -290,7 +291,7 @@ fn what_decides_is_neither_workspace_nor_shown_nor_granted() {
             for place in places {
                 let place = place.display().to_string();
                 for flag in ["--workspace", "--workspace-rw", "--ro"] {
-                    let line = ["run", "--kind", "files", "--tier", "high", "--wall", "process"];
+                    let line = ["run", "--kind", "files", "--trust", "high", "--wall", "process"];
                     let line = [&line[..], &[flag, &place, "--", "true"]].concat();
                     let refused = court.ringwall(&line);
                     assert_eq!(refused.code, 125, "{flag} {place}\n{refused:?}");

@@ -13,7 +13,8 @@ fn ground() -> (Daemon, String) {
     let key = daemon.world.ringwall(["approvals", "keygen"]).exits(0).word();
     let file = daemon.world.path("nobody-home/.config/ringwall/ringwall.toml");
     let policy = fs::read_to_string(&file).expect("a policy");
-    let policy = policy.replace("[tiers.medium]\n", "[tiers.medium]\nkinds = [\"files\"]\n");
+    let policy =
+        policy.replace("[trust-levels.medium]\n", "[trust-levels.medium]\nkinds = [\"files\"]\n");
     let rules = format!(
         "\n[[elevation]]\nname = \"builds\"\ngrants = [\"run:build\"]\napprovers = [\"ann\"]\n\
          max = \"10m\"\nsingle-use = true\n\n[[approver]]\nname = \"ann\"\nkey = \"{key}\"\n"

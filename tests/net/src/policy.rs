@@ -45,7 +45,7 @@ fn what_a_policy_gives_is_there_and_flags_only_narrow_it() {
     // Asking for more than the policy gives is no way to it.
     run(&["--net", "open"], &format!("https://evil.example.net:{port}/hello")).fails();
     run(&["--net", "none"], &api).fails();
-    let low = ["net", "explain", "--tier", "low", "--net", &only_api, &api];
+    let low = ["net", "explain", "--trust", "low", "--net", &only_api, &api];
     site.ringwall(low).exits(125).holds("the policy gives this task no network");
     site.ringwall(["net", "explain", &api, &git]).exits(0).holds("allowed by");
     site.ringwall(["net", "explain", "-X", "POST", &api]).exits(1).holds("no rule");

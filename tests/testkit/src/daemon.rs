@@ -66,7 +66,7 @@ impl Daemon {
             let mode = fs::Permissions::from_mode(0o755);
             fs::set_permissions(world.path(directory), mode).expect("a mode");
         }
-        let policy = SHIPPED.replace("profile = \"medium\"", "profile = \"low\"");
+        let policy = SHIPPED.replace("risk = \"medium\"", "risk = \"low\"");
         let tools = "\n[[tool]]\nnames = [\"yes\", \"no\"]\nkind = \"compute\"\napproved = true\n";
         fs::write(config.join("ringwall.toml"), policy + tools).expect("a policy");
         let address = free_address();

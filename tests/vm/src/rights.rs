@@ -12,8 +12,8 @@ const PHASES: &str = "\n[phases.implement]\nwrite = [\"./**\"]\nnext = [\"check\
 
 fn set_policy(site: &Site) {
     let policy = SHIPPED
-        .replace("profile = \"medium\"", "profile = \"low\"")
-        .replace("tier = \"medium\"", "tier = \"high\"\nphase = \"implement\"");
+        .replace("risk = \"medium\"", "risk = \"low\"")
+        .replace("trust = \"medium\"", "trust = \"high\"\nphase = \"implement\"");
     let place = site.ground.world.path("nobody-home/.config/ringwall");
     fs::create_dir_all(&place).expect("a directory");
     let file = place.join("ringwall.toml");

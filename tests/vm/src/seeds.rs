@@ -11,13 +11,13 @@ use ringwall_testkit::ground::IMAGE;
 
 pub(crate) const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
-/// A site whose user has the shipped policy with this profile, and a tool that it approves.
-fn site(profile: &str) -> Site {
+/// A site whose user has the shipped policy with this risk level, and a tool that it approves.
+fn site(risk: &str) -> Site {
     let site = Site::new();
     let world = &site.ground.world;
     let config = world.path("nobody-home/.config/ringwall");
     fs::create_dir_all(&config).expect("a directory");
-    let policy = SHIPPED.replace("profile = \"medium\"", &format!("profile = {profile:?}"));
+    let policy = SHIPPED.replace("risk = \"medium\"", &format!("risk = {risk:?}"));
     let tool = "\n[[tool]]\nnames = [\"yes\"]\nkind = \"compute\"\napproved = true\n";
     fs::write(config.join("ringwall.toml"), policy + tool).expect("a policy");
     world.write("yes.wasm", component(&manifest("yes"), &Does::Returns(r#"{"ok": true}"#)));
@@ -76,7 +76,7 @@ fn very_high_risk_is_wasm_in_a_container_in_a_machine() {
     let site = site("very-high");
     let line = ["tool", "call", "yes", "-o", "json", "--timeout", "20s"];
     let weaker = [&line[..], &["--wall", "container/wasm", "--image", IMAGE]].concat();
-    site.ringwall(&weaker).is_refused().says(&["profiles.very-high"]);
+    site.ringwall(&weaker).is_refused().says(&["risk-levels.very-high"]);
     let whole = [&line[..], &["--wall", "vm/container/wasm", "--image", IMAGE]].concat();
     let told = site.ringwall(&whole).exits(0).json();
     assert_eq!(shown(&told).0, "vm/container/wasm");
@@ -86,7 +86,7 @@ fn very_high_risk_is_wasm_in_a_container_in_a_machine() {
 #[test]
 fn tiers_of_trust_reach_no_network_from_a_machine() {
     let site = site("medium");
-    for tier in ["high", "medium", "low"] {
-        assert_eq!(run(&site, &["--tier", tier]).0, "vm", "{tier}");
+    for trust in ["high", "medium", "low"] {
+        assert_eq!(run(&site, &["--trust", trust]).0, "vm", "{trust}");
     }
 }

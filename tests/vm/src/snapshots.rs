@@ -124,15 +124,15 @@ fn copies_are_admitted_by_the_policy_of_now() {
         fs::write(config.join("ringwall.toml"), SHIPPED.replacen(part, with, 1)).expect("a policy");
     };
     for (part, with, rule) in [
-        ("tier = \"medium\"\n", "tier = \"medium\"\nfloor = \"vm/container\"\n", "floor"),
-        ("profile = \"medium\"", "profile = \"very-high\"", "profiles.very-high"),
+        ("trust = \"medium\"\n", "trust = \"medium\"\nfloor = \"vm/container\"\n", "floor"),
+        ("risk = \"medium\"", "risk = \"very-high\"", "risk-levels.very-high"),
         ("memory = \"2G\"", "memory = \"64M\"", "limits.memory"),
     ] {
         policy(part, with);
         site.ringwall(&["restore", &kept]).is_refused().says(&[rule]);
         site.ringwall(&["fork", "--count", "1", &parent.id]).is_refused().says(&[rule]);
     }
-    policy("profile = \"medium\"", "profile = \"medium\"");
+    policy("risk = \"medium\"", "risk = \"medium\"");
     let restored = site.living(&site.ringwall(&["restore", &kept]).exits(0).word());
     assert_eq!(line(&restored, "echo lives"), "lives\n");
     let log = fs::read_to_string(world.home().join("audit/log")).expect("a log");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ringwall_agent::{AgentId, Bounds};
-use ringwall_policy::{Kind, Profile, Tier};
+use ringwall_policy::{Kind, Risk, Trust};
 use ringwall_spec::Wall;
 
 use super::{LimitArgs, NetworkArgs, OutputArgs, values};
@@ -167,11 +167,11 @@ pub(crate) struct AgentPolicyArgs {
     #[arg(long, value_name = "REF")]
     pub(crate) image: Option<String>,
     /// Set the trust level: high, medium or low. High gives more rights [default: the policy's]
-    #[arg(long, value_name = "TIER")]
-    pub(crate) tier: Option<Tier>,
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) trust: Option<Trust>,
     /// Raise the risk level: low, medium, high or very-high. High gives stronger isolation
-    #[arg(long, value_name = "PROFILE")]
-    pub(crate) profile: Option<Profile>,
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) risk: Option<Risk>,
     /// Name the phase in which the task begins [default: the policy's first]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<String>,

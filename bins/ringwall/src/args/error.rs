@@ -51,11 +51,23 @@ fn unknown_flag(error: &clap::Error) -> String {
     if !flag.starts_with('-') {
         return format!("unexpected argument '{flag}'; leave it out");
     }
+    if let Some(new) = new_name(&flag) {
+        return format!("the flag '{flag}' is called '{new}' now; write {new}");
+    }
     match near(error, ContextKind::SuggestedArg, &flag) {
         Some(near) => format!("unknown flag '{flag}'; did you mean '{near}'?"),
         None => format!(
             "unknown flag '{flag}'; leave it out, or put -- before it if it belongs to the command"
         ),
+    }
+}
+
+/// The name that a flag of earlier versions has now.
+fn new_name(flag: &str) -> Option<&'static str> {
+    match flag {
+        "--tier" => Some("--trust"),
+        "--profile" => Some("--risk"),
+        _ => None,
     }
 }
 

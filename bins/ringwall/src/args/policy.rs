@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use ringwall_policy::{Profile, Tier};
+use ringwall_policy::{Risk, Trust};
 
 use super::OutputArgs;
 
@@ -18,7 +18,7 @@ pub(crate) enum PolicyVerb {
         after_help = "Requests: run KIND|tool:NAME [WALL], call TOOL [read-only], read PATH, \
         write PATH, connect METHOD URL, connect HOST:PORT, tunnel HOST:PORT, \
         secret NAME HOST[:PORT], phase NAME, apply, elevate NAME. \
-        For example: ringwall policy explain --tier low -- write ./docs/a"
+        For example: ringwall policy explain --trust low -- write ./docs/a"
     )]
     Explain(Box<ExplainArgs>),
     /// Show whether an edit allows anything new, with examples
@@ -33,8 +33,8 @@ pub(crate) struct InitArgs {
     #[arg(long)]
     pub(crate) user: bool,
     /// Set the risk level: low, medium, high or very-high
-    #[arg(long, value_name = "PROFILE", default_value = "medium", value_parser = profile)]
-    pub(crate) profile: Profile,
+    #[arg(long, value_name = "LEVEL", default_value = "medium", value_parser = risk)]
+    pub(crate) risk: Risk,
 }
 
 #[derive(Debug, Args)]
@@ -55,11 +55,11 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// Set the trust level: high, medium or low. High gives more rights [default: the policy's]
-    #[arg(long, value_name = "TIER", value_parser = tier)]
-    pub(crate) tier: Option<Tier>,
+    #[arg(long, value_name = "LEVEL", value_parser = trust)]
+    pub(crate) trust: Option<Trust>,
     /// Set the risk level [default: the policy's]
-    #[arg(long, value_name = "PROFILE", value_parser = profile)]
-    pub(crate) profile: Option<Profile>,
+    #[arg(long, value_name = "LEVEL", value_parser = risk)]
+    pub(crate) risk: Option<Risk>,
     /// Name the phase of the task [default: the policy's first]
     #[arg(long, value_name = "NAME")]
     pub(crate) phase: Option<String>,
@@ -91,10 +91,10 @@ pub(crate) struct PolicyDiffArgs {
     pub(crate) output: OutputArgs,
 }
 
-fn profile(text: &str) -> Result<Profile, String> {
+fn risk(text: &str) -> Result<Risk, String> {
     text.parse().map_err(|error: ringwall_policy::UnknownWord| error.to_string())
 }
 
-fn tier(text: &str) -> Result<Tier, String> {
+fn trust(text: &str) -> Result<Trust, String> {
     text.parse().map_err(|error: ringwall_policy::UnknownWord| error.to_string())
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringwall_policy::{Profile, Task, Tier, Work};
+use ringwall_policy::{Risk, Task, Trust, Work};
 use ringwall_spec::{Limits, RingKind, SandboxName, Wall, WriteRights};
 
 use super::NetworkArgs;
@@ -63,11 +63,11 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// Set the trust level: high, medium or low. High gives more rights [default: the policy's]
-    #[arg(long, value_name = "TIER")]
-    tier: Option<Tier>,
+    #[arg(long, value_name = "LEVEL")]
+    trust: Option<Trust>,
     /// Raise the risk level: low, medium, high or very-high. High gives stronger isolation
-    #[arg(long, value_name = "PROFILE")]
-    profile: Option<Profile>,
+    #[arg(long, value_name = "LEVEL")]
+    risk: Option<Risk>,
     /// Name the phase of the task [default: the policy's first]
     #[arg(long, value_name = "PHASE")]
     phase: Option<String>,
@@ -81,12 +81,7 @@ pub(crate) struct PolicyArgs {
 
 impl PolicyArgs {
     pub(crate) fn task(&self) -> Task {
-        Task {
-            tier: self.tier,
-            profile: self.profile,
-            phase: self.phase.clone(),
-            ..Task::default()
-        }
+        Task { trust: self.trust, risk: self.risk, phase: self.phase.clone(), ..Task::default() }
     }
 
     pub(crate) fn work(&self) -> Work {

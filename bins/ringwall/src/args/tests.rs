@@ -182,13 +182,13 @@ fn a_tool_name_that_is_none_is_told_what_one_looks_like() {
 
 #[test]
 fn a_request_to_explain_is_taken_word_by_word() {
-    let line = ["policy", "explain", "--tier", "low", "--tainted", "write", "./docs/a"];
+    let line = ["policy", "explain", "--trust", "low", "--tainted", "write", "./docs/a"];
     let Ok(Verb::Policy(PolicyVerb::Explain(args))) = parsed(&line) else {
         panic!("not taken");
     };
-    assert_eq!((args.tier, args.tainted), (Some(ringwall_policy::Tier::Low), true));
+    assert_eq!((args.trust, args.tainted), (Some(ringwall_policy::Trust::Low), true));
     assert_eq!(args.request, ["write", "./docs/a"]);
-    let wrong = told(&["policy", "explain", "--tier", "hgih", "apply"]);
+    let wrong = told(&["policy", "explain", "--trust", "hgih", "apply"]);
     assert!(wrong.contains("did you mean \"high\"?"), "{wrong}");
 }
 
@@ -268,6 +268,8 @@ fn an_image_stands_before_its_command_where_it_can_be_nothing_else() {
 
 #[test]
 fn nothing_unrelated_is_suggested() {
+    assert!(told(&["run", "--tier", "low", "--", "ls"]).contains("is called '--trust' now"));
+    assert!(told(&["agent", "run", "--profile", "low"]).contains("is called '--risk' now"));
     assert!(!told(&["run", "--xport", "--", "ls"]).contains("did you mean"));
     assert!(!told(&["frobnicate"]).contains("did you mean"));
     assert!(told(&["run", "--tiemout", "1s", "--", "ls"]).contains("'--timeout'"));

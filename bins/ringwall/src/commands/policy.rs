@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use ringwall_engine::{CASE_FILE, POLICY_FILE, PolicySearch};
 use ringwall_policy::{
     Anchors, Asked, DEFAULT_POLICY, Decision, DecisionRecord, DiffMethod, Difference, HostFacts,
-    PlaceRequest, Profile, Severity, Stack, Task, Verdict, Widening, compare, parse_asked,
+    PlaceRequest, Risk, Severity, Stack, Task, Verdict, Widening, compare, parse_asked,
 };
 use ringwall_proof::{Proof, Solver, prove};
 use ringwall_safekeeping::{Content, create_new};
@@ -56,10 +56,10 @@ fn init(args: &InitArgs) -> anyhow::Result<()> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.with_context(|| format!("{} cannot be made", directory.display()))?;
     }
-    let own = format!("\nprofile = \"{}\"\n", args.profile);
-    let text = match args.profile {
-        Profile::Medium => DEFAULT_POLICY.to_owned(),
-        _ => DEFAULT_POLICY.replacen("\nprofile = \"medium\"\n", &own, 1),
+    let own = format!("\nrisk = \"{}\"\n", args.risk);
+    let text = match args.risk {
+        Risk::Medium => DEFAULT_POLICY.to_owned(),
+        _ => DEFAULT_POLICY.replacen("\nrisk = \"medium\"\n", &own, 1),
     };
     create_new(&path, Content::durable(text.as_bytes()).with_mode(0o644))
         .with_context(|| format!("{} cannot be written", path.display()))?;
@@ -113,8 +113,8 @@ fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
     // A request may also be given as one argument.
     let words: Vec<&str> = args.request.iter().flat_map(|word| word.split_whitespace()).collect();
     let task = Task {
-        tier: args.tier,
-        profile: args.profile,
+        trust: args.trust,
+        risk: args.risk,
         phase: args.phase.clone(),
         tainted: args.tainted,
         elevated: args.elevated.iter().cloned().collect(),
@@ -196,13 +196,13 @@ fn diff(args: &PolicyDiffArgs) -> anyhow::Result<bool> {
         writeln!(text, "newly allowed: {}", report::printable(&widening.what))?;
         if widening.action.is_some() {
             let task = &widening.task;
-            let tier = task.tier.map_or("the policy's own".to_owned(), |tier| tier.to_string());
+            let trust = task.trust.map_or("the policy's own".to_owned(), |trust| trust.to_string());
             let tainted = if task.tainted { ", tainted" } else { "" };
             let phase = task.phase.as_ref().map(|phase| format!(", phase {phase}"));
             let elevated: Vec<String> =
                 task.elevated.iter().map(|name| format!(", elevated {name}")).collect();
             let more = format!("{}{tainted}{}", phase.unwrap_or_default(), elevated.concat());
-            writeln!(text, "    for a task of tier {tier}{}", report::printable(&more))?;
+            writeln!(text, "    for a task of trust level {trust}{}", report::printable(&more))?;
         }
     }
     if !widens {

@@ -10,7 +10,7 @@ use crate::args::SandboxArgs;
 use crate::spec::sandbox_spec;
 
 /// The sandbox that the flags ask for, for the daemon; none if there is something in it that only the
-/// caller has: a grant, a policy file, secrets, rights within the workspace, a tier or profile,
+/// caller has: a grant, a policy file, secrets, rights within the workspace, a trust level or risk level,
 /// filters of its own, or words that are no text.
 pub(crate) fn sandbox_asked(
     args: &SandboxArgs,

@@ -178,7 +178,7 @@ pub struct AdmissionDenied {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxPlaced {
     pub wall: Text,
-    /// Kind of work, profile, tier, phase, taint, floor, what the host can do: enough to decide again.
+    /// Kind of work, risk level, trust level, phase, taint, floor, what the host can do: enough to decide again.
     pub inputs: Inputs,
     /// The rules that decided, in their order.
     pub rules: Vec<Text>,

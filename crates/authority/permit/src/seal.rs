@@ -140,7 +140,7 @@ mod tests {
         Permit::issue(Issued {
             spec: validate(spec).unwrap(),
             decided: Some(Decided {
-                rules: vec!["tiers.low (ringwall.toml:3)".to_owned()],
+                rules: vec!["trust-levels.low (ringwall.toml:3)".to_owned()],
                 kind: Some("build".to_owned()),
                 ..Decided::default()
             }),
@@ -172,7 +172,7 @@ mod tests {
         let (opened, with): (Permit, String) =
             KEY.open_permit(&sealed(), raise(&id(1)), NOW).unwrap();
         assert_eq!((opened, with.as_str()), (permit(), "with"));
-        assert_eq!(permit().rules(), ["tiers.low (ringwall.toml:3)"]);
+        assert_eq!(permit().rules(), ["trust-levels.low (ringwall.toml:3)"]);
         assert_eq!((permit().kind(), permit().record()), ("build", Some(12)));
     }
 

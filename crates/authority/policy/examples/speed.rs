@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_policy::{
     Action, DEFAULT_POLICY, FileFacts, HostFacts, LayerText, OriginKind, PlaceRequest, Stack,
-    Stage, Task, Tier, Work,
+    Stage, Task, Trust, Work,
 };
 use ringwall_spec::Scheme;
 
@@ -52,7 +52,7 @@ fn main() {
         ..PlaceRequest::default()
     };
     let host = HostFacts::of_rings(|_| None);
-    let task = Task { tier: Some(Tier::Medium), ..Task::default() };
+    let task = Task { trust: Some(Trust::Medium), ..Task::default() };
     let connect = |host: &str| Action::Connect {
         scheme: Scheme::Https,
         host: host.to_owned(),

@@ -9,7 +9,7 @@ use crate::pattern::Anchors;
 use crate::place::PlaceRequest;
 use crate::request::{Asked, parse_asked};
 use crate::stack::Stack;
-use crate::words::{At, Profile, Tier};
+use crate::words::{At, Risk, Trust};
 
 const MOST_CASES: usize = 4096;
 
@@ -26,8 +26,8 @@ struct Case {
     /// `write ./docs/a`, `run build`, `connect GET https://host/path`
     ask: String,
     expect: Expected,
-    tier: Option<Tier>,
-    profile: Option<Profile>,
+    trust: Option<Trust>,
+    risk: Option<Risk>,
     phase: Option<String>,
     #[serde(default)]
     tainted: bool,
@@ -81,8 +81,8 @@ impl Stack {
         let asked = parse_asked(&words, &anchors)
             .map_err(|error| reader.fault(*offset, error.to_string()))?;
         let task = Task {
-            tier: case.tier,
-            profile: case.profile,
+            trust: case.trust,
+            risk: case.risk,
             phase: case.phase.clone(),
             tainted: case.tainted,
             elevated: case.elevated.iter().cloned().collect(),

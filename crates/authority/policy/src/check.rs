@@ -14,7 +14,7 @@ use crate::lower::Act;
 use crate::place::{PlaceRequest, Refusal};
 use crate::stack::Stack;
 use crate::values::Grant;
-use crate::words::{At, Kind, Profile, Reach, Tier, ToolReach};
+use crate::words::{At, Kind, Reach, Risk, ToolReach, Trust};
 use ringwall_spec::{Preset, RingKind};
 
 /// How bad a finding is.
@@ -63,7 +63,7 @@ impl Stack {
         all.extend(self.not_valid());
         for layer in self.layers() {
             let mut findings = Findings { layer, found: Vec::new() };
-            findings.tiers();
+            findings.trust_levels();
             findings.routes();
             findings.limits();
             findings.network();
@@ -74,17 +74,18 @@ impl Stack {
         all
     }
 
-    /// Every profile, kind and tier for which there is a route but no wall that policy permits.
+    /// Every risk level, kind and trust level for which there is a route but no wall that policy permits.
     fn cells_without_wall(&self) -> Vec<Finding> {
         let Some(base) = self.layers().first() else { return Vec::new() };
         let host = HostFacts::of_rings(|_| None);
         let mut found: Vec<Finding> = Vec::new();
         for kind in Kind::ALL {
             let Some(route) = base.file.route(*kind) else { continue };
-            for profile in Profile::ALL {
-                for tier in base.file.tiers.iter().flat_map(|tiers| tiers.value.keys()) {
-                    let task =
-                        Task { tier: Some(*tier), profile: Some(*profile), ..Task::default() };
+            for risk in Risk::ALL {
+                for trust in
+                    base.file.trust_levels.iter().flat_map(|trust_levels| trust_levels.value.keys())
+                {
+                    let task = Task { trust: Some(*trust), risk: Some(*risk), ..Task::default() };
                     let work = Work { tool: None, kind: Some(kind.name().to_owned()) };
                     let request = PlaceRequest { task, work, ..PlaceRequest::default() };
                     let record = self.place(&request, &host);
@@ -93,7 +94,7 @@ impl Stack {
                         continue;
                     }
                     let message = format!(
-                        "{kind} work has a route but no permitted wall with profile {profile}: {why}"
+                        "{kind} work has a route but no permitted wall with risk level {risk}: {why}"
                     );
                     if !found.iter().any(|finding| finding.message == message) {
                         found.push(Finding {
@@ -144,37 +145,49 @@ impl Stack {
 }
 
 impl Findings<'_> {
-    fn tiers(&mut self) {
-        let Some(tiers) = &self.layer.file.tiers else {
+    fn trust_levels(&mut self) {
+        let Some(trust_levels) = &self.layer.file.trust_levels else {
             if self.layer.base {
-                let message = "no tier is defined, so nothing is allowed".to_owned();
-                self.warn("too-restrictive", 0, message, "add [tiers.medium] and the others");
+                let message = "no trust level is defined, so nothing is allowed".to_owned();
+                self.warn(
+                    "too-restrictive",
+                    0,
+                    message,
+                    "add [trust-levels.medium] and the others",
+                );
             }
             return;
         };
-        for tier in Tier::ALL.iter().filter(|tier| !tiers.value.contains_key(tier)) {
+        for trust in Trust::ALL.iter().filter(|trust| !trust_levels.value.contains_key(trust)) {
             if self.layer.base {
-                let message = format!("tier {tier} is not defined, so its tasks can do nothing");
-                self.warn("too-restrictive", tiers.offset, message, "add its table to [tiers]");
+                let message =
+                    format!("trust level {trust} is not defined, so its tasks can do nothing");
+                self.warn(
+                    "too-restrictive",
+                    trust_levels.offset,
+                    message,
+                    "add its table to [trust-levels]",
+                );
             }
         }
-        for (tier, At { value: rules, offset }) in &tiers.value {
+        for (trust, At { value: rules, offset }) in &trust_levels.value {
             let everything = |list: &[crate::PathPattern], root_only: bool| {
                 list.iter().any(|path| {
                     path.is_everything() && (!root_only || path.as_str().starts_with('/'))
                 })
             };
-            if *tier != Tier::High && everything(&rules.write, true) {
-                let message = format!("tier {tier} may write everywhere");
+            if *trust != Trust::High && everything(&rules.write, true) {
+                let message = format!("trust level {trust} may write everywhere");
                 self.warn("too-permissive", *offset, message, "name the paths that it needs");
             }
-            if *tier == Tier::Low && rules.network.value != Reach::None {
-                let message = format!("tier low reaches a network ({})", rules.network.value);
+            if *trust == Trust::Low && rules.network.value != Reach::None {
+                let message =
+                    format!("trust level low reaches a network ({})", rules.network.value);
                 let fix = "write network = \"none\"; untrusted work sends out what it reads";
                 self.warn("network", rules.network.offset, message, fix);
             }
-            if *tier == Tier::Medium && rules.network.value == Reach::Open {
-                let message = "tier medium reaches every host".to_owned();
+            if *trust == Trust::Medium && rules.network.value == Reach::Open {
+                let message = "trust level medium reaches every host".to_owned();
                 self.warn(
                     "network",
                     rules.network.offset,
@@ -182,10 +195,11 @@ impl Findings<'_> {
                     "write network = \"allowlist\"",
                 );
             }
-            if *tier == Tier::Low
+            if *trust == Trust::Low
                 && matches!(rules.tools.value, ToolReach::All | ToolReach::Approved)
             {
-                let message = format!("tier low may call tools that write ({})", rules.tools.value);
+                let message =
+                    format!("trust level low may call tools that write ({})", rules.tools.value);
                 self.warn(
                     "too-permissive",
                     rules.tools.offset,
@@ -194,12 +208,13 @@ impl Findings<'_> {
                 );
             }
             if rules.read.is_empty() && rules.write.is_empty() {
-                let message = format!("tier {tier} can neither read nor write a file");
+                let message = format!("trust level {trust} can neither read nor write a file");
                 self.warn("too-restrictive", *offset, message, "give it /tmp/** at least");
             }
             let kept = rules.write.iter().find(|path| !path.as_str().starts_with("/tmp"));
-            if let Some(path) = kept.filter(|_| *tier == Tier::Low) {
-                let message = format!("tier low writes {}, which others read later", path.as_str());
+            if let Some(path) = kept.filter(|_| *trust == Trust::Low) {
+                let message =
+                    format!("trust level low writes {}, which others read later", path.as_str());
                 self.warn("shared-state", *offset, message, "let it write /tmp/** only");
             }
         }
@@ -260,21 +275,22 @@ impl Findings<'_> {
 
     fn network(&mut self) {
         let file = &self.layer.file;
-        let tiers = || file.tiers.iter().flat_map(|tiers| tiers.value.values());
-        let reached = |reach| tiers().find(|tier| tier.value.network.value == reach);
+        let trust_levels =
+            || file.trust_levels.iter().flat_map(|trust_levels| trust_levels.value.values());
+        let reached = |reach| trust_levels().find(|trust| trust.value.network.value == reach);
         let connected = reached(Reach::Open).or_else(|| reached(Reach::Allowlist));
         let Some(network) = &file.network else {
-            if let Some(tier) = connected.filter(|_| self.layer.base) {
-                let message = "tiers have a network, but nothing says where to".to_owned();
+            if let Some(trust) = connected.filter(|_| self.layer.base) {
+                let message = "trust levels have a network, but nothing says where to".to_owned();
                 let fix = "add [network], with presets = [\"none\"] if nothing is to be reached";
-                self.warn("network", tier.offset, message, fix);
+                self.warn("network", trust.offset, message, fix);
             }
             return;
         };
         let listed = !network.value.allow.is_empty();
         if listed && self.layer.base && reached(Reach::Allowlist).is_none() {
-            let message = "the allowlist counts for no tier".to_owned();
-            let fix = "write network = \"allowlist\" in a tier, or leave it out";
+            let message = "the allowlist counts for no trust level".to_owned();
+            let fix = "write network = \"allowlist\" in a trust level, or leave it out";
             self.warn("too-restrictive", network.offset, message, fix);
         }
         let open = |presets: &&At<Vec<Preset>>| presets.value.contains(&Preset::Open);
@@ -296,10 +312,10 @@ impl Findings<'_> {
                 );
             }
         }
-        if let Some(tier) = connected.filter(|_| self.layer.base && file.taint.is_none()) {
+        if let Some(trust) = connected.filter(|_| self.layer.base && file.taint.is_none()) {
             let message = "who has read what a stranger wrote may still send out".to_owned();
             let fix = "add [taint] with sources and effects = [\"no-network\", \"no-secrets\"]";
-            self.warn("network", tier.offset, message, fix);
+            self.warn("network", trust.offset, message, fix);
         }
     }
 

@@ -24,7 +24,7 @@ pub enum NoClaims {
     #[error("the two have {old} and {new} layers")]
     Layers { old: usize, new: usize },
     #[error(
-        "cannot compare: the edit changes the profile, tier, phase or [[tool]], so the same command makes another request"
+        "cannot compare: the edit changes the risk level, trust level, phase or [[tool]], so the same command makes another request"
     )]
     Asked,
     #[error(

@@ -15,15 +15,18 @@ use crate::lower::Act;
 use crate::pattern::FilePath;
 use crate::stack::Stack;
 use crate::strength::Inside;
-use crate::words::{Kind, Profile, Tier};
+use crate::words::{Kind, Risk, Trust};
 
 /// Who asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Where none is named, the policy's.
-    pub tier: Option<Tier>,
-    /// Asks for more than the policy's own profile; its own counts as well.
-    pub profile: Option<Profile>,
+    /// Where none is named, the policy's. Records of earlier versions say `tier`.
+    #[serde(alias = "tier")]
+    pub trust: Option<Trust>,
+    /// Asks for more than the policy's own risk level; its own counts as well. Records of earlier versions
+    /// say `profile`.
+    #[serde(alias = "profile")]
+    pub risk: Option<Risk>,
     pub phase: Option<String>,
     pub tainted: bool,
     /// Elevations that were approved for this task and have not run out.
@@ -109,11 +112,13 @@ pub(crate) struct Verdict {
     pub(crate) why: String,
 }
 
-/// A profile and a tier under which every layer must allow.
+/// A risk level and a trust level under which every layer must allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    pub profile: Profile,
-    pub tier: Tier,
+    #[serde(alias = "profile")]
+    pub risk: Risk,
+    #[serde(alias = "tier")]
+    pub trust: Trust,
 }
 
 impl Action {
@@ -278,7 +283,7 @@ fn judge(
 
 /// Where a rule that allows it would have to stand.
 fn missing(layer: &Layer, subject: Subject, phase: &str, action: &Action) -> String {
-    let tier = subject.tier;
+    let trust = subject.trust;
     match action {
         Action::Run { work, wall, .. } => {
             let kind = layer.kind_of(work.tool.as_deref(), work.kind.as_deref());
@@ -293,18 +298,20 @@ fn missing(layer: &Layer, subject: Subject, phase: &str, action: &Action) -> Str
             }
         }
         Action::Call { tool, .. } => {
-            format!("tiers.{tier}.tools does not reach {tool:?}; see [[tool]]")
+            format!("trust-levels.{trust}.tools does not reach {tool:?}; see [[tool]]")
         }
-        Action::Read(path) => format!("tiers.{tier}.read does not name {}", path.path),
-        Action::Write(path) => format!("tiers.{tier}.write does not name {}", path.path),
+        Action::Read(path) => format!("trust-levels.{trust}.read does not name {}", path.path),
+        Action::Write(path) => format!("trust-levels.{trust}.write does not name {}", path.path),
         Action::Connect { host, port, .. } => {
-            format!("tiers.{tier}.network and [network] do not reach {host}:{port} like this")
+            format!(
+                "trust-levels.{trust}.network and [network] do not reach {host}:{port} like this"
+            )
         }
         Action::UseSecret { name, host, .. } => {
             format!("no [[network.allow]] binds the secret {name:?} to {host}")
         }
         Action::ChangePhase(to) => format!("phases.{phase}.next does not name {to:?}"),
-        Action::Apply => format!("tiers.{tier}.apply is not true"),
+        Action::Apply => format!("trust-levels.{trust}.apply is not true"),
         Action::Elevate(name) => format!("there is no [[elevation]] {name:?}"),
     }
 }
@@ -321,8 +328,8 @@ fn request(
     let truth = RestrictedExpression::new_bool;
     let number = |value: u16| RestrictedExpression::new_long(i64::from(value));
     let principal = [
-        ("tier", text(subject.tier.name())),
-        ("profile", text(subject.profile.name())),
+        ("trust", text(subject.trust.name())),
+        ("risk", text(subject.risk.name())),
         ("phase", text(phase)),
         ("tainted", truth(task.tainted)),
     ];
@@ -460,10 +467,10 @@ mod tests {
         fn policies_of_other_hosts_change_no_answer(
             rules in prop::collection::vec((any::<bool>(), 0..PATTERNS.len(), 0..RULES.len()), 0..12),
             (host, base) in (0..HOSTS.len(), any::<bool>()),
-            (tier, stage, port, tainted) in (0..3_usize, 0..4_usize, any::<bool>(), any::<bool>()),
+            (trust, stage, port, tainted) in (0..3_usize, 0..4_usize, any::<bool>(), any::<bool>()),
         ) {
             let layer = layer(&rules, base);
-            let subject = Subject { profile: Profile::Medium, tier: Tier::ALL[tier] };
+            let subject = Subject { risk: Risk::Medium, trust: Trust::ALL[trust] };
             let task = Task { tainted, ..Task::default() };
             let (host, port) = (HOSTS[host].to_owned(), if port { 443 } else { 8443 });
             let request = |method: &str, path: &str| Stage::Request {

@@ -130,8 +130,8 @@ pub(crate) fn named_by(layer: &Layer) -> impl PartialEq + use<> {
     let file = &layer.file;
     (
         file.tool.iter().map(|tool| tool.value.clone()).collect::<Vec<_>>(),
-        file.profile.as_ref().map(|profile| profile.value),
-        file.tier.as_ref().map(|tier| tier.value),
+        file.risk.as_ref().map(|risk| risk.value),
+        file.trust.as_ref().map(|trust| trust.value),
         file.phase.as_ref().map(|phase| phase.value.clone()),
     )
 }
@@ -232,7 +232,7 @@ pub(crate) fn is_network_in_cedar(old: &Layer, new: &Layer) -> bool {
     let said = |layer: &Layer| {
         let file = &layer.file;
         let network = file.network.as_ref().map(|network| &network.value);
-        let tiers = file.tiers.iter().flat_map(|tiers| &tiers.value);
+        let trust_levels = file.trust_levels.iter().flat_map(|trust_levels| &trust_levels.value);
         let hosts = file.elevation.iter().flat_map(|elevation| {
             let name = &elevation.value.name;
             let hosts = elevation.value.grants.iter();
@@ -241,7 +241,7 @@ pub(crate) fn is_network_in_cedar(old: &Layer, new: &Layer) -> bool {
         (
             allow_rules(layer).cloned().collect::<Vec<_>>(),
             network.and_then(|network| network.presets.as_ref()).map(|it| it.value.clone()),
-            tiers.map(|(tier, row)| (*tier, row.value.network.value)).collect::<Vec<_>>(),
+            trust_levels.map(|(trust, row)| (*trust, row.value.network.value)).collect::<Vec<_>>(),
             hosts.map(|(name, host)| (name.clone(), host.clone())).collect::<Vec<_>>(),
         )
     };

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::commands::FirstWords;
 use crate::pattern::{NamePattern, PathPattern};
 use crate::values::{Cpus, Grant, Name, PublicKey, Size, TaintSource, Time, WallName, Walls};
-use crate::words::{At, Kind, Profile, Reach, TaintEffect, Tier, ToolReach};
+use crate::words::{At, Kind, Reach, Risk, TaintEffect, ToolReach, Trust};
 
 /// A policy of Ringwall. What it does not allow is denied.
 #[derive(Debug, Clone, Deserialize)]
@@ -17,20 +17,20 @@ use crate::words::{At, Kind, Profile, Reach, TaintEffect, Tier, ToolReach};
 pub(crate) struct PolicyFile {
     /// Always 1.
     pub version: At<u32>,
-    /// How much is at risk here; picks the row of `[profiles]`.
-    pub profile: Option<At<Profile>>,
-    /// The tier of a task for which none is named; without it, `low`.
-    pub tier: Option<At<Tier>>,
+    /// How much is at risk here; picks the row of `[risk-levels]`.
+    pub risk: Option<At<Risk>>,
+    /// The trust level of a task for which none is named; without it, `low`.
+    pub trust: Option<At<Trust>>,
     /// The phase in which a task begins.
     pub phase: Option<At<Name>>,
     /// The weakest wall that anything may run in. With a list, any of them.
     pub floor: Option<At<Walls>>,
-    /// The weakest wall of each profile. With a list, any of them.
-    pub profiles: Option<At<BTreeMap<Profile, At<Walls>>>>,
+    /// The weakest wall of each risk level. With a list, any of them.
+    pub risk_levels: Option<At<BTreeMap<Risk, At<Walls>>>>,
     /// Where each kind of work runs.
     pub routes: Option<At<Routes>>,
-    /// What a task of each tier may do.
-    pub tiers: Option<At<BTreeMap<Tier, At<TierRules>>>>,
+    /// What a task of each trust level may do.
+    pub trust_levels: Option<At<BTreeMap<Trust, At<TrustRules>>>>,
     /// What is known of tools.
     #[serde(default)]
     pub tool: Vec<At<ToolRule>>,
@@ -79,7 +79,7 @@ pub(crate) struct Routes {
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct TierRules {
+pub(crate) struct TrustRules {
     /// What may be read: /path, ~/path, ./path, with /** for all below.
     #[serde(default)]
     pub read: Vec<PathPattern>,
@@ -103,10 +103,10 @@ pub(crate) struct ToolRule {
     pub names: Vec<NamePattern>,
     /// Which kind of work they are; counts before what a tool itself declares.
     pub kind: Option<Kind>,
-    /// Tiers with approved tools may call them.
+    /// Trust levels with approved tools may call them.
     #[serde(default)]
     pub approved: bool,
-    /// They write nothing: tiers with read-only tools may call them.
+    /// They write nothing: trust levels with read-only tools may call them.
     #[serde(default)]
     pub read_only: bool,
     /// They are called with `strict: true` in their input only: interpreters then make no code out of
@@ -168,7 +168,7 @@ pub(crate) struct ImageRules {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct PhaseRules {
-    /// The only paths that may be written in this phase, of those that the tier may write.
+    /// The only paths that may be written in this phase, of those that the trust level may write.
     #[serde(default)]
     pub write: Vec<PathPattern>,
     /// Of these, what may not be written.
@@ -239,8 +239,8 @@ impl PolicyFile {
         self.routes.as_ref()?.value.of(kind)
     }
 
-    pub(crate) fn tier_rules(&self, tier: Tier) -> Option<&At<TierRules>> {
-        self.tiers.as_ref()?.value.get(&tier)
+    pub(crate) fn trust_rules(&self, trust: Trust) -> Option<&At<TrustRules>> {
+        self.trust_levels.as_ref()?.value.get(&trust)
     }
 
     pub(crate) fn taint_effect(&self, effect: TaintEffect) -> Option<&At<TaintEffect>> {

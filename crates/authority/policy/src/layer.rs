@@ -87,7 +87,7 @@ pub enum LoadError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRef {
     pub file: String,
-    /// `tiers.low.write`
+    /// `trust-levels.low.write`
     pub rule: String,
     pub line: Option<usize>,
     pub permits: bool,

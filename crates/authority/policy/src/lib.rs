@@ -52,4 +52,4 @@ pub use rights::PathRights;
 pub use stack::{DEFAULT_POLICY, ElevationTerms, LayerRef, Stack, TakenIn};
 pub use strength::{Inside, at_least, known_walls};
 pub use values::{Name, PublicKey, ValueError};
-pub use words::{Kind, Profile, Reach, TaintEffect, Tier, ToolReach, UnknownWord, nearest};
+pub use words::{Kind, Reach, Risk, TaintEffect, ToolReach, Trust, UnknownWord, nearest};

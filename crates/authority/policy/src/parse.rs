@@ -85,10 +85,11 @@ impl Reader<'_> {
                 return Err(self.fault(at(offset), message));
             }
         }
-        let tiers = file.tiers.iter().flat_map(|tiers| tiers.value.values());
-        let lists = tiers
-            .flat_map(|tier| {
-                [(tier.offset, tier.value.read.len()), (tier.offset, tier.value.write.len())]
+        let trust_levels =
+            file.trust_levels.iter().flat_map(|trust_levels| trust_levels.value.values());
+        let lists = trust_levels
+            .flat_map(|trust| {
+                [(trust.offset, trust.value.read.len()), (trust.offset, trust.value.write.len())]
             })
             .chain(file.phases.iter().flat_map(|phases| phases.value.values()).flat_map(|phase| {
                 let PhaseLengths { write, deny, next } = phase_lengths(&phase.value);
@@ -120,7 +121,8 @@ impl Reader<'_> {
                 return Err(self.fault(route.offset, "a route has at most 15 walls"));
             }
         }
-        let floors = file.floor.iter().chain(file.profiles.iter().flat_map(|p| p.value.values()));
+        let floors =
+            file.floor.iter().chain(file.risk_levels.iter().flat_map(|p| p.value.values()));
         for floor in floors {
             if floor.value.0.is_empty() || floor.value.0.len() > 15 {
                 return Err(self.fault(floor.offset, "name between 1 and 15 walls"));
@@ -257,11 +259,26 @@ fn names_of_secrets(file: &PolicyFile) -> Vec<&str> {
     file.secrets.iter().flat_map(|s| &s.value).map(|name| name.value.as_str()).collect()
 }
 
-/// serde names the unknown word and all known ones, each between backquotes; adds the near one.
+/// The name that a key of earlier versions has now.
+fn new_name(key: &str) -> Option<&'static str> {
+    match key {
+        "tier" => Some("trust"),
+        "tiers" => Some("trust-levels"),
+        "profile" => Some("risk"),
+        "profiles" => Some("risk-levels"),
+        _ => None,
+    }
+}
+
+/// serde names the unknown word and all known ones, each between backquotes. Adds the near one.
 fn with_suggestion(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
     match words.next().filter(|_| unknown) {
+        Some(word) if new_name(word).is_some_and(|new| message.contains(&format!("`{new}`"))) => {
+            let new = new_name(word).unwrap_or_default();
+            format!("the key {word} is called {new} now; write {new}")
+        }
         Some(word) => {
             let known: Vec<&str> = words.collect();
             let plain = message.replace("unknown field", "unknown key");

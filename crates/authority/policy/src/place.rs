@@ -1,4 +1,4 @@
-//! The router: kind of work, profile, tier, phase, taint, floor and host become a wall with its
+//! The router: kind of work, risk level, trust level, phase, taint, floor and host become a wall with its
 //! limits and rights, or a refusal. The same question always gets the same answer.
 
 use ringwall_spec::{EgressSpec, LimitName, Limits, Wall};

@@ -153,7 +153,7 @@ fn widening(request: PlaceRequest, what: &str, wall: Wall) -> Widening {
         (Some(tool), None) => format!("the tool {tool}"),
         (None, kind) => format!("{} work", kind.as_deref().unwrap_or("undeclared")),
     };
-    let of = task.profile.map(|profile| format!(" under profile {profile}")).unwrap_or_default();
+    let of = task.risk.map(|risk| format!(" under risk level {risk}")).unwrap_or_default();
     let what = format!("{named}{of} {what}");
     Widening {
         task,

@@ -11,7 +11,7 @@ use crate::lower::Act;
 use crate::pattern::{FilePath, PathPattern};
 use crate::stack::Stack;
 use crate::values::Grant;
-use crate::words::{Reach, TaintEffect, Tier};
+use crate::words::{Reach, TaintEffect, Trust};
 
 /// What one layer lets a task do with files. A list that is absent restricts nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +34,8 @@ impl PathRights {
     pub fn may_write(&self, path: &FilePath) -> bool {
         let in_phase = self.phase.as_ref().is_none_or(|phase| fits(phase, path))
             && !fits(&self.phase_deny, path);
-        let of_tier = self.write.as_ref().is_none_or(|write| fits(write, path));
-        fits(&self.also_write, path) || (of_tier && in_phase)
+        let of_trust = self.write.as_ref().is_none_or(|write| fits(write, path));
+        fits(&self.also_write, path) || (of_trust && in_phase)
     }
 }
 
@@ -44,14 +44,14 @@ fn fits(patterns: &[PathPattern], path: &FilePath) -> bool {
 }
 
 impl Stack {
-    /// One for each layer and each tier that counts.
+    /// One for each layer and each trust level that counts.
     pub fn path_rights(&self, task: &Task) -> Vec<PathRights> {
         let phase = self.phase_of(task);
         let subjects = self.subjects(task);
         let mut rights = Vec::new();
         for layer in self.layers() {
             for subject in &subjects {
-                let of_layer = path_rights(layer, subject.tier, &phase, task);
+                let of_layer = path_rights(layer, subject.trust, &phase, task);
                 if !rights.contains(&of_layer) {
                     rights.push(of_layer);
                 }
@@ -67,7 +67,7 @@ impl Stack {
         let mut denied_everywhere = Vec::new();
         for layer in self.layers() {
             for subject in self.subjects(task) {
-                match reach_of(layer, subject.tier, task) {
+                match reach_of(layer, subject.trust, task) {
                     Reached::Nothing => return None,
                     Reached::Inherited(deny) => denied_everywhere.extend(deny),
                     Reached::Rules(rules) if egress.layers.contains(&rules) => {}
@@ -108,7 +108,7 @@ impl Stack {
     }
 }
 
-/// What one layer says of the network for one tier.
+/// What one layer says of the network for one trust level.
 enum Reached {
     Nothing,
     /// It only narrows and lists nothing: what the others allow, but not this.
@@ -116,8 +116,8 @@ enum Reached {
     Rules(RuleSet),
 }
 
-fn reach_of(layer: &Layer, tier: Tier, task: &Task) -> Reached {
-    let reach = match layer.file.tier_rules(tier) {
+fn reach_of(layer: &Layer, trust: Trust, task: &Task) -> Reached {
+    let reach = match layer.file.trust_rules(trust) {
         Some(row) => row.value.network.value,
         None if layer.base => Reach::None,
         None => Reach::Allowlist,
@@ -185,8 +185,8 @@ fn active_grants<'l>(layer: &'l Layer, task: &Task) -> impl Iterator<Item = &'l 
         .flat_map(|elevation| &elevation.grants)
 }
 
-fn path_rights(layer: &Layer, tier: Tier, phase: &str, task: &Task) -> PathRights {
-    let row = layer.file.tier_rules(tier).map(|row| &row.value);
+fn path_rights(layer: &Layer, trust: Trust, phase: &str, task: &Task) -> PathRights {
+    let row = layer.file.trust_rules(trust).map(|row| &row.value);
     let of_base = layer.base.then(Vec::new);
     let phases = layer.file.phases.as_ref().map(|phases| &phases.value);
     let in_phase = phases.and_then(|phases| phases.get(phase)).map(|phase| &phase.value);

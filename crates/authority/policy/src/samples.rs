@@ -10,7 +10,7 @@ use crate::pattern::{Anchors, FilePath, PathPattern};
 use crate::stack::Stack;
 use crate::strength::known_walls;
 use crate::values::Grant;
-use crate::words::{Kind, Profile, Tier};
+use crate::words::{Kind, Risk, Trust};
 
 /// Of each kind of value; a policy of thousands of rules is compared by a part of them.
 const MOST_SAMPLES: usize = 400;
@@ -29,8 +29,8 @@ pub(crate) struct Samples {
     elevations: BTreeSet<String>,
     /// Nothing stands for what a policy says of a task that names none. Where both policies say the
     /// same, that is one of the others.
-    tiers: Vec<Option<Tier>>,
-    profiles: Vec<Option<Profile>>,
+    trust_levels: Vec<Option<Trust>>,
+    risk_levels: Vec<Option<Risk>>,
     pub(crate) cut: bool,
 }
 
@@ -56,14 +56,14 @@ impl Samples {
             methods: texts(&["GET", "POST", "DELETE"]),
             url_paths: texts(&["/", "/x"]),
             tools: texts(&["unlisted-tool"]),
-            tiers: Tier::ALL.iter().copied().map(Some).collect(),
-            profiles: Profile::ALL.iter().copied().map(Some).collect(),
+            trust_levels: Trust::ALL.iter().copied().map(Some).collect(),
+            risk_levels: Risk::ALL.iter().copied().map(Some).collect(),
             ..Samples::default()
         };
         let own = |stack: &Stack| stack.subjects(&Task::default());
         if own(old) != own(new) {
-            samples.tiers.push(None);
-            samples.profiles.push(None);
+            samples.trust_levels.push(None);
+            samples.risk_levels.push(None);
         }
         for layer in old.layers().iter().chain(new.layers()) {
             samples.add(&layer.file);
@@ -105,9 +105,9 @@ impl Samples {
     }
 
     fn add(&mut self, file: &PolicyFile) {
-        for tier in file.tiers.iter().flat_map(|tiers| tiers.value.values()) {
-            self.add_paths(&tier.value.read);
-            self.add_paths(&tier.value.write);
+        for trust in file.trust_levels.iter().flat_map(|trust_levels| trust_levels.value.values()) {
+            self.add_paths(&trust.value.read);
+            self.add_paths(&trust.value.write);
         }
         for (name, phase) in file.phases.iter().flat_map(|phases| &phases.value) {
             self.phases.insert(name.to_string());
@@ -280,7 +280,7 @@ impl Samples {
     pub(crate) fn tasks(&self, action: &Action) -> Vec<Task> {
         let runs = matches!(action, Action::Run { .. });
         let phased = matches!(action, Action::Write(_) | Action::ChangePhase(_));
-        let profiles = if runs { self.profiles.clone() } else { vec![None] };
+        let risk_levels = if runs { self.risk_levels.clone() } else { vec![None] };
         let phases: Vec<Option<String>> = match phased {
             true => [None].into_iter().chain(self.phases.iter().cloned().map(Some)).collect(),
             false => vec![None],
@@ -290,14 +290,14 @@ impl Samples {
             .chain(self.elevations.iter().map(|name| BTreeSet::from([name.clone()])))
             .collect();
         let mut tasks = Vec::new();
-        for tier in &self.tiers {
-            for profile in &profiles {
+        for trust in &self.trust_levels {
+            for risk in &risk_levels {
                 for phase in &phases {
                     for tainted in [false, true] {
                         for elevated in &elevated {
                             tasks.push(Task {
-                                tier: *tier,
-                                profile: *profile,
+                                trust: *trust,
+                                risk: *risk,
                                 phase: phase.clone(),
                                 tainted,
                                 elevated: elevated.clone(),

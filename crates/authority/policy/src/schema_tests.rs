@@ -166,6 +166,6 @@ fn the_schema_takes_the_shipped_policy_and_refuses_an_unknown_key() {
     let mut policy: serde_json::Value =
         serde_json::to_value(toml::from_str::<toml::Table>(DEFAULT_POLICY).unwrap()).unwrap();
     assert!(validator.is_valid(&policy), "{:?}", validator.iter_errors(&policy).next());
-    policy["tiers"]["low"]["netwrok"] = "open".into();
+    policy["trust-levels"]["low"]["netwrok"] = "open".into();
     assert!(!validator.is_valid(&policy));
 }

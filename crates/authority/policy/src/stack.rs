@@ -11,7 +11,7 @@ use crate::layer::{FileFacts, Layer, LayerText, LoadError, OriginKind};
 use crate::lower::{Act, LowerError};
 use crate::pattern::{FilePath, PathPattern};
 use crate::values::TaintSource;
-use crate::words::{Kind, Profile, Tier};
+use crate::words::{Kind, Risk, Trust};
 
 /// The policy that `ringwall policy init` writes.
 pub const DEFAULT_POLICY: &str = include_str!("default.toml");
@@ -103,8 +103,8 @@ impl Stack {
             .collect()
     }
 
-    /// The profiles and tiers under which all layers must allow. Mostly one: more where a layer
-    /// below names another profile or tier, so that naming one never takes a restriction away.
+    /// The risk levels and trust levels under which all layers must allow. Mostly one: more where a layer
+    /// below names another risk level or trust level, so that naming one never takes a restriction away.
     pub fn subjects(&self, task: &Task) -> Vec<Subject> {
         self.subjects_of(task, self.layers.len())
     }
@@ -116,22 +116,22 @@ impl Stack {
 
     fn subjects_of(&self, task: &Task, layers: usize) -> Vec<Subject> {
         let base = self.layers.first().map(|layer| &layer.file);
-        let own_profile = base.and_then(|file| file.profile.as_ref()).map(|at| at.value);
+        let own_risk = base.and_then(|file| file.risk.as_ref()).map(|at| at.value);
         let below = || self.layers.iter().take(layers).skip(1).map(|layer| &layer.file);
         // What nobody says is taken for the worst.
-        let mut profiles = BTreeSet::from([own_profile.unwrap_or(Profile::VeryHigh)]);
-        profiles.extend(task.profile);
-        profiles.extend(below().filter_map(|file| file.profile.as_ref()).map(|at| at.value));
-        let mut tiers = BTreeSet::from([task.tier.unwrap_or(self.own_tier())]);
-        tiers.extend(below().filter_map(|file| file.tier.as_ref()).map(|at| at.value));
-        let of_profile = |profile| tiers.iter().map(move |tier| Subject { profile, tier: *tier });
-        profiles.into_iter().flat_map(of_profile).collect()
+        let mut risk_levels = BTreeSet::from([own_risk.unwrap_or(Risk::VeryHigh)]);
+        risk_levels.extend(task.risk);
+        risk_levels.extend(below().filter_map(|file| file.risk.as_ref()).map(|at| at.value));
+        let mut trust_levels = BTreeSet::from([task.trust.unwrap_or(self.own_trust())]);
+        trust_levels.extend(below().filter_map(|file| file.trust.as_ref()).map(|at| at.value));
+        let of_risk = |risk| trust_levels.iter().map(move |trust| Subject { risk, trust: *trust });
+        risk_levels.into_iter().flat_map(of_risk).collect()
     }
 
-    /// How far the first layer trusts a task that names no tier.
-    pub fn own_tier(&self) -> Tier {
-        let own = self.layers.first().and_then(|layer| layer.file.tier.as_ref());
-        own.map_or(Tier::Low, |at| at.value)
+    /// How far the first layer trusts a task that names no trust level.
+    pub fn own_trust(&self) -> Trust {
+        let own = self.layers.first().and_then(|layer| layer.file.trust.as_ref());
+        own.map_or(Trust::Low, |at| at.value)
     }
 
     /// The task's phase, or the one in which tasks begin; empty where there are no phases.

@@ -1,4 +1,4 @@
-//! The words of the policy file: kinds of work, risk profiles, trust tiers, and where a value stands.
+//! The words of the policy file: kinds of work, risk levels, trust levels, and where a value stands.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Profile {
+pub enum Risk {
     /// One person's own machine.
     Low,
     /// A team, a CI.
@@ -38,7 +38,7 @@ pub enum Profile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Tier {
+pub enum Trust {
     /// Untrusted.
     Low,
     /// A user's task.
@@ -47,7 +47,7 @@ pub enum Tier {
     High,
 }
 
-/// How far a tier's network reaches.
+/// How far a trust level's network reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -59,7 +59,7 @@ pub enum Reach {
     Open,
 }
 
-/// Which tools a tier may call.
+/// Which tools a trust level may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -120,8 +120,8 @@ macro_rules! named {
 }
 
 named!(Kind: Compute = "compute", Files = "files", Build = "build", Untrusted = "untrusted");
-named!(Profile: Low = "low", Medium = "medium", High = "high", VeryHigh = "very-high");
-named!(Tier: Low = "low", Medium = "medium", High = "high");
+named!(Risk: Low = "low", Medium = "medium", High = "high", VeryHigh = "very-high");
+named!(Trust: Low = "low", Medium = "medium", High = "high");
 named!(Reach: None = "none", Allowlist = "allowlist", Open = "open");
 named!(ToolReach: None = "none", ReadOnly = "read-only", Approved = "approved", All = "all");
 named!(TaintEffect: NoNetwork = "no-network", NoSecrets = "no-secrets", NoApply = "no-apply",

@@ -104,10 +104,10 @@ fn a_border_that_no_list_of_samples_reaches_is_found() {
 #[test]
 fn what_shapes_the_question_is_not_compared() {
     let old = stack(DEFAULT_POLICY, None);
-    let new = stack(&edited("tier = \"medium\"", "tier = \"low\""), None);
+    let new = stack(&edited("trust = \"medium\"", "trust = \"low\""), None);
     let nobody = Solver::at(Path::new("/nonexistent/cvc5"));
     let error = prove(&old, &new, nobody).unwrap_err();
-    assert!(error.to_string().contains("tier"), "{error}");
+    assert!(error.to_string().contains("trust"), "{error}");
 }
 
 #[test]

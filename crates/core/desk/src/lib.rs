@@ -49,4 +49,4 @@ pub use tainting::{TaintingPath, Top};
 pub use tools::{BegunCall, CallWish};
 
 /// Words of the policy with which a task and its work are described.
-pub use ringwall_policy::{HostFacts, Kind as WorkKind, Profile, Task, Tier, Work};
+pub use ringwall_policy::{HostFacts, Kind as WorkKind, Risk, Task, Trust, Work};

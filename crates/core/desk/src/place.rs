@@ -76,7 +76,7 @@ impl Desk<'_> {
         self.narrow(caller, holder, &mut placing)?;
         // What a grant allows is on top of a policy, never instead of one.
         let policy = deciding(|| placing.search.load())?;
-        self.may_have_tier(caller, &policy, &placing.asked.task)?;
+        self.may_have_trust(caller, &policy, &placing.asked.task)?;
         self.may_begin_in(caller, &policy, &placing.asked.task)?;
         let (decision, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
         self.refuse_uncounted(holder, decision.spec())?;
@@ -214,24 +214,24 @@ impl Desk<'_> {
         self.refuse(holder, (what, resource), Refused::new(Kind::OwnerOnly, why))
     }
 
-    /// A holder is trusted no further than the policy trusts a task that names no tier. A profile only adds
+    /// A holder is trusted no further than the policy trusts a task that names no trust level. A risk level only adds
     /// to the policy's own, so it needs no such check.
-    pub(crate) fn may_have_tier(
+    pub(crate) fn may_have_trust(
         &self,
         caller: &Caller,
         policy: &Stack,
         task: &Task,
     ) -> Result<(), Refused> {
-        let (Caller::Holder(holder), Some(tier)) = (caller, task.tier) else { return Ok(()) };
-        let most = policy.own_tier();
-        // The owner names the tier of an agent that the owner starts.
-        if tier <= most || holder.hands == Hands::OwnersAgent {
+        let (Caller::Holder(holder), Some(trust)) = (caller, task.trust) else { return Ok(()) };
+        let most = policy.own_trust();
+        // The owner names the trust level of an agent that the owner starts.
+        if trust <= most || holder.hands == Hands::OwnersAgent {
             return Ok(());
         }
         let why = format!(
-            "the trust level {tier} (--tier) is above {most}, the level that the policy gives, and no grant raises it; leave --tier out or name a lower level, or have the owner do it without the grant"
+            "the trust level {trust} (--trust) is above {most}, the level that the policy gives, and no grant raises it; leave --trust out or name a lower level, or have the owner do it without the grant"
         );
-        self.refuse(holder, ("request", "tier"), Refused::new(Kind::OwnerOnly, why))
+        self.refuse(holder, ("request", "trust"), Refused::new(Kind::OwnerOnly, why))
     }
 
     /// A holder begins in the first phase. In another one only if its grant has it.

@@ -83,7 +83,7 @@ impl Desk<'_> {
     /// Whether the caller's task may be trusted as far as it says.
     pub fn may_act_as(&self, caller: &Caller, at: Stepping<'_>) -> Result<(), Refused> {
         match at.rules.stack() {
-            Some(policy) => self.may_have_tier(caller, policy, at.task),
+            Some(policy) => self.may_have_trust(caller, policy, at.task),
             None => Ok(()),
         }
     }

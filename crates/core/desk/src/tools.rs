@@ -75,7 +75,7 @@ impl Desk<'_> {
         let tool = Ask::Tool { name: asked.tool.to_owned() };
         self.may(caller, tool.clone())?;
         if let (Some(policy), Some(task)) = (gate.policy(), asked.task) {
-            self.may_have_tier(caller, policy, task)?;
+            self.may_have_trust(caller, policy, task)?;
         }
         self.refuse_writing(caller, asked)?;
         let share = (account, Share::of_tool(&limits));

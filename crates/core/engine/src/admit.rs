@@ -83,9 +83,9 @@ pub enum AdmitError {
     #[error("{refusal}{}", hint(.refusal.elevations()))]
     Refused { refusal: Box<Refusal> },
     #[error(
-        "tier {tier} may not read all of {path:?}, by {rule}; leave it out (--no-workspace for the current directory), or name another tier"
+        "trust level {trust} may not read all of {path:?}, by {rule}; leave it out (--no-workspace for the current directory), or name another trust level"
     )]
-    Unreadable { tier: String, path: PathBuf, rule: String },
+    Unreadable { trust: String, path: PathBuf, rule: String },
     #[error(
         "{workspace:?} cannot be written directly: {rule} denies {denial:?} there, and no mount keeps that; use --workspace, whose changes are judged path by path, or deny one directory (as \"./.git/**\")"
     )]
@@ -327,9 +327,9 @@ fn unreadable(
         })
     };
     let path = workspace.into_iter().chain(&spec.read_only_paths).find(|path| !readable(path))?;
-    let tier = record.subjects.iter().map(|subject| subject.tier).max()?;
-    let rule = format!("tiers.{tier}.read");
-    Some(AdmitError::Unreadable { tier: tier.to_string(), path: path.clone(), rule })
+    let trust = record.subjects.iter().map(|subject| subject.trust).max()?;
+    let rule = format!("trust-levels.{trust}.read");
+    Some(AdmitError::Unreadable { trust: trust.to_string(), path: path.clone(), rule })
 }
 
 /// Whether one of the patterns means this path with all that is below it.
@@ -358,8 +358,8 @@ fn decided(record: &DecisionRecord, egress: Option<&EgressSpec>) -> Decided {
     put("phase", record.phase.clone());
     put("tainted", task.tainted.to_string());
     put("elevated", task.elevated.iter().cloned().collect::<Vec<_>>().join(" "));
-    let subjects = record.subjects.iter().map(|it| format!("{}/{}", it.profile, it.tier));
-    put("profile/tier", subjects.collect::<Vec<_>>().join(" "));
+    let subjects = record.subjects.iter().map(|it| format!("{}/{}", it.risk, it.trust));
+    put("risk/trust", subjects.collect::<Vec<_>>().join(" "));
     if let Some(tool) = &record.request.work.tool {
         put("tool", tool.clone());
     }

@@ -16,7 +16,7 @@ use crate::secrets::SecretError;
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
     #[error(
-        "the policy gives this task no network: see `network` of its tier and [network]; leave --net out, or change the policy"
+        "the policy gives this task no network: see `network` of its trust level and [network]; leave --net out, or change the policy"
     )]
     NotByPolicy,
     #[error(
@@ -153,7 +153,7 @@ pub(crate) fn within(mut egress: EgressSpec, most: Option<&NetworkBounds>) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwall_policy::{LayerText, OriginKind, Tier};
+    use ringwall_policy::{LayerText, OriginKind, Trust};
     use ringwall_spec::Preset;
 
     fn pattern(text: &str) -> HostPattern {
@@ -177,15 +177,15 @@ mod tests {
         Stack::load(layers).unwrap()
     }
 
-    fn of_tier(stack: &Stack, tier: Tier) -> Option<EgressSpec> {
-        let task = Task { tier: Some(tier), ..Task::default() };
+    fn of_trust(stack: &Stack, trust: Trust) -> Option<EgressSpec> {
+        let task = Task { trust: Some(trust), ..Task::default() };
         stack.egress(&task)
     }
 
     #[test]
     fn an_open_tier_opens_no_further_port_for_a_secret() {
         let listed = LISTED.replacen("methods = [\"GET\"]", "port = 8443\nmethods = [\"GET\"]", 1);
-        let high = of_tier(&stack(&listed, &[]), Tier::High).unwrap();
+        let high = of_trust(&stack(&listed, &[]), Trust::High).unwrap();
         let [set] = &high.layers[..] else { panic!("{high:?}") };
         let [bound] = &set.allow[..] else { panic!("{set:?}") };
         assert_eq!((bound.port, &bound.methods[..]), (Some(8443), &["GET".to_owned()][..]));
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn the_allowlist_of_a_policy_becomes_rules() {
         let stack = stack(LISTED, &[]);
-        assert_eq!(of_tier(&stack, Tier::Low), None);
-        let medium = of_tier(&stack, Tier::Medium).unwrap();
+        assert_eq!(of_trust(&stack, Trust::Low), None);
+        let medium = of_trust(&stack, Trust::Medium).unwrap();
         let [set] = &medium.layers[..] else { panic!("{medium:?}") };
         assert_eq!(set.presets, [Preset::Packages]);
         assert_eq!(set.allow[0].methods, ["GET"]);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn an_open_tier_keeps_the_denials_and_the_bounds_of_secrets() {
-        let high = of_tier(&stack(LISTED, &[]), Tier::High).unwrap();
+        let high = of_trust(&stack(LISTED, &[]), Trust::High).unwrap();
         let [set] = &high.layers[..] else { panic!("{high:?}") };
         assert_eq!(set.presets, [Preset::Open]);
         let [rest, bound] = &set.allow[..] else { panic!("{set:?}") };
@@ -230,11 +230,11 @@ mod tests {
     #[test]
     fn a_layer_below_narrows_by_its_list_its_denials_and_its_secrets() {
         let denies = "version = 1\n[[network.deny]]\nhost = \"api.example.com\"\n";
-        let medium = of_tier(&stack(LISTED, &[denies]), Tier::Medium).unwrap();
+        let medium = of_trust(&stack(LISTED, &[denies]), Trust::Medium).unwrap();
         assert_eq!(medium.layers.len(), 1, "{medium:?}");
         assert_eq!(medium.layers[0].deny.len(), 2);
         let lists = "version = 1\nsecrets = []\n[[network.allow]]\nhost = \"api.example.com\"\n";
-        let medium = of_tier(&stack(LISTED, &[lists]), Tier::Medium).unwrap();
+        let medium = of_trust(&stack(LISTED, &[lists]), Trust::Medium).unwrap();
         assert_eq!(medium.layers.len(), 2);
         assert!(medium.secrets.is_empty(), "{medium:?}");
         assert_eq!(medium.layers[0].allow[0].secret, None);
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn what_somebody_asks_for_only_narrows() {
         let stack = stack(LISTED, &[]);
-        let task = Task { tier: Some(Tier::Medium), ..Task::default() };
+        let task = Task { trust: Some(Trust::Medium), ..Task::default() };
         let wide =
             Allow { secret: Some("key".to_owned()), ..Allow::host(pattern("api.example.com")) };
         let rules = RuleSet { allow: vec![wide], ..RuleSet::default() };

@@ -224,10 +224,10 @@ impl Raising<'_> {
         let asked = match self.rules.is_there() {
             false => plain,
             true => {
-                let Task { tier, profile, .. } = *self.task;
+                let Task { trust, risk, .. } = *self.task;
                 Asked {
                     spec: SandboxSpec { image: self.options.image.clone(), ..plain.spec },
-                    task: Task { tier, profile, ..Task::default() },
+                    task: Task { trust, risk, ..Task::default() },
                     work: Work { tool: None, kind: Some("files".to_owned()) },
                     ..plain
                 }

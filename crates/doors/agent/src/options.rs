@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ringwall_agent_model::Provider;
-use ringwall_desk::{Profile, Tier, WorkKind};
+use ringwall_desk::{Risk, Trust, WorkKind};
 use ringwall_engine::PolicySearch;
 use ringwall_spec::{EgressSpec, Limits, Wall};
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ pub struct Options {
     /// Counts where there is no policy; with one it can only be stronger.
     pub wall: Option<Wall>,
     pub image: Option<String>,
-    pub tier: Option<Tier>,
-    pub profile: Option<Profile>,
+    pub trust: Option<Trust>,
+    pub risk: Option<Risk>,
     pub phase: Option<String>,
     /// The least that the agent's commands count as, by who started it; untrusted if nothing is said.
     #[serde(default)]

@@ -219,8 +219,8 @@ impl State {
     pub(crate) fn task(&self, now_unix: u64) -> Task {
         let holding = self.elevated.iter().filter(|(_, until)| **until > now_unix);
         Task {
-            tier: self.options.tier,
-            profile: self.options.profile,
+            trust: self.options.trust,
+            risk: self.options.risk,
             phase: self.phase.clone(),
             tainted: self.taint.is_some(),
             elevated: holding.map(|(name, _)| name.clone()).collect::<BTreeSet<_>>(),

@@ -420,7 +420,7 @@ fn may_begin(
     caller: &Caller,
     (rules, options): (&Rules, &Options),
 ) -> Result<(), Refused> {
-    let task = Task { tier: options.tier, ..Task::default() };
+    let task = Task { trust: options.trust, ..Task::default() };
     world.desk().may_act_as(caller, Stepping { rules, task: &task })
 }
 

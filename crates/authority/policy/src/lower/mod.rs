@@ -83,7 +83,7 @@ impl Act {
 /// One rule of a file, lowered.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    /// As a person finds it in the file: `tiers.low.write`.
+    /// As a person finds it in the file: `trust-levels.low.write`.
     pub(crate) name: String,
     /// Where it stands; nothing for what a file does not say.
     pub(crate) offset: Option<usize>,

@@ -1,4 +1,4 @@
-//! Lowering of the network: reach of tiers, allowlist, presets, denials, secrets bound to endpoints.
+//! Lowering of the network: reach of trust levels, allowlist, presets, denials, secrets bound to endpoints.
 //!
 //! The gateway decides by the same rules (`ringwall_rules::authorize`), and a property test holds both
 //! against each other. So this file follows that one: rules for exactly a host stand in place of those
@@ -15,7 +15,7 @@ use super::{Rule, Source};
 use crate::file::NetworkRules;
 use crate::pattern::Glob;
 use crate::values::{Grant, Name};
-use crate::words::{Reach, TaintEffect, Tier};
+use crate::words::{Reach, TaintEffect, Trust};
 
 /// A rule of the allowlist or of a preset, and where it stands.
 struct Listed {
@@ -33,18 +33,20 @@ struct Granted<'a> {
 impl Source<'_> {
     pub(super) fn connect(self) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for (tier, row) in self.file.tiers.iter().flat_map(|tiers| &tiers.value) {
+        for (trust, row) in
+            self.file.trust_levels.iter().flat_map(|trust_levels| &trust_levels.value)
+        {
             if row.value.network.value == Reach::Open {
-                let when = all([is(principal("tier"), tier.name()), is_public_web()]);
+                let when = all([is(principal("trust"), trust.name()), is_public_web()]);
                 let offset = row.value.network.offset;
-                rules.push(Rule::permit(format!("tiers.{tier}.network"), offset, when));
+                rules.push(Rule::permit(format!("trust-levels.{trust}.network"), offset, when));
             }
         }
         match &self.file.network {
             Some(network) if self.base || is_list(&network.value) => {
                 rules.extend(self.allowed(&network.value));
             }
-            _ if !self.base => rules.push(Rule::inherited("network", self.listed_tiers())),
+            _ if !self.base => rules.push(Rule::inherited("network", self.listed_trust_levels())),
             _ => {}
         }
         for (index, deny) in
@@ -82,7 +84,7 @@ impl Source<'_> {
             }
             None if !self.base => rules.push(Rule::inherited("secrets", truth(true))),
             _ => {
-                let connected = any([self.listed_tiers(), self.open_tiers()]);
+                let connected = any([self.listed_trust_levels(), self.open_trust_levels()]);
                 for (index, (allow, secret)) in of_allow().enumerate() {
                     let named = is(resource("name"), secret);
                     let when = all([named, connected.clone(), bound(&allow.value)]);
@@ -104,26 +106,26 @@ impl Source<'_> {
         rules
     }
 
-    /// Tiers whose network is the allowlist. A layer that only narrows need not name its tiers.
-    fn listed_tiers(self) -> E {
+    /// Trust levels whose network is the allowlist. A layer that only narrows need not name its trust levels.
+    fn listed_trust_levels(self) -> E {
         self.tiers_with(Reach::Allowlist, !self.base)
     }
 
-    fn open_tiers(self) -> E {
+    fn open_trust_levels(self) -> E {
         self.tiers_with(Reach::Open, false)
     }
 
     fn tiers_with(self, reach: Reach, where_absent: bool) -> E {
-        let names: Vec<&str> = Tier::ALL
+        let names: Vec<&str> = Trust::ALL
             .iter()
-            .filter(|tier| {
+            .filter(|trust| {
                 self.file
-                    .tier_rules(**tier)
+                    .trust_rules(**trust)
                     .map_or(where_absent, |row| row.value.network.value == reach)
             })
-            .map(|tier| tier.name())
+            .map(|trust| trust.name())
             .collect();
-        one_of(&names, principal("tier"))
+        one_of(&names, principal("trust"))
     }
 
     /// The rules of the allowlist and of the presets that are lists.
@@ -170,15 +172,15 @@ impl Source<'_> {
         let open = network.presets.as_ref().filter(|it| it.value.contains(&Preset::Open));
         if let Some(presets) = open {
             let elsewhere = not(any(in_list.iter().map(|rule| reaches(rule))));
-            let when = all([self.listed_tiers(), is_public_web(), elsewhere]);
+            let when = all([self.listed_trust_levels(), is_public_web(), elsewhere]);
             rules.push(Rule::permit("network.presets open", presets.offset, when));
         }
         for Listed { name, offset, rule } in &listed {
-            let of_list = all([self.listed_tiers(), inside(rule, &in_list, &grants)]);
+            let of_list = all([self.listed_trust_levels(), inside(rule, &in_list, &grants)]);
             let of_open = rule
                 .secret
                 .is_some()
-                .then(|| all([self.open_tiers(), inside(rule, &in_open, &grants)]));
+                .then(|| all([self.open_trust_levels(), inside(rule, &in_open, &grants)]));
             // The host first: with many rules, most end there.
             let when = all([reaches(rule), any([of_list].into_iter().chain(of_open))]);
             rules.push(Rule::permit(name.clone(), *offset, when).of_host(&rule.host));
@@ -191,7 +193,7 @@ impl Source<'_> {
         let opened = Allow::host(pattern.clone());
         let listed = self.listed();
         let in_list: Vec<&Allow> = listed.iter().map(|listed| &listed.rule).collect();
-        let counts = any([not(self.listed_tiers()), stands(&opened, &in_list)]);
+        let counts = any([not(self.listed_trust_levels()), stands(&opened, &in_list)]);
         let unseen = not(is(context("stage"), "tunnel"));
         all([reaches(&opened), all([unseen, counts])])
     }
@@ -214,8 +216,8 @@ impl Source<'_> {
             return None;
         }
         let hosts = any([
-            all([self.listed_tiers(), of(false)]),
-            all([self.open_tiers(), of(true)]),
+            all([self.listed_trust_levels(), of(false)]),
+            all([self.open_trust_levels(), of(true)]),
             any(denied),
         ]);
         let unclear = all([is(context("stage"), "request"), not(context("clearPath"))]);

@@ -2,14 +2,14 @@
 
 use super::expr::{E, all, any, is, not, one_of, path, paths, principal, resource, truth};
 use super::{Rule, Source};
-use crate::file::TierRules;
+use crate::file::TrustRules;
 use crate::pattern::PathPattern;
 use crate::values::{Grant, Name};
-use crate::words::{TaintEffect, Tier};
+use crate::words::{TaintEffect, Trust};
 
 impl Source<'_> {
     pub(super) fn read(self) -> Vec<Rule> {
-        let mut rules = self.tiers_of_files("read", |tier| &tier.read);
+        let mut rules = self.trust_levels_of_files("read", |trust| &trust.read);
         rules.extend(self.by_elevation(|grant| match grant {
             Grant::Read(pattern) => Some(path(pattern)),
             _ => None,
@@ -22,7 +22,7 @@ impl Source<'_> {
             Grant::Write(pattern) => Some(path(pattern)),
             _ => None,
         };
-        let mut rules = self.tiers_of_files("write", |tier| &tier.write);
+        let mut rules = self.trust_levels_of_files("write", |trust| &trust.write);
         rules.extend(self.by_elevation(granted));
         let Some(phases) = &self.file.phases else { return rules };
         let names: Vec<&str> = phases.value.keys().map(Name::as_str).collect();
@@ -43,26 +43,30 @@ impl Source<'_> {
         rules
     }
 
-    fn tiers_of_files(self, key: &str, list: fn(&TierRules) -> &Vec<PathPattern>) -> Vec<Rule> {
-        self.by_tier(key, |tier| {
-            let patterns = list(tier);
+    fn trust_levels_of_files(
+        self,
+        key: &str,
+        list: fn(&TrustRules) -> &Vec<PathPattern>,
+    ) -> Vec<Rule> {
+        self.by_trust(key, |trust| {
+            let patterns = list(trust);
             (!patterns.is_empty()).then(|| paths(patterns))
         })
     }
 
-    /// A permit for each tier of which `holds` says under which condition.
-    fn by_tier(self, key: &str, holds: impl Fn(&TierRules) -> Option<E>) -> Vec<Rule> {
+    /// A permit for each trust level of which `holds` says under which condition.
+    fn by_trust(self, key: &str, holds: impl Fn(&TrustRules) -> Option<E>) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for tier in Tier::ALL {
-            let of_tier = is(principal("tier"), tier.name());
-            let name = format!("tiers.{tier}.{key}");
-            match self.file.tier_rules(*tier) {
+        for trust in Trust::ALL {
+            let of_trust = is(principal("trust"), trust.name());
+            let name = format!("trust-levels.{trust}.{key}");
+            match self.file.trust_rules(*trust) {
                 Some(row) => {
                     if let Some(holds) = holds(&row.value) {
-                        rules.push(Rule::permit(name, row.offset, all([of_tier, holds])));
+                        rules.push(Rule::permit(name, row.offset, all([of_trust, holds])));
                     }
                 }
-                None if !self.base => rules.push(Rule::inherited(&name, of_tier)),
+                None if !self.base => rules.push(Rule::inherited(&name, of_trust)),
                 None => {}
             }
         }
@@ -95,7 +99,7 @@ impl Source<'_> {
     }
 
     pub(super) fn apply(self) -> Vec<Rule> {
-        let mut rules = self.by_tier("apply", |tier| tier.apply.then(|| truth(true)));
+        let mut rules = self.by_trust("apply", |trust| trust.apply.then(|| truth(true)));
         rules.extend(self.by_elevation(|grant| (*grant == Grant::Apply).then(|| truth(true))));
         rules.extend(self.taint(TaintEffect::NoApply));
         rules

@@ -1,19 +1,19 @@
-//! Lowering of what is run and called: routes, floors, profiles, kinds and tools of tiers.
+//! Lowering of what is run and called: routes, floors, risk levels, kinds and tools of trust levels.
 
 use super::expr::{all, any, context, is, not, one_of, principal, resource, tool, truth};
 use super::{Rule, Source, expr::E};
 use crate::file::ToolRule;
 use crate::strength::{Inside, known_at_least};
 use crate::values::{Grant, WallName, Walls};
-use crate::words::{Kind, Profile, TaintEffect, Tier, ToolReach};
+use crate::words::{Kind, Risk, TaintEffect, ToolReach, Trust};
 
-/// The walls of a profile for which a first layer says none: the product's own table.
-fn own_floor(profile: Profile) -> Walls {
-    let walls: &[&str] = match profile {
-        Profile::Low => &["process"],
-        Profile::Medium => &["container", "wasm"],
-        Profile::High => &["container"],
-        Profile::VeryHigh => &["vm/container"],
+/// The walls of a risk level for which a first layer says none: the product's own table.
+fn own_floor(risk: Risk) -> Walls {
+    let walls: &[&str] = match risk {
+        Risk::Low => &["process"],
+        Risk::Medium => &["container", "wasm"],
+        Risk::High => &["container"],
+        Risk::VeryHigh => &["vm/container"],
     };
     let known = walls.iter().filter_map(|wall| WallName::try_from((*wall).to_owned()).ok());
     Walls(known.collect())
@@ -37,7 +37,7 @@ impl Source<'_> {
             let when = not(in_wall_of(&floor.value.0));
             rules.push(Rule::forbid("floor", floor.offset, when));
         }
-        rules.extend(self.profiles());
+        rules.extend(self.risk_levels());
         rules.extend(self.tiers_of_run());
         if let Some(effect) = self.file.taint_effect(TaintEffect::Isolate) {
             let isolated = match self.file.route(Kind::Untrusted) {
@@ -74,42 +74,54 @@ impl Source<'_> {
         rules
     }
 
-    fn profiles(self) -> Vec<Rule> {
+    fn risk_levels(self) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for profile in Profile::ALL {
-            let row = self.file.profiles.as_ref().and_then(|rows| rows.value.get(profile));
+        for risk in Risk::ALL {
+            let row = self.file.risk_levels.as_ref().and_then(|rows| rows.value.get(risk));
             let (walls, offset) = match row {
                 Some(row) => (row.value.clone(), row.offset),
                 None if self.base => {
-                    (own_floor(*profile), self.file.profile.as_ref().map_or(0, |at| at.offset))
+                    (own_floor(*risk), self.file.risk.as_ref().map_or(0, |at| at.offset))
                 }
                 None => continue,
             };
-            let of_profile = is(principal("profile"), profile.name());
-            let when = all([of_profile, not(in_wall_of(&walls.0))]);
-            rules.push(Rule::forbid(format!("profiles.{profile}"), offset, when));
+            let of_risk = is(principal("risk"), risk.name());
+            let when = all([of_risk, not(in_wall_of(&walls.0))]);
+            rules.push(Rule::forbid(format!("risk-levels.{risk}"), offset, when));
         }
         rules
     }
 
     fn tiers_of_run(self) -> Vec<Rule> {
         let mut rules = Vec::new();
-        let present: Vec<&str> =
-            self.file.tiers.iter().flat_map(|t| t.value.keys()).map(|tier| tier.name()).collect();
+        let present: Vec<&str> = self
+            .file
+            .trust_levels
+            .iter()
+            .flat_map(|t| t.value.keys())
+            .map(|trust| trust.name())
+            .collect();
         if self.base {
-            let offset = self.file.tiers.as_ref().map_or(0, |tiers| tiers.offset);
-            rules.push(Rule::forbid("tiers", offset, not(one_of(&present, principal("tier")))));
+            let offset =
+                self.file.trust_levels.as_ref().map_or(0, |trust_levels| trust_levels.offset);
+            rules.push(Rule::forbid(
+                "trust-levels",
+                offset,
+                not(one_of(&present, principal("trust"))),
+            ));
         }
-        for (tier, of_tier) in self.file.tiers.iter().flat_map(|tiers| &tiers.value) {
-            let Some(kinds) = &of_tier.value.kinds else { continue };
+        for (trust, of_trust) in
+            self.file.trust_levels.iter().flat_map(|trust_levels| &trust_levels.value)
+        {
+            let Some(kinds) = &of_trust.value.kinds else { continue };
             let names: Vec<&str> = kinds.value.iter().map(|kind| kind.name()).collect();
             let when =
-                all([is(principal("tier"), tier.name()), not(one_of(&names, resource("kind")))]);
+                all([is(principal("trust"), trust.name()), not(one_of(&names, resource("kind")))]);
             let lifted = self.lifted(|grant| match grant {
                 Grant::Run(kind) => Some(is(resource("kind"), kind.name())),
                 _ => None,
             });
-            let rule = Rule::forbid(format!("tiers.{tier}.kinds"), kinds.offset, when);
+            let rule = Rule::forbid(format!("trust-levels.{trust}.kinds"), kinds.offset, when);
             rules.push(rule.unless(lifted));
         }
         rules
@@ -128,11 +140,11 @@ impl Source<'_> {
                 .chain(patterns.into_iter().map(tool)))
         };
         let read_only = || any([resource("readOnly"), listed(|tool| tool.read_only)]);
-        for tier in Tier::ALL {
-            let of_tier = is(principal("tier"), tier.name());
-            let Some(row) = self.file.tier_rules(*tier) else {
+        for trust in Trust::ALL {
+            let of_trust = is(principal("trust"), trust.name());
+            let Some(row) = self.file.trust_rules(*trust) else {
                 if !self.base {
-                    rules.push(Rule::inherited(&format!("tiers.{tier}.tools"), of_tier));
+                    rules.push(Rule::inherited(&format!("trust-levels.{trust}.tools"), of_trust));
                 }
                 continue;
             };
@@ -143,8 +155,8 @@ impl Source<'_> {
                 ToolReach::Approved => listed(|tool| tool.approved),
                 ToolReach::All => truth(true),
             };
-            let name = format!("tiers.{tier}.tools");
-            rules.push(Rule::permit(name, reach.offset, all([of_tier, fits])));
+            let name = format!("trust-levels.{trust}.tools");
+            rules.push(Rule::permit(name, reach.offset, all([of_trust, fits])));
         }
         rules.extend(self.by_elevation(|grant| match grant {
             Grant::Call(pattern) => Some(tool(pattern)),

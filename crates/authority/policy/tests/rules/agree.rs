@@ -120,9 +120,9 @@ fn stack() -> impl Strategy<Value = Stack> {
         let own = format!("{own}\n[[elevation]]\nname = \"net\"\n{granted}{ELEVATION}");
         let mut layers = vec![layer(OriginKind::User, &own)];
         layers.extend(below.map(|(opens, network)| {
-            let tier = "[tiers.medium]\nnetwork = \"open\"\ntools = \"all\"\n";
-            let tier = if opens { tier } else { "" };
-            let text = format!("version = 1\nsecrets = [\"key\"]\n{tier}[network]\n{network}");
+            let trust = "[trust-levels.medium]\nnetwork = \"open\"\ntools = \"all\"\n";
+            let trust = if opens { trust } else { "" };
+            let text = format!("version = 1\nsecrets = [\"key\"]\n{trust}[network]\n{network}");
             layer(OriginKind::Workspace, &text)
         }));
         Stack::load(layers).unwrap()
@@ -130,11 +130,13 @@ fn stack() -> impl Strategy<Value = Stack> {
 }
 
 fn task() -> impl Strategy<Value = Task> {
-    (0..Tier::ALL.len(), any::<bool>(), any::<bool>()).prop_map(|(tier, tainted, elevated)| Task {
-        tier: Some(Tier::ALL[tier]),
-        tainted,
-        elevated: elevated.then(|| "net".to_owned()).into_iter().collect(),
-        ..Task::default()
+    (0..Trust::ALL.len(), any::<bool>(), any::<bool>()).prop_map(|(trust, tainted, elevated)| {
+        Task {
+            trust: Some(Trust::ALL[trust]),
+            tainted,
+            elevated: elevated.then(|| "net".to_owned()).into_iter().collect(),
+            ..Task::default()
+        }
     })
 }
 
@@ -237,7 +239,7 @@ proptest! {
 /// Two policies that would differ if the two readings of `*` were still about.
 #[test]
 fn both_read_one_star_as_one_label_and_two_as_any_number() {
-    let task = crate::common::task(Tier::Medium);
+    let task = crate::common::task(Trust::Medium);
     for (pattern, host, allowed) in [
         ("*.example.com", "a.example.com", true),
         ("*.example.com", "a.b.example.com", false),
@@ -260,7 +262,7 @@ fn both_read_one_star_as_one_label_and_two_as_any_number() {
 #[test]
 fn a_host_in_another_form_is_refused_wherever_it_comes_from() {
     let open = shipped_but("presets = [\"none\"]", "presets = [\"open\"]");
-    let (stack, task) = (crate::common::user(&open), crate::common::task(Tier::Medium));
+    let (stack, task) = (crate::common::user(&open), crate::common::task(Trust::Medium));
     for host in [
         "EXAMPLE.com",
         "example.com.",

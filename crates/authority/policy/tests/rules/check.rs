@@ -154,9 +154,9 @@ fn tools_are_compared_with_each_kind_and_ports_that_a_rule_leaves_out() {
 #[test]
 fn cases_beside_a_policy_pass_and_fail() {
     let cases = "[[test]]\nname = \"low never connects\"\nask = \"connect GET https://api.example.com/x\"\n\
-        tier = \"low\"\nexpect = \"deny\"\n\
+        trust = \"low\"\nexpect = \"deny\"\n\
         [[test]]\nname = \"build\"\nask = \"run build\"\nexpect = \"allow\"\nwall = \"container\"\nrule = \"routes.build\"\n\
-        [[test]]\nname = \"wrong\"\nask = \"write /etc/passwd\"\ntier = \"high\"\nexpect = \"deny\"\n";
+        [[test]]\nname = \"wrong\"\nask = \"write /etc/passwd\"\ntrust = \"high\"\nexpect = \"deny\"\n";
     let results = shipped().run_cases("ringwall.test.toml", cases).unwrap();
     let passed: Vec<bool> = results.iter().map(|result| result.passed).collect();
     assert_eq!(passed, [true, true, false], "{results:?}");

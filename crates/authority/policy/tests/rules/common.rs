@@ -39,8 +39,8 @@ pub(crate) fn path(text: &str) -> FilePath {
     FilePath::new(text, &anchors()).unwrap()
 }
 
-pub(crate) fn task(tier: Tier) -> Task {
-    Task { tier: Some(tier), ..Task::default() }
+pub(crate) fn task(trust: Trust) -> Task {
+    Task { trust: Some(trust), ..Task::default() }
 }
 
 pub(crate) fn work(kind: Kind) -> PlaceRequest {

@@ -67,19 +67,19 @@ groups = ["maintainers"]
 
 fn stack() -> Stack {
     let base = shipped_but("presets = [\"none\"]\n", "");
-    let (head, tables) = base.split_once("[profiles]").unwrap();
+    let (head, tables) = base.split_once("[risk-levels]").unwrap();
     let start = tables.find("# Who has read").unwrap();
     let end = tables.find("# The tools that").unwrap();
     let (own_keys, own_tables) = PHASES.split_once("\n\n[phases").unwrap();
     user(&format!(
-        "{head}{own_keys}\n[profiles]{}{}\n[phases{own_tables}",
+        "{head}{own_keys}\n[risk-levels]{}{}\n[phases{own_tables}",
         &tables[..start],
         &tables[end..],
     ))
 }
 
 fn in_phase(phase: &str) -> Task {
-    Task { phase: Some(phase.into()), ..task(Tier::Medium) }
+    Task { phase: Some(phase.into()), ..task(Trust::Medium) }
 }
 
 fn elevated(task: Task, name: &str) -> Task {
@@ -103,7 +103,7 @@ fn rights_to_write_change_with_the_phase() {
         assert_eq!(decision.allowed, allowed, "{phase} {file}: {}", decision.why);
     }
     assert!(stack.decide(&in_phase("plan"), &Action::Read(path("./src/a"))).allowed);
-    assert!(stack.decide(&task(Tier::Medium), &Action::Write(path("./docs/a"))).allowed);
+    assert!(stack.decide(&task(Trust::Medium), &Action::Write(path("./docs/a"))).allowed);
 }
 
 #[test]
@@ -236,14 +236,14 @@ fn a_secret_goes_only_to_its_endpoint() {
     assert!(!stack.decide(&task, &secret("github", "api.example.com", 80)).allowed);
     assert!(!stack.decide(&task, &secret("github", "a.mirror.example", 8443)).allowed);
     assert!(!stack.decide(&task, &secret("other", "api.example.com", 443)).allowed);
-    let low = Task { tier: Some(Tier::Low), ..task };
+    let low = Task { trust: Some(Trust::Low), ..task };
     assert!(!stack.decide(&low, &secret("github", "api.example.com", 443)).allowed);
 }
 
 #[test]
 fn presets_read_and_do_not_write() {
     let stack = user(&shipped_but("\"none\"]", "\"packages\", \"git-read\"]"));
-    let task = task(Tier::Medium);
+    let task = task(Trust::Medium);
     let request = |method: &str, path: &str| Action::Connect {
         scheme: Scheme::Https,
         host: "github.com".into(),
@@ -271,21 +271,21 @@ fn the_rights_of_a_plan_say_what_cedar_says() {
         "/",
         "./docs",
     ];
-    for tier in Tier::ALL {
+    for trust in Trust::ALL {
         for phase in ["plan", "implement", "unknown"] {
             for elevation in ["ci", "net", "none"] {
-                let task = Task { tier: Some(*tier), ..elevated(in_phase(phase), elevation) };
+                let task = Task { trust: Some(*trust), ..elevated(in_phase(phase), elevation) };
                 let rights = stack.path_rights(&task);
                 for file in files {
                     let file = path(file);
                     let read = rights.iter().all(|rights| rights.may_read(&file));
                     let write = rights.iter().all(|rights| rights.may_write(&file));
                     let cedar = |action| stack.decide(&task, &action).allowed;
-                    assert_eq!(read, cedar(Action::Read(file.clone())), "{tier} {file:?}");
+                    assert_eq!(read, cedar(Action::Read(file.clone())), "{trust} {file:?}");
                     assert_eq!(
                         write,
                         cedar(Action::Write(file.clone())),
-                        "{tier} {phase} {file:?}"
+                        "{trust} {phase} {file:?}"
                     );
                 }
             }
@@ -298,7 +298,7 @@ fn a_file_goes_by_its_digest_and_by_no_pattern_of_names() {
     let digest = format!("sha256:{}", "ab".repeat(32));
     let stranger = format!("sha256:{}", "cd".repeat(32));
     let call = |tool: &str| Action::Call { tool: tool.to_owned(), kind: None, read_only: true };
-    let low = task(Tier::Medium);
+    let low = task(Trust::Medium);
     let with = |names: &str| {
         let rule =
             format!("[[tool]]\nnames = [{names}]\napproved = true\nkind = \"compute\"\n\n[[tool]]");

@@ -13,18 +13,34 @@ fn fault(text: &str) -> Fault {
 
 #[test]
 fn unknown_keys_are_refused_with_place_and_suggestion() {
-    let found = fault("version = 1\n\n[tiers.low]\nnetwrok = \"none\"\ntools = \"all\"\n");
+    let found = fault("version = 1\n\n[trust-levels.low]\nnetwrok = \"none\"\ntools = \"all\"\n");
     assert_eq!((found.line, found.column), (4, 1), "{found}");
     assert!(found.message.contains("did you mean \"network\"?"), "{found}");
-    let found = fault("version = 1\nprofil = \"low\"\n");
+    let found = fault("version = 1\ntrsut = \"low\"\n");
     assert_eq!(found.line, 2);
-    assert!(found.message.contains("did you mean \"profile\"?"), "{found}");
+    assert!(found.message.contains("did you mean \"trust\"?"), "{found}");
+}
+
+#[test]
+fn keys_of_earlier_versions_are_answered_with_their_new_names() {
+    for (text, new) in [
+        ("version = 1\ntier = \"low\"\n", "trust"),
+        ("version = 1\nprofile = \"low\"\n", "risk"),
+        ("version = 1\n[tiers.low]\nnetwork = \"none\"\ntools = \"all\"\n", "trust-levels"),
+        ("version = 1\n[profiles]\nlow = \"process\"\n", "risk-levels"),
+    ] {
+        let found = fault(text);
+        assert!(found.message.contains(&format!("is called {new} now")), "{found}");
+        assert_eq!(found.line, 2, "{found}");
+    }
+    let elsewhere = fault("version = 1\n[limits]\ntier = \"low\"\n");
+    assert!(!elsewhere.message.contains("is called"), "{elsewhere}");
 }
 
 #[test]
 fn wrong_values_are_refused_with_place_and_suggestion() {
     for (text, line, near) in [
-        ("version = 1\nprofile = \"hgih\"\n", 2, "did you mean \"high\"?"),
+        ("version = 1\nrisk = \"hgih\"\n", 2, "did you mean \"high\"?"),
         ("version = 1\n[routes]\nbuild = [\"contianer\"]\n", 3, "did you mean \"container\"?"),
         ("version = 1\n[routes]\nbuild = [\"container/vm\"]\n", 3, "policy knows no wall"),
         ("version = 1\n[routes]\nbuild = []\n", 3, "at least one wall"),
@@ -32,7 +48,7 @@ fn wrong_values_are_refused_with_place_and_suggestion() {
         ("version = 1\n[limits]\nmemory = \"much\"\n", 3, "is not a size"),
         ("version = 1\n[limits]\ntimeout = \"9999h\"\n", 2, "outside"),
         (
-            "version = 1\n[tiers.low]\nnetwork = \"none\"\ntools = \"all\"\nread = [\"tmp/**\"]\n",
+            "version = 1\n[trust-levels.low]\nnetwork = \"none\"\ntools = \"all\"\nread = [\"tmp/**\"]\n",
             5,
             "start it with /",
         ),
@@ -123,7 +139,7 @@ fn a_guard_rail_forbids_and_is_named() {
          when { resource.path like \"*.pem\" };",
     )
     .unwrap();
-    let task = common::task(Tier::High);
+    let task = common::task(Trust::High);
     let denied = stack.decide(&task, &Action::Write(common::path("./key.pem")));
     assert!(!denied.allowed);
     assert_eq!(
@@ -138,7 +154,7 @@ fn a_guard_rail_that_permits_or_could_fail_is_refused_with_its_line() {
     for (rails, line, words) in [
         ("\npermit(principal, action, resource);", 2, "can only forbid"),
         ("forbid(principal, action, resource)\nwhen { principal.trusst == \"low\" };", 1, "trusst"),
-        ("forbid(principal, action, resource) when { principal.tier == 3 };", 1, ""),
+        ("forbid(principal, action, resource) when { principal.trust == 3 };", 1, ""),
         ("forbid(principal,\n action resource);", 2, ""),
         ("forbid(principal == ?principal, action, resource);", 1, ""),
     ] {

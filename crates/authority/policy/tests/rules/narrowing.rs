@@ -9,22 +9,22 @@ use ringwall_policy::*;
 
 /// Parts of a policy file. Each is a whole table, so that any choice of them is a file.
 const KEYS: [&str; 6] = [
-    "profile = \"low\"",
-    "profile = \"very-high\"",
-    "tier = \"high\"",
-    "tier = \"low\"",
+    "risk = \"low\"",
+    "risk = \"very-high\"",
+    "trust = \"high\"",
+    "trust = \"low\"",
     "floor = \"process\"",
     "secrets = [\"github\", \"own\"]",
 ];
 
 const TABLES: [&str; 15] = [
-    "[profiles]\nlow = \"process\"\nmedium = \"process\"\nhigh = \"process\"\nvery-high = \"process\"",
+    "[risk-levels]\nlow = \"process\"\nmedium = \"process\"\nhigh = \"process\"\nvery-high = \"process\"",
     "[routes]\ncompute = [\"process\"]\nfiles = [\"process\"]\nbuild = [\"process\"]\nuntrusted = [\"process\"]",
     "[routes]\nbuild = [\"vm\"]\nfresh = [\"build\"]",
-    "[tiers.high]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true",
-    "[tiers.medium]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true",
-    "[tiers.low]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true",
-    "[tiers.low]\nread = [\"./**\"]\nnetwork = \"none\"\ntools = \"none\"\nkinds = [\"compute\"]",
+    "[trust-levels.high]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true",
+    "[trust-levels.medium]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true",
+    "[trust-levels.low]\nread = [\"/**\"]\nwrite = [\"/**\"]\nnetwork = \"open\"\ntools = \"all\"\napply = true",
+    "[trust-levels.low]\nread = [\"./**\"]\nnetwork = \"none\"\ntools = \"none\"\nkinds = [\"compute\"]",
     "[limits]\nmemory = \"8G\"\ntimeout = \"100h\"\npids = 64",
     "[network]\npresets = [\"open\"]",
     "[[network.allow]]\nhost = \"evil.example\"\n[[network.allow]]\nhost = \"api.example.com\"\nsecret = \"github\"",
@@ -96,10 +96,10 @@ fn actions() -> Vec<Action> {
 }
 
 fn any_task() -> impl Strategy<Value = Task> {
-    let tier = proptest::sample::select(Tier::ALL);
-    (tier, any::<bool>(), any::<bool>()).prop_map(|(tier, tainted, elevated)| {
+    let trust = proptest::sample::select(Trust::ALL);
+    (trust, any::<bool>(), any::<bool>()).prop_map(|(trust, tainted, elevated)| {
         let elevated = elevated.then(|| "net".to_owned()).into_iter().collect();
-        Task { tier: Some(tier), tainted, elevated, ..Task::default() }
+        Task { trust: Some(trust), tainted, elevated, ..Task::default() }
     })
 }
 
@@ -153,7 +153,7 @@ proptest! {
 fn the_parts_would_widen_if_they_were_believed() {
     let wide = file(&BTreeSet::new(), &BTreeSet::from([0, 1, 3, 4, 5, 8]), false);
     let believed = common::user(&format!("{wide}\n"));
-    let task = Task { tier: Some(Tier::Low), ..Task::default() };
+    let task = Task { trust: Some(Trust::Low), ..Task::default() };
     assert!(believed.decide(&task, &get("evil.example", "/")).allowed);
     assert!(believed.decide(&task, &Action::Write(path("/etc/passwd"))).allowed);
 }
@@ -165,7 +165,7 @@ fn what_a_narrow_layer_does_not_speak_of_stays_as_it_was() {
         layer(OriginKind::Workspace, "version = 1\n[[network.deny]]\nhost = \"github.com\"\n"),
     ];
     let both = Stack::load(layers).unwrap();
-    let task = Task { tier: Some(Tier::Medium), ..Task::default() };
+    let task = Task { trust: Some(Trust::Medium), ..Task::default() };
     assert!(both.decide(&task, &get("api.example.com", "/")).allowed);
     assert!(!both.decide(&task, &get("github.com", "/a")).allowed);
     assert!(both.decide(&task, &Action::Write(path("./x"))).allowed);

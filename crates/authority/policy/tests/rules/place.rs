@@ -25,7 +25,7 @@ fn a_wall_that_cannot_be_raised_is_replaced_by_a_stronger_one() {
     assert_eq!(wall_of(&record), "vm/container");
     let reasons: Vec<&Verdict> = record.candidates.iter().map(|c| &c.verdict).collect();
     assert!(
-        matches!(reasons[0], Verdict::Denied { rules, .. } if rules[0].rule == "profiles.medium")
+        matches!(reasons[0], Verdict::Denied { rules, .. } if rules[0].rule == "risk-levels.medium")
     );
     assert!(matches!(reasons[1], Verdict::NotRaisable(missing) if missing.feature == "overlayfs"));
     assert_eq!(reasons[2], &Verdict::Taken);
@@ -88,7 +88,7 @@ fn limits_are_the_policys_and_more_is_refused_by_name() {
 
 #[test]
 fn a_floor_counts_for_everything() {
-    let stack = user(&shipped_but("tier = \"medium\"\n", "tier = \"medium\"\nfloor = \"vm\"\n"));
+    let stack = user(&shipped_but("trust = \"medium\"\n", "trust = \"medium\"\nfloor = \"vm\"\n"));
     assert_eq!(wall_of(&stack.place(&work(Kind::Build), &everything())), "vm/container");
     assert_eq!(wall_of(&stack.place(&work(Kind::Compute), &everything())), "vm/container/wasm");
 }
@@ -100,12 +100,12 @@ fn a_workspace_can_ask_for_more_but_not_for_less() {
             vec![layer(OriginKind::User, DEFAULT_POLICY), layer(OriginKind::Workspace, cloned)];
         wall_of(&Stack::load(layers).unwrap().place(&work(kind), &everything()))
     };
-    assert_eq!(place("version = 1\nprofile = \"very-high\"\n", Kind::Build), "vm/container");
-    assert_eq!(place("version = 1\nprofile = \"low\"\n", Kind::Build), "container");
+    assert_eq!(place("version = 1\nrisk = \"very-high\"\n", Kind::Build), "vm/container");
+    assert_eq!(place("version = 1\nrisk = \"low\"\n", Kind::Build), "container");
     assert_eq!(place("version = 1\nfloor = \"vm\"\n", Kind::Build), "vm/container");
     assert_eq!(
         place(
-            "version = 1\n[profiles]\nmedium = \"process\"\n[routes]\nbuild = [\"process\"]\n",
+            "version = 1\n[risk-levels]\nmedium = \"process\"\n[routes]\nbuild = [\"process\"]\n",
             Kind::Build
         ),
         "container"
@@ -167,9 +167,9 @@ fn a_ring_for_tools_does_not_count_for_commands() {
     let mut tool = asked(Kind::Compute, "process/wasm");
     tool.work.tool = Some("x".to_owned());
     assert_eq!(wall_of(&place(tool)), "process/wasm");
-    // A floor and a profile count for commands by the rings round them.
+    // A floor and a risk level count for commands by the rings round them.
     for (part, with) in [
-        ("tier = \"medium\"\n", "tier = \"medium\"\nfloor = \"wasm\"\n"),
+        ("trust = \"medium\"\n", "trust = \"medium\"\nfloor = \"wasm\"\n"),
         ("medium = [\"container\", \"wasm\"]", "medium = \"wasm\""),
     ] {
         let own = user(&shipped_but(part, with));
@@ -212,8 +212,8 @@ proptest! {
     fn fallback_is_never_weaker_and_placement_never_changes(
         route in any_walls(),
         gone in proptest::sample::subsequence(known_walls(), 0..=10),
-        profile in proptest::sample::select(Profile::ALL),
-        tier in proptest::sample::select(Tier::ALL),
+        risk in proptest::sample::select(Risk::ALL),
+        trust in proptest::sample::select(Trust::ALL),
     ) {
         let names: Vec<String> = route.iter().map(|wall| format!("\"{wall}\"")).collect();
         let text = shipped_but(
@@ -222,7 +222,7 @@ proptest! {
         );
         let stack = user(&text);
         let mut request = work(Kind::Build);
-        request.task = Task { profile: Some(profile), ..task(tier) };
+        request.task = Task { risk: Some(risk), ..task(trust) };
         let best = stack.place(&request, &everything());
         let host = gone.iter().fold(everything(), |host, wall| host.without(wall, missing("x")));
         let here = stack.place(&request, &host);

@@ -8,17 +8,17 @@ use ringwall_policy::*;
 fn profiles_and_routes_give_the_table_of_walls() {
     let stack = shipped();
     let table = [
-        (Profile::Medium, ["wasm", "container", "container", "vm"]),
-        (Profile::High, ["container/wasm", "container", "container", "vm"]),
-        (Profile::VeryHigh, ["vm/container/wasm", "vm/container", "vm/container", "vm/container"]),
+        (Risk::Medium, ["wasm", "container", "container", "vm"]),
+        (Risk::High, ["container/wasm", "container", "container", "vm"]),
+        (Risk::VeryHigh, ["vm/container/wasm", "vm/container", "vm/container", "vm/container"]),
     ];
-    for (profile, walls) in table {
+    for (risk, walls) in table {
         for (kind, wall) in Kind::ALL.iter().zip(walls) {
-            for tier in Tier::ALL {
+            for trust in Trust::ALL {
                 let mut request = work(*kind);
-                request.task = Task { profile: Some(profile), ..task(*tier) };
+                request.task = Task { risk: Some(risk), ..task(*trust) };
                 let record = stack.place(&request, &everything());
-                assert_eq!(wall_of(&record), wall, "{profile} {kind} {tier}");
+                assert_eq!(wall_of(&record), wall, "{risk} {kind} {trust}");
             }
         }
     }
@@ -26,7 +26,7 @@ fn profiles_and_routes_give_the_table_of_walls() {
 
 #[test]
 fn the_low_profile_runs_native_work_in_a_process_ring() {
-    let text = common::shipped_but("profile = \"medium\"", "profile = \"low\"");
+    let text = common::shipped_but("risk = \"medium\"", "risk = \"low\"");
     let stack = common::user(&text);
     let walls: Vec<String> =
         Kind::ALL.iter().map(|kind| wall_of(&stack.place(&work(*kind), &everything()))).collect();
@@ -53,20 +53,20 @@ fn untrusted_work_gets_a_machine_of_its_own() {
 fn tiers_reach_the_files_of_the_table() {
     let stack = shipped();
     let table = [
-        (Tier::High, "/etc/hosts", true),
-        (Tier::High, "/home/u/w/x", true),
-        (Tier::Medium, "/home/u/x", true),
-        (Tier::Medium, "./x", true),
-        (Tier::Medium, "/tmp/x", true),
-        (Tier::Medium, "/etc/hosts", false),
-        (Tier::Low, "/tmp/x", true),
-        (Tier::Low, "./x", false),
-        (Tier::Low, "~/x", false),
+        (Trust::High, "/etc/hosts", true),
+        (Trust::High, "/home/u/w/x", true),
+        (Trust::Medium, "/home/u/x", true),
+        (Trust::Medium, "./x", true),
+        (Trust::Medium, "/tmp/x", true),
+        (Trust::Medium, "/etc/hosts", false),
+        (Trust::Low, "/tmp/x", true),
+        (Trust::Low, "./x", false),
+        (Trust::Low, "~/x", false),
     ];
-    for (tier, file, allowed) in table {
+    for (trust, file, allowed) in table {
         for action in [Action::Read(path(file)), Action::Write(path(file))] {
-            let decision = stack.decide(&task(tier), &action);
-            assert_eq!(decision.allowed, allowed, "{tier} {action:?}: {}", decision.why);
+            let decision = stack.decide(&task(trust), &action);
+            assert_eq!(decision.allowed, allowed, "{trust} {action:?}: {}", decision.why);
         }
     }
 }
@@ -79,22 +79,22 @@ fn tiers_reach_the_network_of_the_table() {
     );
     let stack = common::user(&listed);
     let table = [
-        (Tier::High, "other.example.com", true),
-        (Tier::Medium, "api.example.com", true),
-        (Tier::Medium, "other.example.com", false),
-        (Tier::Low, "api.example.com", false),
+        (Trust::High, "other.example.com", true),
+        (Trust::Medium, "api.example.com", true),
+        (Trust::Medium, "other.example.com", false),
+        (Trust::Low, "api.example.com", false),
     ];
-    for (tier, host, allowed) in table {
-        let decision = stack.decide(&task(tier), &get(host, "/"));
-        assert_eq!(decision.allowed, allowed, "{tier} {host}: {}", decision.why);
+    for (trust, host, allowed) in table {
+        let decision = stack.decide(&task(trust), &get(host, "/"));
+        assert_eq!(decision.allowed, allowed, "{trust} {host}: {}", decision.why);
     }
-    let egress = |stack: &Stack, tier| {
-        let request = PlaceRequest { task: task(tier), ..work(Kind::Files) };
+    let egress = |stack: &Stack, trust| {
+        let request = PlaceRequest { task: task(trust), ..work(Kind::Files) };
         stack.place(&request, &everything()).plan().unwrap().egress.clone()
     };
-    assert_eq!(egress(&stack, Tier::Low), None);
-    assert!(egress(&stack, Tier::Medium).is_some());
-    assert_eq!(egress(&shipped(), Tier::Medium), None);
+    assert_eq!(egress(&stack, Trust::Low), None);
+    assert!(egress(&stack, Trust::Medium).is_some());
+    assert_eq!(egress(&shipped(), Trust::Medium), None);
 }
 
 #[test]
@@ -102,16 +102,16 @@ fn tiers_reach_the_tools_of_the_table() {
     let stack = shipped();
     let call = |tool: &str, read_only| Action::Call { tool: tool.into(), kind: None, read_only };
     let table = [
-        (Tier::High, call("whatever", false), true),
-        (Tier::Medium, call("patch", false), true),
-        (Tier::Medium, call("whatever", true), false),
-        (Tier::Low, call("grep", false), true),
-        (Tier::Low, call("whatever", true), true),
-        (Tier::Low, call("patch", false), false),
+        (Trust::High, call("whatever", false), true),
+        (Trust::Medium, call("patch", false), true),
+        (Trust::Medium, call("whatever", true), false),
+        (Trust::Low, call("grep", false), true),
+        (Trust::Low, call("whatever", true), true),
+        (Trust::Low, call("patch", false), false),
     ];
-    for (tier, action, allowed) in table {
-        let decision = stack.decide(&task(tier), &action);
-        assert_eq!(decision.allowed, allowed, "{tier} {action:?}: {}", decision.why);
+    for (trust, action, allowed) in table {
+        let decision = stack.decide(&task(trust), &action);
+        assert_eq!(decision.allowed, allowed, "{trust} {action:?}: {}", decision.why);
     }
 }
 

@@ -193,8 +193,8 @@ fn stamps(text: &str) -> impl Iterator<Item = usize> {
 fn policy_text() -> String {
     let shipped = ringwall_policy::Stack::built_in().text;
     let phases = shipped
-        .replace("profile = \"medium\"", "profile = \"low\"")
-        .replace("tier = \"medium\"", "tier = \"high\"\nphase = \"plan\"");
+        .replace("risk = \"medium\"", "risk = \"low\"")
+        .replace("trust = \"medium\"", "trust = \"high\"\nphase = \"plan\"");
     phases + PHASES
 }
 
