@@ -105,7 +105,7 @@ fn what_no_brain_says_stops_the_agent_and_does_nothing() {
         let place = taken_over();
         let stopped = run(&place, how, &["--apply"]).exits(3);
         let seen = entries(&stopped);
-        assert_eq!(seen.last().unwrap()["ending"], "brain", "{how}\n{stopped:?}");
+        assert_eq!(seen.last().unwrap()["ending"], "planner", "{how}\n{stopped:?}");
         assert!(of_kind(&seen, "call-begun").is_empty(), "{how}\n{stopped:?}");
         assert!(!place.project().join("forged").exists());
     }

@@ -207,7 +207,7 @@ fn output_within(child: Child, patience: Duration) -> Output {
 #[track_caller]
 fn kernels() -> PathBuf {
     if let Err(missing) = ringwall_ring_vm::choose(|_| None) {
-        panic!("these tests boot guests and need a monitor: {missing}");
+        panic!("these tests boot guests and need a VMM: {missing}");
     }
     let kernels = Kernels::from_environment()
         .and_then(|kernels| kernels.best().map(|_| kernels.directory().to_owned()));

@@ -28,7 +28,7 @@ fn each_wall_shows_every_ring_and_a_kernel_that_is_not_the_hosts() {
             assert_eq!(ring["facts"]["kernel_release"], release, "{wall}: {}", ring["ring"]);
             assert!(!ring["checks"].as_array().expect("a list").is_empty(), "{wall}");
         }
-        for layer in ["own kernel", "own boot", "monitor: seccomp filter", "monitor: user"] {
+        for layer in ["own kernel", "own boot", "VMM: seccomp filter", "VMM: user"] {
             let checks = evidence[0]["checks"].as_array().expect("a list");
             assert!(checks.iter().any(|check| check["layer"] == layer), "{wall}: no {layer}");
         }

@@ -59,7 +59,7 @@ impl std::fmt::Debug for Adoption {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    #[error("the guest ended before it was ready; its kernel or its monitor stopped")]
+    #[error("the guest ended before it was ready; its kernel or its VMM stopped")]
     Gone(#[source] io::Error),
     #[error("the guest could not start: {0}")]
     Failed(String),

@@ -290,7 +290,7 @@ impl Engine {
     fn vm_missing(&self) -> Option<Missing> {
         if !ringwall_ring_vm::is_there() {
             return Some(Missing {
-                feature: "a monitor for microVMs".to_owned(),
+                feature: "a VMM".to_owned(),
                 fix: "install QEMU (Debian: apt-get install qemu-system-x86)".to_owned(),
             });
         }

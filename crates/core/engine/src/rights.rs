@@ -65,7 +65,7 @@ pub enum ChangeRightsError {
     /// The keeper's own words.
     #[error("{0}")]
     Refused(String),
-    #[error("the keeper of sandbox {id} did not answer")]
+    #[error("the shim of sandbox {id} did not answer")]
     Keeper { id: String, source: ClientError },
     #[error("cannot change the write paths of sandbox {id}, so they stay as they are: {why}")]
     Unchanged { id: String, why: String },

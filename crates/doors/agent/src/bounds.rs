@@ -144,7 +144,7 @@ impl Stop {
             Stop::Approval { .. } => "approval",
             Stop::Model { .. } => "model",
             Stop::Answer { .. } => "answer",
-            Stop::Brain { .. } => "brain",
+            Stop::Brain { .. } => "planner",
             Stop::Grant { .. } => "grant",
             Stop::Sandbox { .. } => "sandbox",
         }
@@ -184,7 +184,7 @@ impl fmt::Display for Stop {
             }
             Stop::Model { reason } => write!(f, "the model could not be asked: {reason}"),
             Stop::Answer { reason } => write!(f, "the model's answer cannot be used: {reason}"),
-            Stop::Brain { reason } => write!(f, "the agent's brain was ended: {reason}"),
+            Stop::Brain { reason } => write!(f, "the agent's planner was ended: {reason}"),
             Stop::Grant { reason } => write!(f, "the grant allows nothing any more: {reason}"),
             Stop::Sandbox { reason } => f.write_str(reason),
         }

@@ -45,13 +45,13 @@ pub enum BrainError {
     Desk(#[from] Refused),
     #[error(transparent)]
     Raise(#[from] RaiseError),
-    #[error("the brain's program could not be put into its ring")]
+    #[error("cannot copy the planner's program into its ring")]
     Put(#[source] ClientError),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("no thread can be started")]
     Thread(#[source] io::Error),
-    #[error("the brain does not listen any more")]
+    #[error("the planner does not answer any more")]
     Deaf,
 }
 

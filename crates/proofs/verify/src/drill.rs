@@ -110,7 +110,7 @@ pub(crate) fn chain(wall: &Wall) -> Vec<(String, String)> {
             Some(ring) => format!("{ring} escape -> still inside the VM"),
             None => "root in the guest -> still inside the VM".to_owned(),
         },
-        Post::Monitor(_) => "VM escape -> still inside the monitor's jail".to_owned(),
+        Post::Monitor(_) => "VM escape -> still inside the VMM's jail".to_owned(),
     };
     posts_of(wall).iter().map(|post| (post.name(), arrow(post))).collect()
 }
@@ -304,7 +304,7 @@ mod tests {
                 "WASM compromised -> still inside the container",
                 "container warden compromised -> still inside the container",
                 "container escape -> still inside the VM",
-                "VM escape -> still inside the monitor's jail",
+                "VM escape -> still inside the VMM's jail",
             ]
         );
     }

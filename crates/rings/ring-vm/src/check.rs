@@ -57,11 +57,10 @@ pub fn check_monitor(pid: u32) -> Result<Vec<CheckedFact>, EvidenceError> {
     };
     let mut checker = Checker::new(RingKind::Vm);
     let mode = field("Seccomp");
-    checker.require("monitor: seccomp filter", mode == "2", "mode 2", format!("mode {mode}"))?;
+    checker.require("VMM: seccomp filter", mode == "2", "mode 2", format!("mode {mode}"))?;
     let privileges = field("NoNewPrivs");
-    checker.require("monitor: no-new-privileges", privileges == "1", "on", privileges)?;
-    for (set, layer) in
-        [("CapEff", "monitor: capabilities"), ("CapBnd", "monitor: capabilities to be had")]
+    checker.require("VMM: no-new-privileges", privileges == "1", "on", privileges)?;
+    for (set, layer) in [("CapEff", "VMM: capabilities"), ("CapBnd", "VMM: capabilities to be had")]
     {
         let bits = field(set);
         let none = !bits.is_empty() && bits.bytes().all(|digit| digit == b'0');
@@ -71,14 +70,14 @@ pub fn check_monitor(pid: u32) -> Result<Vec<CheckedFact>, EvidenceError> {
     let ids: Vec<&str> = user.split_whitespace().collect();
     let ordinary = ids.len() == 4 && !ids.contains(&"0");
     let seen = format!("uid {}", ids.first().copied().unwrap_or_default());
-    checker.require("monitor: user", ordinary, "not root", seen)?;
+    checker.require("VMM: user", ordinary, "not root", seen)?;
     let namespaces = ["mnt", "net", "pid", "ipc", "uts", "user"].iter().all(|kind| {
         let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
         let (inside, outside) = (of(&pid.to_string()), of("self"));
         inside.is_some() && inside != outside
     });
     let seen = if namespaces { "its own" } else { "some are the host's, or cannot be read" };
-    checker.require("monitor: namespaces", namespaces, "its own", seen)?;
+    checker.require("VMM: namespaces", namespaces, "its own", seen)?;
     Ok(checker.into_checks())
 }
 

@@ -212,9 +212,9 @@ fn try_guest(program: &Path, by: Acceleration) -> KvmVerdict {
 enum Failure {
     #[error("the guest did not end within {} ms", patience.as_millis())]
     TooSlow { patience: Duration },
-    #[error("the monitor ended before the guest did ({status}){said}")]
+    #[error("the VMM ended before the guest did ({status}){said}")]
     Ended { status: ExitStatus, said: String },
-    #[error("the monitor could not be started: {0}")]
+    #[error("cannot start the VMM: {0}")]
     Start(#[from] io::Error),
 }
 

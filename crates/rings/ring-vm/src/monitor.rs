@@ -20,13 +20,13 @@ const MAX_EVENTS: usize = 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
-    #[error("the machine's monitor is gone")]
+    #[error("the VMM has ended")]
     Gone(#[source] io::Error),
-    #[error("the machine's monitor did not answer in time")]
+    #[error("the VMM did not answer in time")]
     TimedOut,
-    #[error("the machine's monitor refused {command}: {reason}")]
+    #[error("the VMM refused {command}: {reason}")]
     Refused { command: String, reason: String },
-    #[error("the machine's monitor said something else than agreed")]
+    #[error("the VMM answered in an unexpected way")]
     Confused,
 }
 
@@ -233,7 +233,7 @@ mod tests {
         );
         let mut monitor = Monitor::open(socket, PATIENCE).unwrap();
         let error = monitor.ask("migrate", Value::Null, PATIENCE).unwrap_err();
-        assert_eq!(error.to_string(), "the machine's monitor refused migrate: no such thing");
+        assert_eq!(error.to_string(), "the VMM refused migrate: no such thing");
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub(super) fn told(entry: &Entry, state: &State) -> Option<String> {
             )
         }
         Entry::Resumed { .. } => "goes on".to_owned(),
-        Entry::Brain { wall, .. } => format!("the brain is behind {wall}"),
+        Entry::Brain { wall, .. } => format!("the planner is behind {wall}"),
         Entry::Sandbox { id, wall, why, .. } => format!("sandbox {id} behind {wall}: {why}"),
         Entry::CallBegun { step, tool, input, .. } => {
             format!("[{step}] {tool} {}", short(&input.to_string()))

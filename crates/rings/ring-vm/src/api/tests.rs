@@ -50,7 +50,7 @@ fn a_refusal_is_repeated_without_what_a_terminal_would_obey() {
     let answer =
         "HTTP/1.1 400 Bad Request\r\nContent-Length: 30\r\n\r\n{\"fault_message\":\"no\\u001bpe\"}";
     let error = ask(&[answer], 1).unwrap_err();
-    assert_eq!(error.to_string(), "the machine's monitor refused PUT /vm: 400 nope");
+    assert_eq!(error.to_string(), "the VMM refused PUT /vm: 400 nope");
     let plain = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 3\r\n\r\nbad";
     assert!(ask(&[plain], 1).unwrap_err().to_string().ends_with("500 bad"));
     let list = "HTTP/1.1 500 Error\r\nContent-Length: 9\r\n\r\n[\"a\",\"b\"]";
