@@ -45,6 +45,22 @@ pub struct Rest {
     pub frozen: bool,
 }
 
+/// A tunnel that was requested and has not been given yet.
+#[derive(Debug)]
+pub struct PendingTunnel {
+    exchange: Exchange,
+    deadline: Option<Instant>,
+}
+
+impl PendingTunnel {
+    pub fn wait(self) -> Result<Tunnel, ClientError> {
+        match self.exchange.reply(self.deadline)? {
+            Reply::Raised => Ok(Tunnel::new(self.exchange)),
+            _ => Err(unexpected_reply()),
+        }
+    }
+}
+
 impl Drop for Rest {
     fn drop(&mut self) {
         self.link.release();
@@ -107,7 +123,14 @@ impl Client {
 
     /// Waits for the next connection that a program inside makes to a door.
     pub fn accept(&self, door: Door) -> Result<Tunnel, ClientError> {
-        self.tunnel(&Request::Accept { door })
+        self.begin_accept(door)?.wait()
+    }
+
+    /// Asks for the next connection to a door. The warden reads requests in order, so programs that are
+    /// started after this find the door open.
+    pub fn begin_accept(&self, door: Door) -> Result<PendingTunnel, ClientError> {
+        let exchange = self.open(&Request::Accept { door })?;
+        Ok(PendingTunnel { exchange, deadline: self.deadline })
     }
 
     /// What all jobs of a guest used.
@@ -160,11 +183,7 @@ impl Client {
     }
 
     fn tunnel(&self, request: &Request) -> Result<Tunnel, ClientError> {
-        let exchange = self.open(request)?;
-        match exchange.reply(self.deadline)? {
-            Reply::Raised => Ok(Tunnel::new(exchange)),
-            _ => Err(unexpected_reply()),
-        }
+        PendingTunnel { exchange: self.open(request)?, deadline: self.deadline }.wait()
     }
 
     /// Returns once the warden has agreed to end. That it has ended shows in its process.

@@ -26,7 +26,7 @@ pub use adopt::{
     AdoptError, Adoption, NONCE_BYTES, Taking, adopt, say_failed, say_ready, say_taken,
     wait_adoption, wait_ready,
 };
-pub use client::{Answer, CallStop, Client, ClientError, Parents, RemoveWhat, Rest};
+pub use client::{Answer, CallStop, Client, ClientError, Parents, PendingTunnel, RemoveWhat, Rest};
 pub use connection::{Channel, Connection, Event, Side};
 pub use error::{OpenError, ProtocolError, StreamError, Violation};
 pub use frame::StreamId;

@@ -441,3 +441,34 @@ fn while_a_guest_rests_nobody_else_hears_or_says_anything() {
         assert!(late.join().unwrap().is_err(), "that was no answer to it");
     });
 }
+
+#[test]
+fn a_door_that_was_requested_is_open_before_what_comes_after() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let client = Client::connect(ours).unwrap();
+    let mut warden = Connection::new(Side::Warden);
+    let pending = client.begin_accept(Door::Proxy).unwrap();
+    thread::scope(|scope| {
+        let later = scope.spawn(|| client.facts(LONG).map(drop));
+        let mut order = Vec::new();
+        let mut buffer = [0; 4096];
+        while order.len() < 2 {
+            while let Some(event) = warden.next_event() {
+                if let Event::Opened { stream, request } = event {
+                    order.push((stream, request));
+                }
+            }
+            if order.len() < 2 {
+                let count = theirs.read(&mut buffer).unwrap();
+                warden.receive(&buffer[..count]).unwrap();
+            }
+        }
+        let requests: Vec<&Request> = order.iter().map(|(_, request)| request).collect();
+        assert_eq!(requests, [&Request::Accept { door: Door::Proxy }, &Request::Facts]);
+        warden.reply(order[0].0, &Reply::Raised);
+        warden.reply(order[1].0, &Reply::Done);
+        send_all(&mut warden, &mut theirs);
+        let _ = later.join().unwrap();
+        pending.wait().unwrap();
+    });
+}

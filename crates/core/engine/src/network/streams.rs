@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall_egress::Entrance;
-use ringwall_wire::{Client, Door, Tunnel};
+use ringwall_wire::{Client, Door, PendingTunnel, Tunnel};
 
 use super::watch::Shared;
 
@@ -19,23 +19,26 @@ use super::watch::Shared;
 const MOST_OPEN: usize = 64;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes connections at one door until the guest is gone.
+/// Takes connections at one door until the guest is gone. The first one is requested before this returns:
+/// a program that is started next must not find the door closed.
 pub(super) fn serve(
     client: Client,
     door: Door,
     gateway: Arc<Shared>,
     task: String,
 ) -> io::Result<()> {
+    let mut next = client.begin_accept(door);
     let thread = std::thread::Builder::new().name("network".to_owned());
     thread.spawn(move || {
         let open = Arc::new(());
         // An error is the end of the guest, or one that cannot listen there: then it has no such door.
-        while let Ok(tunnel) = client.accept(door) {
+        while let Ok(tunnel) = next.and_then(PendingTunnel::wait) {
             while Arc::strong_count(&open) > MOST_OPEN {
                 std::thread::sleep(PAUSE);
             }
             // Without a gateway the connection is closed, which is no network.
             let _ = carry(tunnel, &gateway, (&task, door), &open);
+            next = client.begin_accept(door);
         }
     })?;
     Ok(())
