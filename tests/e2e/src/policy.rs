@@ -49,7 +49,7 @@ fn log(world: &World) -> Vec<Value> {
 }
 
 #[test]
-fn files_and_builds_run_behind_the_wall_that_the_profile_calls_for() {
+fn files_and_builds_run_behind_the_wall_that_the_risk_level_calls_for() {
     for (risk, wall) in [("low", "process"), ("medium", "container"), ("high", "container")] {
         let world = world(&with_risk(risk));
         for kind in ["files", "build"] {
@@ -144,8 +144,8 @@ fn without_a_policy_that_can_be_trusted_nothing_is_routed() {
     let world = World::new();
     let run = |world: &World| world.sh(&["--kind", "build"], "echo ran");
     run(&world).is_refused().says(&["no policy", "ringwall policy init"]);
-    set_policy(&world, "version = 1\nprofil = \"low\"\n", 0o644);
-    run(&world).is_refused().says(&["profil", "did you mean", "2"]);
+    set_policy(&world, "version = 1\ntrsut = \"low\"\n", 0o644);
+    run(&world).is_refused().says(&["trsut", "did you mean", "2"]);
     set_policy(&world, SHIPPED, 0o666);
     run(&world).is_refused().says(&["others may write"]);
     set_policy(&world, "", 0o644);
