@@ -53,6 +53,8 @@ mod standing;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
+mod stuck;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod terminal;
