@@ -150,6 +150,7 @@ pub(super) fn run_within(
     let _lease = asking.watch(format!("the run {}", raised.id()), raised.killer());
     warn_of_flags(&sandbox);
     warn_of_network(&permit);
+    raised.caution().into_iter().for_each(report::note);
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {
