@@ -5,6 +5,7 @@
 //! needs the first: signals wait.
 
 mod environment;
+mod held;
 mod streams;
 
 use std::ffi::OsString;
@@ -23,6 +24,7 @@ use rustix::process::Signal;
 use crate::args::JobArgs;
 use crate::terminal::{self, RawMode};
 
+pub(crate) use held::HeldSignals;
 pub(crate) use streams::{Capture, PassOn};
 
 /// Ends the job by force; safe to call more than once.
@@ -51,22 +53,20 @@ pub(crate) fn command(argv: Vec<OsString>, args: &JobArgs) -> anyhow::Result<Com
 }
 
 /// Makes signals wait until there is a job to pass them to. Comes before anything is raised, so
-/// that no signal can end this process half-way.
-pub(crate) fn hold_signals(args: &JobArgs) -> anyhow::Result<SignalWatch> {
-    let ending = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-    let with_size = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::WINCH];
-    let signals: &[Signal] = if args.tty { &with_size } else { &ending };
-    SignalWatch::new(signals).context("signals cannot be watched")
+/// that no signal ends this process half-way, unless raising takes too long after it.
+pub(crate) fn hold_signals(args: &JobArgs) -> anyhow::Result<HeldSignals> {
+    HeldSignals::new(if args.tty { &[Signal::WINCH] } else { &[] })
 }
 
 /// Runs `job` to its end with the caller's streams.
 pub(crate) fn drive(
     job: Job,
     args: &JobArgs,
-    signals: SignalWatch,
+    signals: HeldSignals,
     stop: Stop,
     output: &mut dyn ringwall_engine::Output,
 ) -> anyhow::Result<Ending> {
+    let signals = signals.taken()?;
     let input = job.input();
     let _raw = match args.tty && args.interactive {
         true => RawMode::enter().context("the terminal cannot be set to raw mode")?,

@@ -41,6 +41,8 @@ mod policy;
 #[cfg(test)]
 mod recording;
 #[cfg(test)]
+mod replaced;
+#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod seeds;
@@ -52,6 +54,8 @@ mod software;
 mod standing;
 #[cfg(test)]
 mod streams;
+#[cfg(test)]
+mod stuck;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The process wall needs no privilege. Run by root, these tests become somebody without any.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 
 use crate::support::{User, World, is_root};
 
@@ -60,7 +60,7 @@ fn a_workspace_of_another_group_can_be_changed() {
     world.write("dir/gone", "x\n");
     if is_root() {
         for path in ["", "file", "dir", "dir/gone"] {
-            std::os::unix::fs::chown(world.project().join(path), None, Some(23_456)).unwrap();
+            chown(world.project().join(path), None, Some(23_456)).unwrap();
         }
     }
     let script = "echo new >file; rm dir/gone; mkdir dir/sub; echo x >dir/sub/added; ln file link";
@@ -70,6 +70,79 @@ fn a_workspace_of_another_group_can_be_changed() {
     world.ringwall(["apply", &id]).exits(0);
     assert_eq!((world.read("file"), world.read("dir/sub/added")), ("new\n".into(), "x\n".into()));
     assert!(!world.project().join("dir/gone").exists());
+}
+
+/// Single files and directories of another group below a directory of the user's own, as `sudo` and shared
+/// directories leave them.
+#[test]
+fn what_belongs_to_another_group_deep_in_a_workspace_can_be_changed() {
+    if !is_root() {
+        eprintln!("not tested here: only root gives files to another group");
+        return;
+    }
+    for foreign in ["deep/down/file", "deep/shared", "deep/down"] {
+        let world = world();
+        world.write("deep/down/file", "old\n");
+        world.write("deep/shared/other", "old\n");
+        chown(world.project().join(foreign), None, Some(23_456)).expect("a group");
+        let script = "echo new >deep/down/file && echo new >deep/shared/other && mkdir deep/shared/new && \
+                      chmod 700 deep/down";
+        let run = world.sh(&["--workspace", ".", "-o", "json"], script);
+        let id = run.exits(0).json()["id"].as_str().expect("an id").to_owned();
+        assert_eq!(world.read("deep/down/file"), "old\n");
+        world.ringwall(["apply", &id]).exits(0);
+        for file in ["deep/down/file", "deep/shared/other"] {
+            assert_eq!(world.read(file), "new\n", "{foreign}");
+        }
+        assert!(world.project().join("deep/shared/new").is_dir());
+    }
+}
+
+#[test]
+fn what_belongs_to_another_group_is_told_where_the_workspace_is_too_large_to_be_copied() {
+    if !is_root() {
+        eprintln!("not tested here: only root gives files to another group");
+        return;
+    }
+    let world = world();
+    world.write("deep/file", "old\n");
+    world.write("large", vec![b'x'; 2 << 20]);
+    let read = ["run", "--disk", "2M", "--workspace", ".", "--", "cat", "deep/file"];
+    world.ringwall(read).exits(0).prints("old\n").says_nothing();
+    chown(world.project().join("deep/file"), None, Some(23_456)).expect("a group");
+    let told = world.ringwall(read);
+    told.exits(0).prints("old\n").says(&["deep/file", "another user or group", "--disk"]);
+    // What the message says to do.
+    let write = ["run", "--disk", "8M", "--workspace", ".", "--", "sh", "-c", "echo x >deep/file"];
+    world.ringwall(write).exits(0);
+}
+
+/// A job, or a guest that was killed, can leave directories that nobody may write to.
+#[test]
+fn directories_that_nobody_may_write_to_are_removed_with_their_sandbox() {
+    let world = world();
+    let script = "mkdir -p mod/cache && echo x >mod/cache/file && chmod 555 mod/cache mod";
+    for verb in ["gc", "rm"] {
+        let run = world.sh(&["--workspace", ".", "-o", "json"], script);
+        let id = run.exits(0).json()["id"].as_str().expect("an id").to_owned();
+        let directory = world.home().join("sandboxes").join(&id);
+        // As a guest's changes are when Ringwall was killed before it had read them.
+        let handed_over = "mkdir -p upper/mod/cache upper/none && echo x >upper/mod/cache/file && \
+                           chmod 000 upper/none && chmod 555 upper/mod/cache upper/mod upper";
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", handed_over]).current_dir(&directory);
+        world.become_its_user(&mut shell);
+        assert!(shell.status().expect("a shell").success());
+        if verb == "gc" {
+            world.ringwall(["gc"]).exits(0);
+            assert!(!directory.join("upper").exists(), "it is not needed any more");
+        }
+        world.ringwall(["rm", &id]).exits(0);
+        assert!(!directory.exists() && world.sandboxes().is_empty());
+    }
+    let left = fs::read_dir(world.home().join("sandboxes")).expect("a directory").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|it| it != ".creation").collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -181,3 +181,35 @@ fn a_control_group_with_other_limits_is_noticed_before_the_next_command() {
     });
     world.ringwall(["rm", "--force", &id]).exits(0);
 }
+
+#[test]
+fn a_ring_that_is_changed_between_two_regular_checks_is_stopped_without_a_request() {
+    if !is_root() {
+        eprintln!("not tested here: only root can change the mounts of a ring");
+        return;
+    }
+    let world = World::new();
+    let create = |number: usize| {
+        let seconds = format!("85{}{number}", std::process::id());
+        let line = ["create", "--workspace", ".", "--", "sleep", &seconds];
+        let made = world.command(line).env("RINGWALL_CHECK_SECONDS", "1").output();
+        let made = String::from_utf8(made.expect("ringwall can be started").stdout).expect("text");
+        (made.trim().to_owned(), host_pid(&seconds))
+    };
+    let (left_alone, _) = create(0);
+    let (id, job) = create(1);
+    meddle(&job, &["-t", "tmpfs", "none", "/dev/shm"]);
+    eventually("the end of the sandbox", || {
+        let listed = world.sandboxes();
+        let found = listed.iter().find(|record| record["id"] == id.as_str())?;
+        (found["state"] != "running").then_some(())
+    });
+    let failed = failed_checks(&world);
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(failed[0]["missing"][0].as_str().expect("text").contains("mounts"), "{failed:?}");
+    // The same checks found nothing wrong with the other one.
+    world.ringwall(["exec", &left_alone, "--", "true"]).exits(0);
+    for id in [id, left_alone] {
+        world.ringwall(["rm", "--force", &id]).exits(0);
+    }
+}

@@ -186,3 +186,34 @@ fn what_a_persons_own_git_configuration_names_is_not_written_unasked() {
     apply(&world, &[&id, "plain"]).exits(0);
     assert_eq!(world.read("plain"), "x\n");
 }
+
+/// What the record of a finished sandbox says of the host's file before the change: whether its content was
+/// read.
+fn was_hashed(world: &World, id: &str, path: &str) -> bool {
+    let changes = world.home().join("sandboxes").join(id).join("changes/manifest.json");
+    let text = std::fs::read_to_string(changes).expect("kept changes");
+    let manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let all = manifest["changes"].as_array().expect("a list");
+    let change = all.iter().find(|change| change["path"] == path);
+    let before = &change.unwrap_or_else(|| panic!("{path} in {text}"))["before"];
+    let digest = before.as_object().expect("one kind").values().find_map(|it| it.get("sha256"));
+    !digest.or(before.get("sha256")).expect("a digest or none").is_null()
+}
+
+#[test]
+fn no_more_of_the_host_is_read_for_a_job_than_its_disk_limit() {
+    let world = World::new();
+    world.write("large", vec![b'x'; 3 << 20]);
+    world.write("small", "old\n");
+    world.write("gone", vec![b'x'; 3 << 20]);
+    // The job itself writes a few bytes.
+    let script = "rm large small gone; echo new >large; echo new >small";
+    for (disk, large) in [("2M", false), ("8M", true)] {
+        let run = world.sh(&["--workspace", ".", "--disk", disk, "-o", "json"], script);
+        let id = run.exits(0).json()["id"].as_str().expect("an id").to_owned();
+        assert_eq!(was_hashed(&world, &id, "large"), large, "{disk}");
+        assert!(was_hashed(&world, &id, "small"), "{disk}");
+        assert!(!was_hashed(&world, &id, "gone"), "{disk}: what was only deleted is not read");
+        world.ringwall(["rm", &id]).exits(0);
+    }
+}

@@ -131,6 +131,43 @@ fn an_agent_stays_in_its_workspace_and_its_sandboxes() {
     }
 }
 
+/// A workspace is judged by its path on the host, however far down an agent begins.
+#[test]
+fn an_agent_whose_workspace_is_a_protected_or_hidden_directory_gets_no_further() {
+    let daemon = Daemon::start();
+    let world = &daemon.world;
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    world.write(".git/hooks/pre-commit", "mine\n");
+    world.write(".github/workflows/ci.yml", "mine\n");
+    world.write(".aws/credentials", "SECRET-OF-THE-HOME");
+    let flag = |path: &str| {
+        let path = world.project().join(path);
+        ["--workspace".to_owned(), path.to_str().expect("text").to_owned()]
+    };
+    for (place, file) in [(".github", "workflows/ci.yml"), (".git/hooks", "pre-commit")] {
+        for own in [false, true] {
+            // As the agent's choice in its workspace, or as the workspace that a person gave it.
+            let flags = flag(if own { place } else { "." });
+            let mut agent = Agent::start(world, &flags.each_ref().map(String::as_str));
+            let asked = if own { json!({}) } else { json!({"workspace": place}) };
+            let sandbox = agent.sandbox(asked);
+            let line = json!({"sandbox": sandbox, "command": format!("echo theirs >{file}")});
+            assert_eq!(agent.call("sandbox_exec", line)["exit_code"], 0);
+            agent.call("sandbox_stop", json!({"sandbox": sandbox}));
+            let why = agent.failed("sandbox_fs_apply", json!({"sandbox": sandbox}));
+            assert!(why.contains("protected"), "{place}: {why}");
+            assert_eq!(world.read(&format!("{place}/{file}")), "mine\n");
+        }
+    }
+    for own in [false, true] {
+        let flags = flag(if own { ".aws" } else { "." });
+        let mut agent = Agent::start(world, &flags.each_ref().map(String::as_str));
+        let asked = if own { json!({}) } else { json!({"workspace": ".aws"}) };
+        let why = agent.failed("sandbox_create", asked);
+        assert!(why.contains("hidden"), "{why}");
+    }
+}
+
 #[test]
 fn the_wall_that_a_person_settled_is_not_the_agents_to_choose() {
     let daemon = Daemon::start();

@@ -39,20 +39,30 @@ const STEPS: [&str; 3] = [
     "crates/rings/ring/src/explain.rs",
 ];
 
-/// Everything here is checked: what acts on a living ring, and what reads or writes a workspace.
-const CHECKED: [&str; 2] = ["crates/core/engine/src/", "crates/content/workspace/src/"];
-/// And these, with code that works on a ring while jobs run in it.
-const CHECKED_FILES: [&str; 6] = [
-    "bins/ringwall-warden/src/guest/workspace.rs",
-    "bins/ringwall-warden/src/raise.rs",
+/// Everything here is checked: what acts on a living ring, what reads or writes a workspace, and what takes
+/// paths from callers.
+const CHECKED: [&str; 9] = [
+    "bins/ringwall-warden/src/",
+    "bins/ringwall-wasm-warden/src/",
+    "crates/core/engine/src/",
+    "crates/core/tool-host/src/",
+    "crates/content/workspace/src/",
+    "crates/doors/agent/src/",
+    "crates/doors/api/src/",
+    "crates/doors/mcp/src/",
+    "crates/rings/ring-wasm/src/",
+];
+/// And these, with code that works on a ring while jobs run in it, or on the home's files.
+const CHECKED_FILES: [&str; 5] = [
     "crates/base/linux/src/launch/client.rs",
     "crates/base/linux/src/launch/inner.rs",
     "crates/base/linux/src/launch/server.rs",
+    "crates/doors/store/src/sqlite.rs",
     "crates/rings/ring/src/rights.rs",
 ];
 
 /// Calls that look up a path.
-const LOOKUPS: [&str; 31] = [
+const LOOKUPS: [&str; 42] = [
     "File::open(",
     "File::create(",
     "File::create_new(",
@@ -83,8 +93,22 @@ const LOOKUPS: [&str; 31] = [
     "remove_file(",
     "fs::copy(",
     "fs::rename(",
+    "fs::access(",
+    "fs::chmod(",
+    "fs::chown(",
+    "fs::mkdir(",
+    "fs::rmdir(",
+    "fs::statfs(",
+    "fs::unlink(",
     "set_permissions(",
+    ".is_symlink()",
+    ".try_exists()",
+    "DirBuilder::new(",
+    "set_current_dir(",
 ];
+
+/// Functions that look up a path and have names that methods of our own have, too.
+const FREE_LOOKUPS: [&str; 5] = ["symlink(", "hard_link(", "remove_dir(", "chdir(", "chroot("];
 
 /// The functions of a source, outside its tests, that look up a path.
 fn looking(source: &str) -> Vec<String> {
@@ -97,12 +121,22 @@ fn looking(source: &str) -> Vec<String> {
             let end = after.find(|c: char| !c.is_alphanumeric() && c != '_');
             function = &after[..end.unwrap_or(after.len())];
         }
-        if LOOKUPS.iter().any(|lookup| line.contains(lookup)) {
+        let is_free = |lookup: &&str| calls_free(line, lookup);
+        if LOOKUPS.iter().any(|it| line.contains(it)) || FREE_LOOKUPS.iter().any(is_free) {
             found.push(function.to_owned());
         }
     }
     found.dedup();
     found
+}
+
+/// Whether a line calls a function by this name: no method, no longer name, and no definition.
+fn calls_free(line: &str, lookup: &str) -> bool {
+    line.match_indices(lookup).any(|(at, _)| {
+        let before = line.get(..at).unwrap_or_default();
+        let is_other = before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        !is_other && !before.ends_with("fn ")
+    })
 }
 
 /// Whether what stands in this file is checked: product code, and no tests.
@@ -164,5 +198,16 @@ fn a_look_up_is_found_where_it_is_made() {
     let source = "use std::fs::File;\nfn held() {}\nimpl X {\n    fn led_astray(p: &Path) {\n        \
                   let x = File::open(p);\n    }\n}\n#[cfg(test)]\nmod tests { fn t() { File::open(p); } }\n";
     assert_eq!(looking(source), ["led_astray"]);
+    let each = |line: &str| looking(&format!("fn f(p: &Path) {{\n{line}\n}}"));
+    for line in ["p.is_symlink();", "p.try_exists()?;", "fs::hard_link(a, p)?;", "symlink(a, p)?;"]
+    {
+        assert_eq!(each(line), ["f"], "{line}");
+    }
+    for line in ["fs::remove_dir(p)?;", "std::env::set_current_dir(p)?;", "chdir(p)?;"] {
+        assert_eq!(each(line), ["f"], "{line}");
+    }
+    for line in ["self.symlink(at)?;", "stage.add_symlink(a)?;", "fchdir(held)?;"] {
+        assert_eq!(each(line), Vec::<String>::new(), "{line}");
+    }
     assert_eq!(looking("// File::open(\nfn f() { g(\"File::open(\") }"), Vec::<String>::new());
 }

@@ -11,14 +11,13 @@ use std::time::Duration;
 use anyhow::Context;
 use ringwall_desk::{Permit, Placed, Reservation, Used};
 use ringwall_engine::{EarlyLauncher, Engine, EngineConfig, Output, Sandbox};
-use ringwall_linux::signals::SignalWatch;
 use ringwall_spec::{Command, Ending, Limits, Outcome, RingKind, WorkspaceMode};
 use serde::Serialize;
 
 use crate::args::RunArgs;
 use crate::daemon::{self, Attachment, Driven};
 use crate::granted::Admitted;
-use crate::job::{self, Capture, PassOn, Stop};
+use crate::job::{self, Capture, HeldSignals, PassOn, Stop};
 use crate::spec::{admit, warn_of_flags, warn_of_network};
 use crate::{exit, here, report};
 
@@ -151,6 +150,7 @@ pub(super) fn run_within(
     let _lease = asking.watch(format!("the run {}", raised.id()), raised.killer());
     warn_of_flags(&sandbox);
     warn_of_network(&permit);
+    raised.caution().into_iter().for_each(report::note);
     let killer = raised.killer();
     let stop: Stop = Arc::new(move || killer.kill());
     if output.json() {
@@ -191,7 +191,7 @@ fn settle(
     raised: Sandbox,
     (command, prepare): (&Command, Prepare<'_>),
     job: &crate::args::JobArgs,
-    signals: SignalWatch,
+    signals: HeldSignals,
     stop: Stop,
     output: &mut dyn Output,
 ) -> anyhow::Result<Outcome> {

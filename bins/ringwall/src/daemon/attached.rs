@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::socket::{self, Message, Opened, Reading, Writing};
 use crate::args::JobArgs;
 use crate::exit;
-use crate::job::{Stop, each_input, start_thread};
+use crate::job::{HeldSignals, Stop, each_input, start_thread};
 use crate::terminal::{self, RawMode};
 
 /// The daemon said no.
@@ -123,7 +123,7 @@ impl Attachment {
     pub(crate) fn drive(
         mut self,
         args: &JobArgs,
-        signals: SignalWatch,
+        signals: HeldSignals,
         output: &mut dyn Output,
         started: &dyn Fn(Option<&str>),
     ) -> anyhow::Result<Driven> {
@@ -161,9 +161,10 @@ impl Attachment {
     fn connect(
         &self,
         args: &JobArgs,
-        own: Option<(SignalWatch, Receiver<()>)>,
+        own: Option<(HeldSignals, Receiver<()>)>,
     ) -> anyhow::Result<Option<RawMode>> {
         let Some((signals, taken)) = own else { return Ok(None) };
+        let signals = signals.taken()?;
         let raw = match args.tty && args.interactive {
             true => RawMode::enter().context("the terminal cannot be set to raw mode")?,
             false => None,

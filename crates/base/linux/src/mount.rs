@@ -248,6 +248,45 @@ mod tests {
     }
 
     #[test]
+    fn only_the_very_thing_that_was_checked_is_opened() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path().canonicalize().unwrap();
+        let at = |name: &str| top.join(name);
+        for name in ["sub", "sub/deep", "evil", "evil/deep"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        std::fs::write(at("sub/file"), "").unwrap();
+        let checked = |name: &str| FileId::of(std::fs::File::open(at(name)).unwrap()).unwrap();
+        let (sub, deep, file) = (checked("sub"), checked("sub/deep"), checked("sub/file"));
+        let opens = || [("sub", sub), ("sub/deep", deep), ("sub/file", file)];
+        for (name, id) in opens() {
+            assert_eq!(FileId::of(open_checked(&at(name), id).unwrap()).unwrap(), id);
+        }
+        // Another directory, then a link to another one, then a link to the very one that was checked.
+        let refused = |name: &str, id| {
+            let error = open_checked(&at(name), id).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{name}: {error}");
+            assert!(error.to_string().contains("replaced"), "{name}: {error}");
+        };
+        std::fs::rename(at("sub"), at("checked")).unwrap();
+        std::fs::rename(at("evil"), at("sub")).unwrap();
+        refused("sub", sub);
+        refused("sub/deep", deep);
+        assert_eq!(
+            open_checked(&at("sub/file"), file).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        std::fs::rename(at("sub"), at("evil")).unwrap();
+        for target in ["evil", "checked"] {
+            std::os::unix::fs::symlink(target, at("sub")).unwrap();
+            for (name, id) in opens() {
+                refused(name, id);
+            }
+            std::fs::remove_file(at("sub")).unwrap();
+        }
+    }
+
+    #[test]
     fn what_is_no_device_is_not_made_one() {
         assert!(own_device(Path::new("/proc/self/status"), (1, 1)).is_err());
         assert!(own_device(Path::new("/dev/no-such-device"), (1, 1)).is_err());

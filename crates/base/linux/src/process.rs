@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub fn ends_within(pid: Pid, time: Duration) -> bool {
 }
 
 /// Whether there is something to read within that time, or at all. A poll that fails tells of nothing.
-pub fn is_readable_within(fd: &OwnedFd, time: Option<Duration>) -> bool {
+pub fn is_readable_within(fd: &impl AsFd, time: Option<Duration>) -> bool {
     let within = time.and_then(|time| Timespec::try_from(time).ok());
     let mut polled = [PollFd::new(fd, PollFlags::IN)];
     let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, within.as_ref()));
@@ -326,6 +326,19 @@ pub fn reap(pid: u32) -> Option<Duration> {
         seconds + Duration::from_micros(spent.tv_usec.unsigned_abs())
     };
     Some(time(usage.ru_utime) + time(usage.ru_stime))
+}
+
+/// Kills the children of this process that the kernel lists, also those that are stopped. For a process
+/// that ends now and waits for none of them.
+pub fn kill_children() {
+    for thread in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        // Without `CONFIG_PROC_CHILDREN` there is no list. Then the end of this process has to do.
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let numbers = children.split_whitespace().filter_map(|number| number.parse().ok());
+        for child in numbers.filter_map(Pid::from_raw) {
+            let _ = rustix::process::kill_process(child, Signal::KILL);
+        }
+    }
 }
 
 /// Lets the kernel reap our children: nobody waits for them.

@@ -4,6 +4,7 @@
 //! refused rather than half searched.
 
 mod above;
+mod foreign;
 mod links;
 mod shadow;
 mod watch;
@@ -23,6 +24,7 @@ use crate::show::quoted;
 use above::{OtherName, other_names};
 use links::Links;
 
+pub use foreign::{Searched, find_hidden_and_foreign, fits};
 pub use shadow::ShadowWatch;
 pub use watch::HiddenWatch;
 
@@ -262,6 +264,9 @@ pub fn without_links(directory: BorrowedFd<'_>, hidden: &[PathBuf]) -> Vec<PathB
 /// Told of each directory before it is looked at.
 trait Visitor {
     fn visit(&mut self, directory: &OwnedFd, path: Option<&RelPath>);
+
+    /// Told of each entry of an open directory that is looked at.
+    fn see(&mut self, _directory: BorrowedFd<'_>, _path: &RelPath, _kind: FileType) {}
 }
 
 struct Unwatched;
@@ -403,6 +408,9 @@ impl<'a> Search<'a> {
         };
         let is_always = self.rules.always.contains(path.as_path());
         let by_own_path = named.is_none();
+        if by_own_path {
+            self.visitor.see(dir.as_fd(), &path, kind);
+        }
         let named = named.unwrap_or_else(|| self.rules.base.join(path.as_path()));
         let is_dir = kind == FileType::Directory;
         let is_hidden = match kind {

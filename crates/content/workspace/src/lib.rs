@@ -37,7 +37,10 @@ pub use check::{CheckedWorkspace, WorkspaceError, check_workspace, names_secret,
 pub use collect::{Bounds, CollectError, Copied, Upper, collect};
 pub use content::Digest;
 pub use diff::{Contents, DiffError, DiffOptions, Differ};
-pub use hide::{HiddenWatch, HideError, HideRules, ShadowWatch, find_hidden, without_links};
+pub use hide::{
+    HiddenWatch, HideError, HideRules, Searched, ShadowWatch, find_hidden, find_hidden_and_foreign,
+    fits, without_links,
+};
 pub use manifest::{
     After, Before, Change, ChangeKind, Changes, LoadError, Note, NoteKind, Refused, RefusedWhy,
 };

@@ -1,5 +1,6 @@
 //! Sandboxes that live on: each in the care of a keeper process of its own.
 
+mod interval;
 mod words;
 
 use std::fs::File;
@@ -9,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use ringwall_linux::signals::SignalWatch;
 use ringwall_permit::{
@@ -35,10 +36,8 @@ use crate::secrets::SecretError;
 use crate::settle::SettleError;
 use crate::standing::Standing;
 use crate::vm::SnapshotError;
+use interval::{CHECK_SECONDS, check_interval};
 use words::{KEEPER_RAISE_TIMEOUT, KEEPER_START_TIMEOUT, Keeper, Word, ended_early, say};
-
-/// How often a shim looks whether the ring is still as it was raised, while no request comes in.
-const CHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// The longest sealed task that a keeper reads.
 const MAX_TASK_BYTES: u64 = 4 << 20;
@@ -121,9 +120,10 @@ struct Kept {
     door: Option<(UnixListener, Arc<Relay>)>,
 }
 
-/// The variables that tell a keeper where VMMs and guest kernels are, and which VMM it must use.
-const PASSED_ON: [&str; 5] =
-    ["PATH", "HOME", "XDG_DATA_HOME", "RINGWALL_KERNELS", ringwall_ring_vm::WANTED];
+/// The variables that tell a keeper where VMMs and guest kernels are, which VMM it must use, and how often it
+/// checks its ring.
+const PASSED_ON: [&str; 6] =
+    ["PATH", "HOME", "XDG_DATA_HOME", "RINGWALL_KERNELS", ringwall_ring_vm::WANTED, CHECK_SECONDS];
 
 impl Engine {
     /// Starts a sandbox that outlives this process, and in it `command` if there is one. The
@@ -258,7 +258,8 @@ impl Engine {
         relay: Option<&Arc<Relay>>,
     ) -> Ending {
         let until = Instant::now().checked_add(sandbox.limits().timeout);
-        let mut next_check = Instant::now() + CHECK_EVERY;
+        let interval = check_interval(std::env::var_os(CHECK_SECONDS).as_deref());
+        let mut next_check = Instant::now() + interval;
         loop {
             let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
@@ -269,7 +270,7 @@ impl Engine {
                 if let Some(Err(error)) = checked {
                     return self.end_changed(sandbox, &error);
                 }
-                next_check = Instant::now() + CHECK_EVERY;
+                next_check = Instant::now() + interval;
             }
             let soonest = until.map_or(next_check, |until| until.min(next_check));
             let patience = soonest.saturating_duration_since(Instant::now());

@@ -1,5 +1,7 @@
 //! From a permit to a plan: reads what the plan needs of the host, decides nothing else.
 
+mod workspace;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +12,7 @@ use ringwall_linux::host::NoIds;
 use ringwall_linux::step::FileId;
 use ringwall_permit::Permit;
 use ringwall_ring::{
-    JobFilter, Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput,
+    Identity, JobFilter, Part, PlanError, Ring, RingInput, RingPlan, ShownPath, WorkspaceInput,
     explain_steps, inner_process_plan,
 };
 use ringwall_ring_container::ContainerRing;
@@ -108,6 +110,14 @@ pub(crate) enum Purpose<'a> {
     Show,
 }
 
+/// A workspace that was checked.
+#[derive(Debug)]
+struct Workspace {
+    checked: CheckedWorkspace,
+    input: WorkspaceInput,
+    caution: Option<String>,
+}
+
 /// Everything that raising needs.
 #[derive(Debug)]
 pub(crate) struct Placement {
@@ -119,6 +129,8 @@ pub(crate) struct Placement {
     _held: Option<ImageHold>,
     /// The directory that was checked. It stays open, so that nothing else can be taken for it.
     pub(crate) workspace: Option<CheckedWorkspace>,
+    /// What a person should know of the workspace.
+    pub(crate) caution: Option<String>,
     /// The shown files and directories stay open for the same reason.
     _shown: Vec<OwnedFd>,
     /// What the workspace must not show; not changes of the job's making.
@@ -141,6 +153,7 @@ impl Placement {
             image: None,
             _held: None,
             workspace: None,
+            caution: None,
             _shown: Vec::new(),
             hidden: Vec::new(),
             permit,
@@ -195,7 +208,9 @@ impl Engine {
         let kept = limits::kept(spec, &self.cgroups)?;
         let image = self.image_of(spec)?;
         let held = image.as_ref().map(Image::hold).transpose()?;
-        let (checked, mut workspace) = self.check_workspace(spec)?.unzip();
+        let found = self.check_workspace(spec, identity)?;
+        let caution = found.as_ref().and_then(|found| found.caution.clone());
+        let (checked, mut workspace) = found.map(|it| (it.checked, it.input)).unzip();
         let (shown, shown_files) = self.check_shown(spec)?;
         let hidden = workspace.as_ref().map(|w| w.hidden.clone()).unwrap_or_default();
         cover_no_links(checked.as_ref(), workspace.as_mut());
@@ -264,6 +279,7 @@ impl Engine {
             image,
             _held: held,
             workspace: checked,
+            caution,
             _shown: shown_files,
             hidden,
             vm,
@@ -291,12 +307,21 @@ impl Engine {
     fn check_workspace(
         &self,
         spec: &SandboxSpec,
-    ) -> Result<Option<(CheckedWorkspace, WorkspaceInput)>, PlaceError> {
+        identity: Identity,
+    ) -> Result<Option<Workspace>, PlaceError> {
         let Some(asked) = &spec.workspace else { return Ok(None) };
         let checked = ringwall_workspace::open_workspace(&asked.path)?;
         self.refuse_own_state(checked.path())?;
-        let input = read_workspace(asked.mode, &checked)?;
-        Ok(Some((checked, input)))
+        let overlaid = asked.mode == WorkspaceMode::CopyOnWrite;
+        let user = match identity {
+            // What a guest gets is copied, and in a ring of root's others are unmapped for good.
+            Identity::User { uid, gid } if overlaid && spec.wall.outermost() != RingKind::Vm => {
+                Some((uid, gid))
+            }
+            _ => None,
+        };
+        let (input, caution) = workspace::read(asked.mode, &checked, user, &spec.limits)?;
+        Ok(Some(Workspace { checked, input, caution }))
     }
 
     /// The paths that are to be shown, and each of them held open.
@@ -402,30 +427,6 @@ fn refuse_hidden_file(path: &Path) -> Result<Vec<PathBuf>, PlaceError> {
 fn open_directory(path: &Path) -> Result<OwnedFd, PlaceError> {
     open_without_links(path, OFlags::RDONLY | OFlags::DIRECTORY)
         .map_err(|error| PlaceError::HostPath { path: path.to_owned(), source: error.into() })
-}
-
-fn read_workspace(
-    mode: WorkspaceMode,
-    checked: &CheckedWorkspace,
-) -> Result<WorkspaceInput, PlaceError> {
-    let path = checked.path().to_owned();
-    let wrong = |error: Errno| PlaceError::HostPath { path: path.clone(), source: error.into() };
-    let stat = rustix::fs::fstat(checked).map_err(wrong)?;
-    if mode == WorkspaceMode::ReadWrite && stat.st_uid == 0 {
-        return Err(PlaceError::RootsWorkspace(path));
-    }
-    let hidden = ringwall_workspace::find_hidden(checked.as_fd(), &HideRules::of_directory(&path))?;
-    let hidden_parents = ringwall_workspace::hidden_parents(checked.as_fd(), &hidden)?;
-    Ok(WorkspaceInput {
-        mode,
-        id: Some(FileId { device: stat.st_dev, inode: stat.st_ino }),
-        owner_uid: stat.st_uid,
-        owner_gid: stat.st_gid,
-        hidden,
-        hidden_parents,
-        inside: path.clone(),
-        path,
-    })
 }
 
 /// The numbers behind the image's `User`: given as such, or looked up in the image itself.

@@ -189,6 +189,11 @@ impl Sandbox {
         self.answered.map(|at| at.duration_since(self.begun))
     }
 
+    /// What a person should know of its workspace.
+    pub fn caution(&self) -> Option<&str> {
+        self.placement.caution.as_deref()
+    }
+
     /// File operations inside, by the warden of the innermost ring in which commands run.
     pub fn files(&self) -> Option<&Client> {
         self.client.as_ref()

@@ -296,6 +296,7 @@ impl Engine {
             mode: WorkspaceMode::ReadWrite,
             owner_uid: 0,
             owner_gid: 0,
+            copied: false,
             hidden: Vec::new(),
             hidden_parents: Vec::new(),
         });

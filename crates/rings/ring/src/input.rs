@@ -239,6 +239,8 @@ pub struct WorkspaceInput {
     pub mode: WorkspaceMode,
     pub owner_uid: u32,
     pub owner_gid: u32,
+    /// Whether an overlay would be of no use in a ring of one user, as something in it belongs to others.
+    pub copied: bool,
     /// Files that the ring must not see, relative to the workspace.
     pub hidden: Vec<PathBuf>,
     /// The directories above them, parents first, with their modes: the overlay shows ours.
@@ -250,7 +252,9 @@ impl WorkspaceInput {
     /// group, and an overlay copies up nothing that belongs to others.
     pub(crate) fn without_marks(&self, identity: Identity) -> WithoutMarks {
         match identity {
-            Identity::User { uid, gid } if (uid, gid) != (self.owner_uid, self.owner_gid) => {
+            Identity::User { uid, gid }
+                if self.copied || (uid, gid) != (self.owner_uid, self.owner_gid) =>
+            {
                 WithoutMarks::AlwaysCopy
             }
             _ => WithoutMarks::Copy,

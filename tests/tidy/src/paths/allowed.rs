@@ -25,17 +25,52 @@ const fn allowed(
 }
 
 const HOME: &str = "Ringwall's own home, which no ring shows";
+const IN_RING: &str =
+    "in the ring's own view and with the rights of its user, who may look there anyway";
+const BEFORE_JOBS: &str = "in a guest, before its first job";
+const IN_GUEST: &str = "in a guest, of which nothing outside believes what its root can change";
+const RANDOM: &str = "a random number, and no path";
 
 pub(super) const ALLOWED: &[Allowed] = &[
+    allowed(
+        "bins/ringwall-warden/src/files.rs",
+        &["stat", "make_dir", "rename", "is_directory"],
+        IN_RING,
+    ),
+    allowed("bins/ringwall-warden/src/files/path.rs", &["open"], IN_RING),
+    allowed("bins/ringwall-warden/src/guest.rs", &["prepare"], BEFORE_JOBS),
+    allowed(
+        "bins/ringwall-warden/src/guest/boot.rs",
+        &["open_channel", "modules_in", "find_port"],
+        BEFORE_JOBS,
+    ),
+    allowed("bins/ringwall-warden/src/guest/limits.rs", &[], IN_GUEST),
+    allowed(
+        "bins/ringwall-warden/src/guest/root.rs",
+        &[
+            "prepare",
+            "renew_boot_id",
+            "show_workspace",
+            "shift_owners",
+            "furnish",
+            "make_anew",
+            "make_dir",
+        ],
+        BEFORE_JOBS,
+    ),
+    allowed("bins/ringwall-warden/src/guest/root.rs", &["rename"], IN_GUEST),
+    allowed("bins/ringwall-warden/src/guest/warm.rs", &["up", "read_file"], BEFORE_JOBS),
     allowed(
         "bins/ringwall-warden/src/raise.rs",
         &["with_namespaces"],
         "/proc, before the first job",
     ),
+    allowed("bins/ringwall-warden/src/start.rs", &["explain_execute"], IN_RING),
+    allowed("bins/ringwall-warden/src/tree.rs", &["processes"], "/proc, by numbers of processes"),
     allowed(
         "crates/base/linux/src/launch/server.rs",
         &["serve_stdin"],
-        "/dev/null, in a process that has entered no ring",
+        "/dev/null and the root, in a process that has entered no ring",
     ),
     allowed(
         "crates/content/workspace/src/apply/held.rs",
@@ -62,6 +97,11 @@ pub(super) const ALLOWED: &[Allowed] = &[
         "crates/content/workspace/src/apply/stage.rs",
         &["new_name"],
         "a random name, and no path",
+    ),
+    allowed(
+        "crates/content/workspace/src/beneath.rs",
+        &["chmod_handle"],
+        "/proc/self/fd, by the number of a held descriptor",
     ),
     allowed(
         "crates/content/workspace/src/check.rs",
@@ -114,7 +154,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
     allowed("crates/core/engine/src/hiding.rs", &["start"], "/proc, before the first job"),
     allowed(
         "crates/core/engine/src/home.rs",
-        &["look_at", "resolved", "refuse", "is_unmapped"],
+        &["check", "look_at", "resolved", "refuse", "is_unmapped"],
         "the check of Ringwall's own home, and of those above it",
     ),
     allowed(
@@ -128,7 +168,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         "layers of images, which no job writes; opened below them without links",
     ),
     allowed("crates/core/engine/src/keep.rs", &["let_go_of_output"], "/dev/null of the host"),
-    allowed("crates/core/engine/src/names.rs", &["leads_to", "remove_if", "sweep"], HOME),
+    allowed("crates/core/engine/src/names.rs", &["leads_to", "remove_if", "sweep", "take"], HOME),
     allowed(
         "crates/core/engine/src/network.rs",
         &["gateway_program", "read_settings"],
@@ -188,4 +228,43 @@ pub(super) const ALLOWED: &[Allowed] = &[
         "/proc, by numbers of processes; a number that came to be another's is counted, too",
     ),
     allowed("crates/core/engine/src/workspace_copy.rs", &["new", "open"], HOME),
+    allowed("crates/doors/agent/src/brain.rs", &["raise"], "Ringwall's own programs"),
+    allowed("crates/doors/agent/src/carry.rs", &["one"], HOME),
+    allowed("crates/doors/agent/src/journal.rs", &[], HOME),
+    allowed("crates/doors/agent/src/output.rs", &["mark"], RANDOM),
+    allowed("crates/doors/agent/src/prices.rs", &["own"], HOME),
+    allowed(
+        "crates/doors/agent/src/taint.rs",
+        &["source_on_host"],
+        "whether something has the name of a source; nothing is opened, and only what is missing taints less",
+    ),
+    allowed("crates/doors/agent/src/token.rs", &["keep", "kept"], HOME),
+    allowed(
+        "crates/doors/api/src/fields.rs",
+        &["asked"],
+        "before the ring is raised; the decision is about the resolved path, and the launcher takes no links",
+    ),
+    allowed("crates/doors/api/src/page/sessions.rs", &["secret"], RANDOM),
+    allowed("crates/doors/api/src/routes.rs", &["new_id"], RANDOM),
+    allowed("crates/doors/api/src/routes/system.rs", &["resident"], "/proc/self"),
+    allowed(
+        "crates/doors/api/src/routes/tools.rs",
+        &["canonical"],
+        "before the call; the engine opens the resolved path without links and compares what it mounts",
+    ),
+    allowed("crates/doors/api/src/server.rs", &["serve", "bind_socket"], HOME),
+    allowed("crates/doors/api/src/service.rs", &["host_memory"], "/proc"),
+    allowed("crates/doors/api/src/trace.rs", &["random"], RANDOM),
+    allowed("crates/doors/mcp/src/api.rs", &["send"], HOME),
+    allowed(
+        "crates/doors/mcp/src/session.rs",
+        &["directory", "workspace"],
+        "before the ring is raised; the decision is about the resolved path, and the launcher takes no links",
+    ),
+    allowed(
+        "crates/doors/mcp/src/stdio.rs",
+        &["read_token", "start_daemon"],
+        "Ringwall's own home, and a file that a person named on the command line",
+    ),
+    allowed("crates/doors/store/src/sqlite.rs", &["open"], HOME),
 ];

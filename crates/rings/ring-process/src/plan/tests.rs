@@ -25,6 +25,7 @@ fn workspace(path: &str) -> WorkspaceInput {
         mode: WorkspaceMode::CopyOnWrite,
         owner_uid: 0,
         owner_gid: 0,
+        copied: false,
         hidden: vec![PathBuf::from("sub/.env")],
         hidden_parents: vec![(PathBuf::from("sub"), 0o755)],
     }
