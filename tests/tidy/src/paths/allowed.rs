@@ -114,7 +114,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
     allowed("crates/core/engine/src/hiding.rs", &["start"], "/proc, before the first job"),
     allowed(
         "crates/core/engine/src/home.rs",
-        &["look_at", "resolved", "refuse", "is_unmapped"],
+        &["look_at", "after", "refuse", "is_unmapped"],
         "the check of Ringwall's own home, and of those above it",
     ),
     allowed(
