@@ -65,7 +65,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
     ),
     allowed(
         "crates/content/workspace/src/check.rs",
-        &["resolve", "names_secret", "passwd", "home_directories"],
+        &["resolve", "follow", "names_secret", "passwd", "home_directories"],
         "the first look at what a person named; the launcher checks what it mounts against it",
     ),
     allowed("crates/content/workspace/src/collect/store.rs", &[], HOME),
