@@ -10,6 +10,7 @@ mod streams;
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
 const BRIEF: Duration = Duration::from_millis(20);
 
 const INPUT_CHUNK: usize = 32 << 10;
+
+/// The caller asked this process to end its job by force. Output that waits for a reader is then dropped.
+pub(crate) static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Describes the job for the engine. Variables of the command line count before those of files.
 pub(crate) fn command(argv: Vec<OsString>, args: &JobArgs) -> anyhow::Result<Command> {
@@ -123,6 +127,7 @@ fn pass_signals(signals: &SignalWatch, input: &ProcessInput, stop: &Stop) {
             continue;
         }
         if asked_before || signal == Signal::TERM.as_raw() {
+            STOPPED.store(true, Ordering::SeqCst);
             stop();
         } else {
             input.signal(signal);

@@ -9,7 +9,7 @@ use ringwall_engine::{Asked, Engine, PolicySearch};
 use ringwall_spec::{
     Command, EgressSpec, Limits, RuleSet, SandboxSpec, WorkspaceMode, WorkspaceSpec,
 };
-use ringwall_workspace::{check_workspace, names_secret};
+use ringwall_workspace::{check_workspace, names_secret, resolve_shown};
 
 use crate::args::{NetworkArgs, Reachable, SandboxArgs};
 use crate::granted::{Admitted, Asking};
@@ -114,7 +114,7 @@ pub(crate) fn sandbox_spec(args: &SandboxArgs, default: Limits) -> anyhow::Resul
             if names_secret(path) {
                 bail!("{}: {NAMES_SECRET}", wrong());
             }
-            path.canonicalize().with_context(wrong)
+            resolve_shown(path).with_context(wrong)
         })
         .collect::<Result<_, _>>()?;
     Ok(SandboxSpec {

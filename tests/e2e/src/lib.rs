@@ -47,6 +47,8 @@ mod rights;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
+mod shown;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod software;

@@ -453,3 +453,37 @@ fn a_state_directory_that_others_can_change_is_refused() {
         chown(world.home(), Some(0), Some(0)).expect("an owner");
     }
 }
+
+#[test]
+fn what_a_secret_is_in_keeps_its_name_where_a_job_can_write() {
+    // What belongs to root is no workspace to write to.
+    let world = World::of(ordinary());
+    let moves = [(".docker/config.json", "docker"), ("app/conf/.env", "app/node_modules")];
+    let mut after = "true".to_owned();
+    for (path, name) in moves {
+        world.write(path, SECRET);
+        let file = Path::new(path);
+        let (above, file) = (file.parent().unwrap().display(), file.file_name().unwrap());
+        let script = format!(
+            "mkdir -p aside {name}; mv {above}/* {above}/.??* aside; mv {above} {name}; true"
+        );
+        let run = world.sh(&["--workspace-rw", "."], &script);
+        run.says(&["busy"]);
+        after = format!("{after}; cat {name}/{0} {name}/*/{0} aside/{0}", file.display());
+    }
+    for flag in ["--workspace", "--workspace-rw"] {
+        let run = world.sh(&[flag, "."], &after);
+        assert!(!run.out().contains(SECRET), "{flag}: {run:?}");
+    }
+    // A secret that is saved anew is covered where it was, and the sandbox runs on.
+    let id = world.ringwall(["create", "--workspace-rw", "."]).exits(0).word();
+    world.write("app/conf/saved", SECRET);
+    let saved = world.project().join("app/conf/saved");
+    fs::rename(saved, world.project().join("app/conf/.env")).expect("a rename");
+    let script = "cat app/conf/.env; cd app/conf; cat .env; echo runs";
+    world.ringwall(["exec", &id, "--", "sh", "-c", script]).exits(0).prints("runs\n");
+    world.ringwall(["rm", "--force", &id]).exits(0);
+    // What has nothing hidden in it can be renamed as before.
+    world.write("plain/file", "x");
+    world.sh(&["--workspace-rw", "."], "mv plain app/other && ls app/other").prints("file\n");
+}

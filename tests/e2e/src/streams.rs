@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::{World, wait_for_end};
 
 #[test]
@@ -51,6 +53,24 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
     let mut errors = String::new();
     child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     assert_eq!(errors, "");
+}
+
+#[test]
+fn a_reader_that_takes_nothing_holds_up_no_end() {
+    let world = World::new();
+    let start = |limit: &str| {
+        let mut command = world.command(["run", "--timeout", limit, "--", "yes"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        // It has begun, and its output finds no more room soon.
+        output.read_exact(&mut [0; 2]).unwrap();
+        (child, output)
+    };
+    let (mut child, _output) = start("2s");
+    assert_eq!(wait_for_end(&mut child), 124);
+    let (mut child, _output) = start("10m");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(wait_for_end(&mut child), 137);
 }
 
 #[test]

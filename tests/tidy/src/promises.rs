@@ -1,4 +1,5 @@
-//! SECURITY.md names what would notice each breach, and SPECIFICATION.md what checks each promised figure.
+//! SECURITY.md names what would notice each breach, SPECIFICATION.md what checks each promised figure, and
+//! the page about reviews what fails without each fix.
 
 use std::collections::BTreeSet;
 
@@ -47,8 +48,11 @@ fn known() -> BTreeSet<String> {
     let mut known: BTreeSet<String> = [ADVERSARY.to_owned()].into();
     for file in rust_files() {
         let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
-        for (at, _) in lines.iter().enumerate().filter(|(_, line)| **line == "#[test]") {
-            let function = lines.iter().skip(at).find_map(|line| line.strip_prefix("fn "));
+        let is_test = |line: &str| line == "#[test]" || line.starts_with("#[tokio::test");
+        for (at, _) in lines.iter().enumerate().filter(|(_, line)| is_test(line)) {
+            let function = lines.iter().skip(at).find_map(|line| {
+                line.strip_prefix("fn ").or_else(|| line.strip_prefix("async fn "))
+            });
             known.extend(function.and_then(|text| text.split('(').next()).map(str::to_owned));
         }
         if ATTACKS.iter().any(|place| file.path.starts_with(place)) {
@@ -96,6 +100,50 @@ fn a_promise_without_a_test_is_noticed() {
     assert!(findings(&table("not tested: nobody can"), &known).is_empty());
     assert_eq!(findings(&table("nothing"), &known).len(), 1);
     assert_eq!(findings(&table("`read-secret`, `read-nothing`"), &known).len(), 1);
+}
+
+const REVIEWS: &str = "docs/security/reviews.md";
+
+/// The cells below a heading in all tables of a document.
+fn cells_below<'a>(document: &'a str, heading: &str) -> Vec<&'a str> {
+    let (mut cells, mut column) = (Vec::new(), None);
+    for line in document.lines() {
+        let row: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+        match column {
+            _ if !line.starts_with('|') => column = None,
+            None => column = Some(row.iter().position(|cell| *cell == heading)),
+            Some(_) if line.starts_with("|---") => {}
+            Some(at) => cells.extend(at.and_then(|at| row.get(at)).copied()),
+        }
+    }
+    cells
+}
+
+/// The names in such a cell of which there is no test: with its modules, or a file of tests.
+fn unknown_tests<'a>(cell: &'a str, known: &BTreeSet<String>) -> Vec<&'a str> {
+    let is_known = |name: &str| known.contains(name.rsplit("::").next().unwrap_or(name));
+    names(cell).filter(|name| !name.ends_with(".rs") && !is_known(name)).collect()
+}
+
+#[test]
+fn every_test_that_the_page_about_reviews_names_exists() {
+    let (document, known) = (read(REVIEWS), known());
+    let cells = cells_below(&document, "test");
+    assert!(cells.len() > 50, "only {} rows name a test", cells.len());
+    let none = cells.iter().filter(|cell| names(cell).next().is_none());
+    let mut findings: Vec<String> = none.map(|cell| format!("no test in {cell:?}")).collect();
+    let unknown = cells.iter().flat_map(|cell| unknown_tests(cell, &known));
+    findings.extend(unknown.map(|name| format!("there is no test {name}")));
+    assert_none("docs/security/reviews.md:", &findings);
+}
+
+#[test]
+fn a_test_of_the_page_about_reviews_that_is_gone_is_noticed() {
+    let known: BTreeSet<String> = ["is_there".to_owned()].into();
+    let page = "| hole | test | result |\n|---|---|---|\n| 1 | `m::is_there`, `m::is_gone` | `x` |\n\n| a |\n";
+    let cells = cells_below(page, "test");
+    assert_eq!(cells, ["`m::is_there`, `m::is_gone`"]);
+    assert_eq!(unknown_tests(cells[0], &known), ["m::is_gone"]);
 }
 
 /// What the benches promise: the name, and the bound as the specification writes it.

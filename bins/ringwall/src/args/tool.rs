@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use ringwall_spec::{DirAccess, ToolDigest, Wall};
 use ringwall_tool::{DirGrant, Grants, LimitWishes, ToolName};
-use ringwall_workspace::names_secret;
+use ringwall_workspace::{names_secret, resolve_shown};
 
 use super::{NetworkArgs, OutputArgs, values};
 use crate::spec::NAMES_SECRET;
@@ -192,7 +192,7 @@ impl GrantArgs {
             if names_secret(&dir.host) {
                 bail!("{}: {NAMES_SECRET}", wrong());
             }
-            dir.host = dir.host.canonicalize().with_context(wrong)?;
+            dir.host = resolve_shown(&dir.host).with_context(wrong)?;
         }
         Ok(grants)
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 
 use anyhow::Context;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use super::socket::{self, Message, Opened, Reading, Writing};
 use crate::args::JobArgs;
 use crate::exit;
-use crate::job::{HeldSignals, Stop, each_input, start_thread};
+use crate::job::{HeldSignals, STOPPED, Stop, each_input, start_thread};
 use crate::terminal::{self, RawMode};
 
 /// The daemon said no.
@@ -205,6 +206,7 @@ fn pass_signals(signals: &SignalWatch, writing: &Writing, stop: &Stop) {
             continue;
         }
         if asked_before || signal == Signal::TERM.as_raw() {
+            STOPPED.store(true, Ordering::SeqCst);
             stop();
         } else {
             let _ = writing.text(&json!({ "signal": signal }).to_string());

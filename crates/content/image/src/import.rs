@@ -19,7 +19,7 @@ use crate::digest::{Digest, DigestError};
 use crate::limits::MAX_IMPORTED_NAMES;
 use crate::manifest::{Descriptor, Manifest, ManifestError};
 use crate::progress::{Piece, Progress};
-use crate::reference::{Reference, ReferenceError};
+use crate::reference::{Reference, ReferenceError, Version};
 use crate::store::{
     BlobError, BlobSource, BlobWriter, Candidate, Image, LayerError, Naming, Store, StoreError,
 };
@@ -42,6 +42,10 @@ pub enum ImportError {
     SeveralImages(String),
     #[error("there is no name for the image that could be used; give it one with --name")]
     BadName(#[from] ReferenceError),
+    #[error(
+        "the name {name} has the digest of another image: this one is {found}; choose another name with --name"
+    )]
+    NamesOtherDigest { name: String, found: Digest },
     #[error("{name:?} cannot be read")]
     Read { name: String, source: io::Error },
     #[error("{name:?} is missing, a link, or not a file")]
@@ -172,6 +176,11 @@ impl Import<'_> {
         for offer in offers {
             let digest = Digest::of(&offer.manifest_bytes);
             for name in &offer.names {
+                // A digest in a name promises its users that image.
+                if matches!(name.version(), Version::Digest(named) if *named != digest) {
+                    let name = name.to_string();
+                    return Err(ImportError::NamesOtherDigest { name, found: digest });
+                }
                 self.store.check_name(&name.to_string(), &digest, self.naming)?;
             }
         }

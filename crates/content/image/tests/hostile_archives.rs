@@ -272,6 +272,32 @@ fn an_archive_cannot_take_the_short_name_of_what_was_pulled() {
 }
 
 #[test]
+fn an_archive_has_no_name_with_the_digest_of_another_image() {
+    let setting = Setting::new();
+    let named = |names: &[&str], number| {
+        archive(&[Saved { names, layers: vec![zeros(number, 10)] }], packed)
+    };
+    let good = setting.import(&named(&["team/tool:1"], 1)).unwrap().remove(0);
+    for pinned in [
+        format!("team/tool@{}", good.digest),
+        format!("other@{}", good.digest),
+        format!("team/tool:1@{}", good.digest),
+        format!("team/tool@sha256:{}", "0".repeat(64)),
+    ] {
+        let hostile = named(&["plain:1", &pinned], 2);
+        for replace in [false, true] {
+            let refused = setting.import_with(&hostile, ImportOptions { name: None, replace });
+            assert!(refused.unwrap_err().to_string().contains("digest of another"), "{pinned}");
+        }
+        assert!(setting.store.resolve("plain:1").is_err(), "nothing of it is taken");
+    }
+    let by_digest = setting.store.resolve(&format!("other@{}", good.digest)).unwrap();
+    assert_eq!(by_digest.digest, good.digest);
+    let own = setting.import(&named(&[&format!("team/tool@{}", good.digest)], 1)).unwrap();
+    assert_eq!(own[0].digest, good.digest);
+}
+
+#[test]
 fn a_layout_cannot_take_the_name_of_another_image() {
     let setting = Setting::new();
     let layout = support::images::Layout::new(setting.directory.path());

@@ -48,7 +48,7 @@ pub enum WorkspaceError {
     #[error("the workspace {0} is not a directory; give the directory that holds it")]
     NotADirectory(String),
     #[error(
-        "the workspace {given} leads through a link to {target}, outside the link's own directory; give {target} itself if you mean it"
+        "the path {given} leads through a link to {target}, outside the link's own directory; give {target} itself if you mean it"
     )]
     LinkOutside { given: String, target: String },
     #[error("the workspace {0} is the whole system; give the directory of one project")]
@@ -83,6 +83,12 @@ pub fn check_workspace(given: &Path) -> Result<CheckedWorkspace, WorkspaceError>
 /// link was not decided about.
 pub fn open_workspace(path: &Path) -> Result<CheckedWorkspace, WorkspaceError> {
     open_against(path.to_owned(), &home_directories())
+}
+
+/// Resolves a path of a file or directory to show. Policy and grant judge the path without links, and a link
+/// that a command could have made must not choose it.
+pub fn resolve_shown(given: &Path) -> Result<PathBuf, WorkspaceError> {
+    follow(given, LastLink::OfSystemToo)
 }
 
 fn check_against(given: &Path, homes: &[PathBuf]) -> Result<CheckedWorkspace, WorkspaceError> {
@@ -133,6 +139,23 @@ fn open_against(path: PathBuf, homes: &[PathBuf]) -> Result<CheckedWorkspace, Wo
 }
 
 fn resolve(given: &Path) -> Result<PathBuf, WorkspaceError> {
+    let resolved = follow(given, LastLink::Inside)?;
+    if !resolved.is_dir() {
+        return Err(WorkspaceError::NotADirectory(quoted(given)));
+    }
+    Ok(resolved)
+}
+
+/// Which links may be the last part of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastLink {
+    /// Only one that stays inside its own directory.
+    Inside,
+    /// Also one of the system's own.
+    OfSystemToo,
+}
+
+fn follow(given: &Path, last: LastLink) -> Result<PathBuf, WorkspaceError> {
     let shown = || quoted(given);
     let open_error = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => WorkspaceError::Missing(shown()),
@@ -161,19 +184,23 @@ fn resolve(given: &Path) -> Result<PathBuf, WorkspaceError> {
             continue;
         }
         let target = next.canonicalize().map_err(open_error)?;
-        // A job that can write to a directory above could have put the link there. Only root's own
-        // on the way, such as /home or /tmp, are no job's.
-        let of_system = found.uid() == 0 && parts.peek().is_some();
-        if !target.starts_with(&resolved) && !of_system {
+        let may_be_last = last == LastLink::OfSystemToo || parts.peek().is_some();
+        let allowed = may_be_last && is_of_system(&resolved, &found);
+        if !target.starts_with(&resolved) && !allowed {
             let target = quoted(&target.join(parts.collect::<PathBuf>()));
             return Err(WorkspaceError::LinkOutside { given: shown(), target });
         }
         resolved = target;
     }
-    if !resolved.is_dir() {
-        return Err(WorkspaceError::NotADirectory(shown()));
-    }
     Ok(resolved)
+}
+
+/// Whether a link in this directory is no job's: `/home` or `/tmp`, say. A job that can write to a directory could
+/// have put a link there, and `apply` could have. Where the caller is root, such a link is root's, too, so
+/// only those in the system's own directories count.
+fn is_of_system(directory: &Path, link: &std::fs::Metadata) -> bool {
+    let by_root = rustix::process::geteuid().is_root();
+    link.uid() == 0 && (!by_root || directory == Path::new("/") || is_system_directory(directory))
 }
 
 /// The rule with the longest path decides; `tree` and `allow` also decide about the paths below.
@@ -332,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_on_the_way_that_leads_out_is_refused_unless_it_is_roots() {
+    fn a_link_on_the_way_that_leads_out_is_refused_unless_it_is_the_systems() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("elsewhere/sub")).unwrap();
@@ -343,11 +370,14 @@ mod tests {
         assert_eq!(check(&base.join("project/inside/sub")).unwrap(), real);
         assert_eq!(check(&base.join("project/inside/../real/./sub/")).unwrap(), real);
         let outside = base.join("project/outside");
-        if rustix::process::geteuid().is_root() {
-            assert_eq!(check(&outside.join("sub")).unwrap(), base.join("elsewhere/sub"));
-            std::os::unix::fs::lchown(&outside, Some(12_345), None).unwrap();
+        // For root this one is root's, as what root has applied is.
+        let refused = [check(&outside.join("sub")), resolve_shown(&outside.join("sub"))];
+        for refused in refused.into_iter().chain([resolve_shown(&outside)]) {
+            assert!(matches!(refused, Err(WorkspaceError::LinkOutside { .. })), "{refused:?}");
         }
-        let refused = check(&outside.join("sub"));
-        assert!(matches!(refused, Err(WorkspaceError::LinkOutside { .. })), "{refused:?}");
+        // On most systems a link to /run.
+        let of_system = Path::new("/var/run");
+        assert_eq!(resolve_shown(of_system).unwrap(), of_system.canonicalize().unwrap());
+        assert_eq!(resolve_shown(&base.join("project/inside")).unwrap(), base.join("project/real"));
     }
 }

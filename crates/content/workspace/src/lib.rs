@@ -33,7 +33,9 @@ pub use apply::{
     Applied, ApplyError, ApplyOptions, RecoverError, Recovered, Selection, Wanted, apply,
     is_protected, recover,
 };
-pub use check::{CheckedWorkspace, WorkspaceError, check_workspace, names_secret, open_workspace};
+pub use check::{
+    CheckedWorkspace, WorkspaceError, check_workspace, names_secret, open_workspace, resolve_shown,
+};
 pub use collect::{Bounds, CollectError, Copied, Upper, collect};
 pub use content::Digest;
 pub use diff::{Contents, DiffError, DiffOptions, Differ};

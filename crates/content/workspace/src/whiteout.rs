@@ -9,7 +9,8 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Uid};
+use ringwall_safekeeping::beneath::{Mounts, open as open_beneath};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, StatxAttributes, StatxFlags, Uid};
 use rustix::io::Errno;
 
 use crate::beneath;
@@ -243,9 +244,31 @@ pub fn is_seen(view: BorrowedFd<'_>, path: &Path) -> std::io::Result<bool> {
             let kind = FileType::from_raw_mode(fs::fstat(handle)?.st_mode);
             Ok(kind != FileType::Symlink)
         }
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(false),
+        Err(Errno::XDEV) => is_seen_through_mounts(view, path),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A mount is on the way: a cover, or a directory that is kept where it is by being mounted on itself. A cover
+/// is of another file system than the directory that it is in.
+fn is_seen_through_mounts(view: BorrowedFd<'_>, path: &Path) -> std::io::Result<bool> {
+    let look_at = |path: &Path| {
+        let opened = open_beneath(view, path, OFlags::PATH, Mounts::Entered)?;
+        fs::statx(&opened, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+    };
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let found =
+        look_at(path).and_then(|it| Ok((it, look_at(directory.unwrap_or(Path::new(".")))?)));
+    let (found, directory) = match found {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+        other => other?,
+    };
+    let is_link = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Symlink;
+    let device = |it: &fs::Statx| (it.stx_dev_major, it.stx_dev_minor);
+    let is_cover = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        && device(&found) != device(&directory);
+    Ok(!is_link && !is_cover)
 }
 
 /// Directories within one another that a hidden one may have.

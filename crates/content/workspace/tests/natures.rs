@@ -54,6 +54,10 @@ fn what_a_repositorys_configuration_executes_is_not_written_unasked() {
         ("merge.x.driver", "sh -c 'exec scripts/merge.sh %A'"),
         ("credential.helper", "!f() { $(git rev-parse --show-toplevel)/helper/get; }; f"),
         ("alias.up", "!tools/up.sh"),
+        ("alias.inside", "!f() { cd moved && ./x; }; f"),
+        ("filter.make.clean", "make -s -C generated"),
+        ("filter.own.clean", "\"$PWD/by-variable/x\" %f"),
+        ("filter.spaced.clean", "'my tools/x' %f"),
         ("include.path", "../conf/shared.gitconfig"),
     ] {
         git(&top, &["config", name, value]);
@@ -61,8 +65,12 @@ fn what_a_repositorys_configuration_executes_is_not_written_unasked() {
     support::fill(&top, &[("conf/shared.gitconfig", "[core]\n\tpager = bin/pager\n")]);
     sandbox.upper_files(&[
         ("bin/pager", "x"),
+        ("by-variable/x", "x"),
         ("conf/shared.gitconfig", "x"),
+        ("generated/Makefile", "x"),
         ("helper/get", "x"),
+        ("moved/x", "x"),
+        ("my tools/x", "x"),
         ("scripts/clean.py", "x"),
         ("scripts/merge.sh", "x"),
         ("scripts/other.py", "x"),
@@ -76,8 +84,14 @@ fn what_a_repositorys_configuration_executes_is_not_written_unasked() {
     let refused = named(sandbox.apply(&changes));
     let expected = [
         "bin/pager",
+        "by-variable/x",
         "conf/shared.gitconfig",
+        "generated",
+        "generated/Makefile",
         "helper/get",
+        "moved",
+        "moved/x",
+        "my tools/x",
         "scripts/clean.py",
         "scripts/merge.sh",
         "textconv",
@@ -358,4 +372,17 @@ fn an_executable_that_stays_one_is_plain_unless_it_becomes_machine_code() {
     let natures: Vec<Nature> =
         changes.entries().iter().map(|change| changes.nature_of(change)).collect();
     assert_eq!(natures, [Nature::Plain, Nature::Executable]);
+}
+
+#[test]
+fn what_is_loaded_instead_of_a_source_is_not_plain() {
+    let mut sandbox = Sandbox::with(&[("src/a.py", "1"), ("init.el", "1")]);
+    let compiled = ["init.elc", "run.desktop", "src/__pycache__/a.cpython-311.pyc"];
+    sandbox.upper_files(&compiled.map(|path| (path, "x")));
+    let changes = sandbox.collect();
+    for path in compiled {
+        let change =
+            changes.entries().iter().find(|change| change.path.as_path() == Path::new(path));
+        assert_ne!(changes.nature_of(change.unwrap()), Nature::Plain, "{path}");
+    }
 }

@@ -9,16 +9,26 @@ use std::path::{Path, PathBuf};
 const OVERFLOW_ID: u32 = 65_534;
 const STICKY: u32 = 0o1000;
 
-/// Says why not. A missing directory will be made by this user, below the checked ones.
+/// The kernel follows no more links in one path.
+const MAX_LINKS: usize = 40;
+
+/// Says why not. A missing directory will be made by this user, below the checked ones. Links are followed
+/// one by one: a user who can change one of them chooses the directory as well.
 pub(crate) fn check(home: &Path) -> Result<(), String> {
     let me =
         Me { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-    let home = std::path::absolute(home).map_err(|error| error.to_string())?;
-    let mut found = look_at(&home)?;
-    if found.iter().any(|part| part.metadata.is_symlink()) {
-        found = look_at(&resolved(&home)?)?;
+    let mut way = std::path::absolute(home).map_err(|error| error.to_string())?;
+    for _ in 0..=MAX_LINKS {
+        let parts = look_at(&way)?;
+        let mut from_top = parts.iter().rev();
+        let link = from_top.clone().find(|part| part.metadata.is_symlink());
+        let is_before = |part: &&Part| link.is_none_or(|link| part.path != link.path);
+        from_top.by_ref().take_while(is_before).try_for_each(|part| me.refuse(part))?;
+        let Some(link) = link else { return Ok(()) };
+        me.refuse_stranger(link)?;
+        way = after(link, &way)?;
     }
-    found.iter().try_for_each(|part| me.refuse(part))
+    Err(format!("{} has too many links", home.display()))
 }
 
 /// A part of the path to a state directory.
@@ -42,18 +52,18 @@ fn look_at(home: &Path) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// Where the part that exists leads to, and the rest as it is written.
-fn resolved(home: &Path) -> Result<PathBuf, String> {
-    for above in home.ancestors() {
-        if let Ok(real) = above.canonicalize() {
-            let rest = home.strip_prefix(above).map_err(|error| error.to_string())?;
-            return Ok(real.join(rest));
-        }
-        if above.is_symlink() {
-            return Err(format!("{} is a link that leads nowhere", above.display()));
-        }
+/// The path with this link in it replaced by what it leads to.
+fn after(link: &Part, way: &Path) -> Result<PathBuf, String> {
+    let path = &link.path;
+    let target = fs::read_link(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let rest = way.strip_prefix(path).map_err(|error| error.to_string())?;
+    let target = directory.join(target);
+    // A directory is made in one that is there, and not where a link leads nowhere.
+    if !path.exists() {
+        return Err(format!("{} is a link that leads nowhere", path.display()));
     }
-    Ok(home.to_owned())
+    Ok(if rest.as_os_str().is_empty() { target } else { target.join(rest) })
 }
 
 struct Me {
@@ -65,10 +75,10 @@ impl Me {
     fn refuse(&self, part: &Part) -> Result<(), String> {
         let Part { path, metadata, is_above } = part;
         let (uid, gid, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
-        let trusted = uid == self.uid || (*is_above && (uid == 0 || is_unmapped(uid)));
-        if !trusted {
+        if !*is_above && uid != self.uid {
             return Err(format!("{} belongs to another user ({uid})", path.display()));
         }
+        self.refuse_stranger(part)?;
         if !metadata.is_dir() {
             return Err(format!("{} is not a directory", path.display()));
         }
@@ -81,6 +91,15 @@ impl Me {
             return Err(format!("others can write to {}", path.display()));
         }
         Ok(())
+    }
+
+    /// Links and the directories above may be root's, too.
+    fn refuse_stranger(&self, part: &Part) -> Result<(), String> {
+        let (path, uid) = (&part.path, part.metadata.uid());
+        if uid == self.uid || uid == 0 || is_unmapped(uid) {
+            return Ok(());
+        }
+        Err(format!("{} belongs to another user ({uid})", path.display()))
     }
 }
 
@@ -148,5 +167,16 @@ mod tests {
         std::os::unix::fs::chown(&home, Some(12_345), Some(12_345)).unwrap();
         assert!(check(&home).unwrap_err().contains("another user"));
         assert!(check(&home.join("below")).is_err());
+        // Ours is behind a link that the other user can change, and behind one of ours that leads there.
+        let own = top.path().join("own");
+        fs::create_dir(&own).unwrap();
+        set_mode(&own, 0o700);
+        symlink(&own, home.join("theirs")).unwrap();
+        symlink("home/theirs", top.path().join("ours")).unwrap();
+        for way in [home.join("theirs"), top.path().join("ours"), top.path().join("ours/below")] {
+            assert!(check(&way).unwrap_err().contains("another user"), "{way:?}");
+        }
+        symlink("own", top.path().join("plain")).unwrap();
+        assert_eq!(check(&top.path().join("plain")), Ok(()));
     }
 }

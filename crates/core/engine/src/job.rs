@@ -29,6 +29,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub trait Output {
     fn stdout(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn stderr(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// A write that would wait for its reader longer than this fails as timed out, as the reader must not
+    /// choose how long a job runs. Nothing to do for what never waits.
+    fn wait_until(&mut self, _deadline: Option<Instant>) {}
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -185,6 +188,7 @@ impl Job {
     }
 
     fn pass_on(&mut self, output: &mut dyn Output) -> Result<Ending, RunError> {
+        output.wait_until(self.deadline);
         loop {
             let next = match self.unread.take() {
                 Some(event) => Ok(event),
@@ -203,6 +207,9 @@ impl Job {
             match written {
                 Ok(true) => {}
                 Ok(false) => return Ok(self.end_as(Ending::OutputLimit)),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Ok(self.end_as(Ending::Timeout));
+                }
                 Err(error) => {
                     self.end_as(Ending::Stopped);
                     return Err(RunError::Output(error));

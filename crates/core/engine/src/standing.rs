@@ -156,7 +156,10 @@ impl Stands {
 
     /// Nothing can be written through a cover, wherever it came from.
     fn is_cover(&self, line: &MountLine<'_>) -> bool {
-        line.is_read_only() && self.covered == Some(line.parent)
+        let Some(covered) = self.covered.filter(|_| line.is_read_only()) else { return false };
+        // A directory in it with something hidden is a mount of its own, and was from the start.
+        line.parent == covered
+            || descendants(&parse(&self.seen.mounts), covered).contains(&line.parent)
     }
 
     /// After a change of rights: everything is as before but for the mounts on the workspace, and of

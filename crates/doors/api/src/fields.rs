@@ -13,7 +13,7 @@ use ringwall_spec::{
     WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_store::{CallRow, SandboxRow};
-use ringwall_workspace::{names_secret, open_workspace};
+use ringwall_workspace::{WorkspaceError, names_secret, open_workspace, resolve_shown};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -172,7 +172,15 @@ impl SandboxFields {
             // Resolved once. What does not exist is told later, to those who may know.
             let path = absolute(path)?;
             refuse_names_of_secrets(&path)?;
-            Ok(path.canonicalize().unwrap_or(path))
+            match resolve_shown(&path) {
+                Ok(real) => Ok(real),
+                // The grant of a holder decides about where the link leads.
+                Err(WorkspaceError::LinkOutside { .. }) if caller.holder().is_some() => {
+                    Ok(path.canonicalize().unwrap_or(path))
+                }
+                Err(error @ WorkspaceError::LinkOutside { .. }) => Err(error.into()),
+                Err(_) => Ok(path),
+            }
         });
         let read_only = read_only.collect::<Result<_, Problem>>();
         // Checked whoever asks: it is the engine's name only for the owner.

@@ -95,9 +95,12 @@ impl WasmRing {
         }
         steps.make_dev();
         for (number, grant) in self.grants.iter().enumerate() {
+            let top = Place::new(slot::BASE, inner_path(number));
+            if grant.access == DirAccess::Write {
+                steps.pin_around(&top, &grant.hidden, slot::FOUND);
+            }
             for hidden in &grant.hidden {
-                let path = PathBuf::from(inner_path(number)).join(hidden);
-                steps.mask(slot::BASE, Place::new(slot::BASE, path));
+                steps.mask(slot::BASE, Place::new(slot::BASE, top.path.as_path().join(hidden)));
             }
         }
         steps.freeze_base();

@@ -327,6 +327,7 @@ impl Base {
     pub fn attach_workspace(&mut self, workspace: &WorkspaceInput, at: &Place, covers: Slot) {
         self.push(Step::Attach { tree: slot::RUN_WORKSPACE, at: at.clone() });
         if workspace.mode == WorkspaceMode::ReadWrite {
+            self.pin_around(at, &workspace.hidden, slot::RUN_TEMPORARY);
             for hidden in &workspace.hidden {
                 let path = at.path.as_path().join(hidden);
                 self.mask(covers, Place::new(at.dir, path));

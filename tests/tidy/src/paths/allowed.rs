@@ -105,7 +105,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
     ),
     allowed(
         "crates/content/workspace/src/check.rs",
-        &["resolve", "names_secret", "passwd", "home_directories"],
+        &["resolve", "follow", "names_secret", "passwd", "home_directories"],
         "the first look at what a person named; the launcher checks what it mounts against it",
     ),
     allowed("crates/content/workspace/src/collect/store.rs", &[], HOME),
@@ -154,7 +154,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
     allowed("crates/core/engine/src/hiding.rs", &["start"], "/proc, before the first job"),
     allowed(
         "crates/core/engine/src/home.rs",
-        &["check", "look_at", "resolved", "refuse", "is_unmapped"],
+        &["look_at", "after", "refuse", "is_unmapped"],
         "the check of Ringwall's own home, and of those above it",
     ),
     allowed(

@@ -202,15 +202,19 @@ fn collect(
 /// Every path that the value could mean, whether it is there or not.
 fn paths_of(setting: &Setting, bases: &[&Path], held: &Held<'_>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    for word in setting.words() {
+    let directories = setting.directories();
+    let words = setting.words().into_iter().chain(directories.iter().cloned());
+    for word in words {
+        let original = word;
         // A user without a home that we know owns no workspace of ours.
-        let Some(word) = expanded(&word) else { continue };
+        let Some(word) = expanded(&original) else { continue };
         // `$(git rev-parse --show-toplevel)/tools/x` leaves `/tools/x`.
         let relative = word.strip_prefix("/").unwrap_or(&word);
         let is_path = word.as_os_str().as_encoded_bytes().iter().any(|b| matches!(b, b'/' | b'.'));
         for base in bases {
             let path = base.join(relative);
-            if is_path || setting.is_path() || held.reach(&path).is_file() {
+            let is_meant = is_path || setting.is_path() || directories.contains(&original);
+            if is_meant || held.reach(&path).is_file() {
                 paths.push(path);
             }
         }

@@ -30,8 +30,11 @@ const HOOKS: [&str; 7] = [
     "reference-transaction",
     "fsmonitor-watchman",
 ];
+/// Languages load these files instead of the source next to them: `__pycache__/a.cpython-311.pyc` for `a.py`.
+/// A reader of the source does not see that. Other machine code is known by its first bytes.
+const COMPILED: [&str; 7] = [".beam", ".elc", ".jar", ".phar", ".pyc", ".pyo", ".rbc"];
 /// Ends of names that settings and build files have at any depth.
-const SETTINGS: [&str; 38] = [
+const SETTINGS: [&str; 39] = [
     ".am",
     ".bazel",
     ".bzl",
@@ -40,6 +43,7 @@ const SETTINGS: [&str; 38] = [
     ".cmake",
     ".conf",
     ".config",
+    ".desktop",
     ".gemspec",
     ".gradle",
     ".gradle.kts",
@@ -205,6 +209,9 @@ pub(super) fn by_name(path: &Path) -> Nature {
     };
     if above.iter().any(is_hooks) || is_hook(name) {
         return Nature::Hook;
+    }
+    if COMPILED.iter().any(|end| name.ends_with(end)) {
+        return Nature::Executable;
     }
     let dotted = |name: &String| name.starts_with('.') || name.starts_with("_darcs");
     if above.first().is_some_and(dotted) {

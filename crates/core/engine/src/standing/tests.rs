@@ -51,6 +51,13 @@ fn covers_of_hidden_files_may_come_and_go_but_nothing_writable_may() {
     before.compare_mounts(BEFORE, |line| before.is_cover(line)).unwrap();
     compare(&cover.replace("/ws/.env ro", "/ws/.env rw")).unwrap_err();
     compare(&cover.replace("22 21", "22 20")).unwrap_err();
+    // Where a directory with something hidden in it is a mount of its own.
+    let pinned = format!("{BEFORE}30 21 0:21 /app /ws/app rw,nosuid - overlay none rw\n");
+    let was = Stands { covered: Some(21), ..with(&pinned) };
+    let compare = |now: &str| was.compare_mounts(now, |line| was.is_cover(line));
+    compare(&format!("{pinned}31 30 0:9 /no-file /ws/app/.env ro - tmpfs none ro\n")).unwrap();
+    compare(&format!("{pinned}31 30 0:9 /no-file /ws/app/.env rw - tmpfs none ro\n")).unwrap_err();
+    compare(BEFORE).unwrap_err();
 }
 
 #[test]

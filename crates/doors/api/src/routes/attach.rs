@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -42,6 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_MESSAGE: usize = 1 << 20;
 /// Pieces on their way, in each direction.
 const PIECES: usize = 16;
+/// How often it is tried again to send to a client that has read nothing.
+const FULL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the client sends first.
 #[derive(Debug, Deserialize)]
@@ -141,7 +143,7 @@ async fn exec_for(
             let killed = job.input();
             between.started(job.input(), move || killed.signal(Signal::KILL.as_raw()));
         };
-        let (call, mut output) = (new_id(), Tagged(between.shown.clone()));
+        let (call, mut output) = (new_id(), Tagged { to: between.shown.clone(), deadline: None });
         let ended = runs::exec_in(&service, &caller, (&id, &call), &fields, started, &mut output)?;
         Ok(json!({
             "ending": ended.ending, "stopped_by": ended.stopped_by, "limits": ended.limits,
@@ -191,7 +193,7 @@ async fn run_for(
             let killer = killer.clone();
             between.started(job.input(), move || killer.kill());
         };
-        let mut output = Tagged(between.shown.clone());
+        let mut output = Tagged { to: between.shown.clone(), deadline: None };
         let hooks = (&raised as _, &started as _, &mut output as _);
         let ran = runs::run_behind_wall(&service, &caller, &fields, hooks)?;
         Ok(json!({
@@ -352,13 +354,37 @@ fn pass_input(
 }
 
 /// Each piece has a byte before it that says which stream it is of.
-struct Tagged(mpsc::Sender<Message>);
+struct Tagged {
+    to: mpsc::Sender<Message>,
+    deadline: Option<Instant>,
+}
 
 impl Tagged {
     fn show(&self, tag: u8, bytes: &[u8]) -> io::Result<()> {
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
         let piece = Message::Binary([&[tag], bytes].concat().into());
-        self.0.blocking_send(piece).map_err(gone)
+        send_until(&self.to, piece, self.deadline)
+    }
+}
+
+/// Sends to a client, and waits no longer than this for one that reads nothing: it must not choose how long a
+/// command runs.
+pub(super) fn send_until<T>(
+    to: &mpsc::Sender<T>,
+    mut piece: T,
+    deadline: Option<Instant>,
+) -> io::Result<()> {
+    let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+    let Some(deadline) = deadline else { return to.blocking_send(piece).map_err(|_| gone()) };
+    loop {
+        piece = match to.try_send(piece) {
+            Ok(()) => return Ok(()),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(gone()),
+            Err(mpsc::error::TrySendError::Full(piece)) => piece,
+        };
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(FULL_INTERVAL);
     }
 }
 
@@ -370,10 +396,34 @@ impl Output for Tagged {
     fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.show(2, bytes)
     }
+
+    fn wait_until(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
 }
 
 impl Size {
     fn terminal(self) -> TerminalSize {
         TerminalSize { rows: self.rows, columns: self.columns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_reads_nothing_does_not_choose_how_long_a_command_runs() {
+        let (to, mut from) = mpsc::channel(1);
+        let deadline = Some(Instant::now() + Duration::from_millis(20));
+        let mut output = Tagged { to, deadline: None };
+        output.wait_until(deadline);
+        output.stdout(b"first").unwrap();
+        let late = output.stdout(b"second").unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        from.try_recv().unwrap();
+        output.stderr(b"there is room again").unwrap();
+        drop(from);
+        assert_eq!(output.stdout(b"third").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -20,6 +20,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 
+use super::attach::send_until;
 use super::{new_id, runs};
 use crate::body;
 use crate::caller::Asker;
@@ -109,7 +110,7 @@ async fn serve(
         let started = |job: &Job| {
             let _ = begun.send(job.input());
         };
-        let mut output = Shown(shown);
+        let mut output = Shown { to: shown, deadline: None };
         let call = new_id();
         let ended = runs::exec_in(&shared, &caller, (&id, &call), &opening, started, &mut output)?;
         Ok::<String, Problem>(ended.summary())
@@ -190,12 +191,14 @@ fn pass_orders(input: &ProcessInput, mut orders: mpsc::Receiver<Order>) {
     input.close();
 }
 
-struct Shown(mpsc::Sender<Bytes>);
+struct Shown {
+    to: mpsc::Sender<Bytes>,
+    deadline: Option<Instant>,
+}
 
 impl Shown {
     fn show(&self, bytes: &[u8]) -> io::Result<()> {
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        self.0.blocking_send(Bytes::copy_from_slice(bytes)).map_err(gone)
+        send_until(&self.to, Bytes::copy_from_slice(bytes), self.deadline)
     }
 }
 
@@ -206,5 +209,9 @@ impl Output for Shown {
 
     fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.show(bytes)
+    }
+
+    fn wait_until(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 }

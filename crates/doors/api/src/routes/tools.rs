@@ -15,6 +15,7 @@ use ringwall_spec::{CodeFor, DirAccess, EgressSpec, RingKind, ToolMeter, ToolSta
 use ringwall_store::NewCall;
 use ringwall_tool::{Failure, Kind, LimitWishes, Stdout, Tool, ToolName, limits_for};
 use ringwall_tool_host::{Allowed, Host, asked};
+use ringwall_workspace::{WorkspaceError, resolve_shown};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -405,8 +406,10 @@ fn call_there(
 /// The owner's paths may have links in them.
 fn canonical(path: &std::path::Path) -> Result<PathBuf, Problem> {
     refuse_names_of_secrets(path)?;
-    let cannot = |_| Problem::new(Code::NotGranted, format!("{path:?} cannot be used"));
-    path.canonicalize().map_err(cannot)
+    resolve_shown(path).map_err(|error| match error {
+        WorkspaceError::LinkOutside { .. } => error.into(),
+        _ => Problem::new(Code::NotGranted, format!("{path:?} cannot be used")),
+    })
 }
 
 /// Checks what the call brings and wants.

@@ -236,3 +236,24 @@ fn what_is_hidden_of_a_shown_directory_is_covered_wherever_the_ring_has_it() {
         }
     }
 }
+
+#[test]
+fn what_something_hidden_is_in_stays_where_it_is_in_a_workspace_that_is_written() {
+    let admitted = admitted("process").unwrap();
+    let mut input = input(&admitted, USER);
+    input.layers.clear();
+    let mode = WorkspaceMode::ReadWrite;
+    input.workspace = Some(WorkspaceInput { mode, ..workspace("/home/someone/project") });
+    let plan = ProcessRing.plan(&input).unwrap();
+    assert_eq!(faults(&plan), Vec::<String>::new());
+    let sub = Path::new("home/someone/project/sub");
+    let at = |wanted: &str, path: &Path| {
+        plan.ahead.iter().position(|step| match step {
+            Step::Attach { at, .. } => wanted == "pin" && at.path.as_path() == path,
+            Step::Mask { at, .. } => wanted == "mask" && at.path.as_path() == path,
+            _ => false,
+        })
+    };
+    let (pinned, covered) = (at("pin", sub), at("mask", &sub.join(".env")));
+    assert!(pinned.is_some() && pinned < covered, "{pinned:?} {covered:?}");
+}

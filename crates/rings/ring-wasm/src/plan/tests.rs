@@ -142,3 +142,20 @@ fn what_is_hidden_of_a_grant_is_covered_before_anything_runs() {
         assert!(masked.contains(&PathBuf::from(hidden)), "{masked:?}");
     }
 }
+
+#[test]
+fn what_something_hidden_is_in_stays_where_it_is_if_tools_can_write_there() {
+    let mut ring = ring();
+    for grant in &mut ring.grants {
+        grant.hidden = vec!["a/.docker/config.json".into(), "a/.env".into()];
+    }
+    let pinned: Vec<PathBuf> = plan(&ring, ROOT)
+        .template
+        .iter()
+        .filter_map(|step| match step {
+            Step::Attach { tree: slot::FOUND, at } => Some(at.path.as_path().to_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(pinned, [Path::new("grants/1/a"), Path::new("grants/1/a/.docker")]);
+}

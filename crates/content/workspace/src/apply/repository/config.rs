@@ -8,6 +8,10 @@ const HARMLESS_SECTIONS: [&str; 9] =
 /// Settings of any section whose values are never files or commands.
 const HARMLESS_SETTINGS: [&str; 4] = ["url", "pushurl", "fetch", "push"];
 
+/// The word after these is a directory that the rest of a command works in.
+const LEADING_WORDS: [&str; 7] =
+    ["cd", "pushd", "-C", "--directory", "--chdir", "--prefix", "--cwd"];
+
 /// One setting with its value, without quotes and escapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
@@ -116,8 +120,22 @@ impl Setting {
     }
 
     fn parts(&self) -> impl Iterator<Item = &str> {
-        let breaks = |c: char| c.is_whitespace() || "'\"`;|&()<>${}=:,!@".contains(c);
-        self.value.split(breaks).filter(|part| !part.is_empty())
+        parts(&self.value)
+    }
+
+    /// The directories in which the value, if it is a command, has others look for their files.
+    pub(super) fn directories(&self) -> Vec<String> {
+        if self.is_harmless() {
+            return Vec::new();
+        }
+        let words = shell_words(&without_variables(&self.value));
+        let after = words.windows(2).filter_map(|pair| match pair {
+            [option, directory] if LEADING_WORDS.contains(&option.as_str()) => Some(directory),
+            _ => None,
+        });
+        let attached = words.iter().filter_map(|word| word.strip_prefix("-C"));
+        let all = after.map(String::as_str).chain(attached);
+        all.filter(|directory| !directory.is_empty()).map(str::to_owned).collect()
     }
 
     /// The modules that the value, if it is a command, has an interpreter load.
@@ -132,14 +150,54 @@ impl Setting {
         if self.is_harmless() {
             return Vec::new();
         }
-        let words = self.parts().map(str::to_owned);
-        let whole = self.value.trim_start_matches('!').to_owned();
-        let mut words: Vec<String> = words.chain([whole]).collect();
+        let bare = without_variables(&self.value);
+        let mut words: Vec<String> = self.parts().map(str::to_owned).collect();
+        words.extend(parts(&bare).map(str::to_owned));
+        words.extend(shell_words(&self.value).into_iter().chain(shell_words(&bare)));
+        words.push(self.value.trim_start_matches('!').to_owned());
         words.retain(|word| !word.is_empty() && !word.starts_with('-') && !word.starts_with('%'));
         words.sort();
         words.dedup();
         words
     }
+}
+
+/// What divides words besides space.
+const BREAKS: &str = "`;|&()<>${}=:,!@";
+
+fn parts(value: &str) -> impl Iterator<Item = &str> {
+    let breaks = |c: char| c.is_whitespace() || c == '\'' || c == '"' || BREAKS.contains(c);
+    value.split(breaks).filter(|part| !part.is_empty())
+}
+
+/// The words as a shell has them: with spaces in quotes, and without quotes and backslashes.
+fn shell_words(value: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('\\', None | Some('"')) => word.extend(chars.next()),
+            ('\'' | '"', None) => quote = Some(c),
+            (c, None) if c.is_whitespace() || BREAKS.contains(c) => {
+                words.push(std::mem::take(&mut word));
+            }
+            (c, _) => word.push(c),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Without the names of variables: git starts commands at the top, so `$PWD/tools/x` is `/tools/x` there.
+fn without_variables(value: &str) -> String {
+    let mut parts = value.split('$');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text += part.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -166,10 +224,36 @@ mod tests {
             "[credential \"https://x\"]\nhelper = \"!f() { tools/hooks; }; f\"",
             "[hooks]\ncommit = python:tools/hooks:main",
             "[merge \"m\"] driver = env A=tools/hooks true",
+            r"[core] fsmonitor = tools/\\hooks",
         ] {
             assert!(has(text, "tools/hooks"), "{text:?}: {:?}", words(text));
         }
         assert!(has("[core]\nhooksPath = \"my tools/hooks\"", "my tools/hooks"));
+        for text in [
+            r#"fsmonitor = "\"my tools/x\" a""#,
+            "fsmonitor = 'my tools/x' a",
+            r"a = my\\ tools/x b",
+        ] {
+            assert!(has(text, "my tools/x"), "{text:?}: {:?}", words(text));
+        }
+        assert!(has("clean = \"$PWD/tools/x\"", "/tools/x"));
+    }
+
+    #[test]
+    fn directories_that_a_command_works_in_are_found() {
+        for text in [
+            "x = \"!f() { cd tools && ./x; }; f\"",
+            "clean = make -s -C tools",
+            "clean = make -Ctools",
+            "clean = env --chdir=tools x",
+            "clean = npm --prefix \"$PWD/tools\" run x",
+        ] {
+            let found: Vec<_> = Config::new(text).flat_map(|it| it.directories()).collect();
+            assert!(
+                found.iter().any(|it| it.trim_start_matches('/') == "tools"),
+                "{text}: {found:?}"
+            );
+        }
     }
 
     #[test]
