@@ -84,6 +84,7 @@ fn open_lab() -> anyhow::Result<Lab> {
         apparmor: PathBuf::from("resources/apparmor"),
         scripts: PathBuf::from("scripts"),
         image: cache.join("image"),
+        guest_kernels: cache.join("guest-kernels"),
     };
     Lab::open(&cache, Path::new(OUT), sources)
 }
