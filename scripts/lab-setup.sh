@@ -7,6 +7,7 @@
 #   kernels/NAME/          vmlinuz, initramfs and release, for each name in KERNELS below
 #   root.ext4              the root file system, the same for all machines
 #   image/                 the container image that jobs use (an OCI layout)
+#   guest-kernels/         the kernel that microVMs inside the machines boot
 #
 #   scripts/lab-setup.sh            quick when all is there
 #   scripts/lab-setup.sh refresh    everything again, with the newest packages
@@ -24,7 +25,7 @@ readonly KERNELS="6.1:bookworm:linux-image-amd64
 readonly QEMU_SUITE=bookworm-backports
 readonly ROOT_SUITE=bookworm
 readonly ROOT_PACKAGES="base-files bash dash coreutils util-linux mount grep sed findutils hostname
-    procps python3 git busybox-static apparmor kmod"
+    procps python3 git busybox-static apparmor kmod qemu-system-x86"
 readonly ROOT_MIB=1536
 
 # Without these there is no root file system and no channel to the host.
@@ -198,6 +199,14 @@ make_image() {
     rm -rf "$root"
 }
 
+# For microVMs inside the machines: the same as `make setup` gets for this machine.
+make_guest_kernel() {
+    local code=0
+    echo "lab-setup: the kernel for microVMs in the machines"
+    RINGWALL_KERNELS=$making/guest-kernels scripts/guest-kernel.sh || code=$?
+    [ "$code" = 0 ] || fail "the kernel for microVMs cannot be made; see above"
+}
+
 # --- all of it ----------------------------------------------------------------------------------
 
 main() {
@@ -216,7 +225,7 @@ main() {
     local lock recipe
     exec {lock}>"$lab/.setup.lock"
     flock "$lock"
-    recipe=$(cat "$0" scripts/modules.sh tests/lab/guest/init.sh | sha256sum | head -c 16)
+    recipe=$(cat "$0" scripts/modules.sh scripts/guest-kernel.sh tests/lab/guest/init.sh | sha256sum | head -c 16)
     if [ "${1:-}" != refresh ] && [ "$(cat "$lab/recipe" 2>/dev/null)" = "$recipe" ]; then return; fi
 
     # What a killed set-up left.
@@ -231,8 +240,9 @@ main() {
     done
     make_qemu
     make_image
+    make_guest_kernel
     make_root_disk
-    for part in qemu kernels image root.ext4; do
+    for part in qemu kernels image guest-kernels root.ext4; do
         rm -rf "${lab:?}/$part"
         mv "$making/$part" "$lab/$part"
     done

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{User, World, is_root};
+use crate::support::{Finished, User, World, is_root};
 
 fn report(output: &Output) -> Value {
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -137,4 +137,37 @@ fn the_same_failure_is_told_in_the_same_words_every_time() {
     let [words] = told.as_slice() else { panic!("{told:?}") };
     assert!(words.contains(&format!("show file \"{path}\"")), "{words}");
     assert!(words.contains("Permission denied (os error 13)"), "{words}");
+}
+
+/// Runs Ringwall in a user namespace of its own below which the kernel allows no further one, with no more rights
+/// than an ordinary user has.
+fn where_no_namespace_is_allowed(world: &World, arguments: &[&str]) -> Finished {
+    const SCRIPT: &str = "echo 0 >/proc/sys/user/max_user_namespaces \
+        && exec setpriv --inh-caps=-all --ambient-caps=-all \"$0\" \"$@\"";
+    let asked = world.command(arguments);
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-user=1000", "--map-group=1000", "--keep-caps", "sh", "-c", SCRIPT])
+        .arg(asked.get_program())
+        .args(asked.get_args())
+        .env_clear()
+        .envs(asked.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(world.project());
+    let line = format!("ringwall {arguments:?} without namespaces");
+    Finished::new(line, command.output().expect("unshare of util-linux"))
+}
+
+#[test]
+fn a_wall_that_fails_for_want_of_namespaces_tells_what_doctor_tells() {
+    let world = World::new();
+    let doctor = where_no_namespace_is_allowed(&world, &["doctor", "-o", "json"]).json();
+    let features = doctor["features"].as_array().expect("a list");
+    let feature = features.iter().find(|it| it["name"] == "user-namespace").expect("the feature");
+    let fix = feature["fix"].as_str().expect("a command");
+    assert!(fix.contains("sysctl -w user.max_user_namespaces="), "{fix}");
+    for wall in [&["--wall", "process"][..], &["--wall", "process", "--workspace", "."]] {
+        let run = [&["run"][..], wall, &["--", "true"]].concat();
+        let refused = where_no_namespace_is_allowed(&world, &run);
+        refused.is_refused().says(&["could not make own user namespace", fix]);
+    }
 }

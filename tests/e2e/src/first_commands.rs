@@ -3,8 +3,12 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::support::{Finished, Registry, Terminal, World, busybox_layout};
+
+/// What compiles or attacks takes so long at most, on a busy machine.
+const MINUTES: Duration = Duration::from_secs(300);
 
 /// The project as one that the caller has below its home.
 fn at_home(world: &World) -> PathBuf {
@@ -227,7 +231,7 @@ fn flags_of_docker_work_or_are_answered_with_ours() {
 }
 
 #[test]
-fn a_command_on_a_terminal_has_no_time_limit_of_its_own() {
+fn a_command_on_a_terminal_has_the_longest_time_limit_by_default() {
     let world = World::new();
     let limit = |flags: &[&str]| {
         let script = "echo ready; read line";
@@ -250,14 +254,46 @@ fn what_takes_long_is_shown_on_a_terminal() {
     let registry = Registry::start(&world.path(""), &["library/alpine:3"]);
     let kernels =
         std::env::var_os("RINGWALL_KERNELS").unwrap_or("/var/lib/ringwall/kernels".into());
-    let mut command = world.command(["run", "--wall", "vm", "alpine:3", "echo", "over"]);
+    let project = world.project();
+    let workspace = ["--workspace", project.to_str().unwrap()];
+    let run = [&["run", "--wall", "vm"][..], &workspace, &["alpine:3", "echo", "over"]].concat();
+    let mut command = world.command(run);
     command
         .env("RINGWALL_MIRROR", &registry.address)
         .env("RINGWALL_KERNELS", kernels)
         .env("TERM", "xterm");
     let mut terminal = Terminal::start(command, 24, 100);
     terminal.shows("fetching");
-    terminal.shows("starting a microVM");
+    terminal.shows("starting a microVM and copying the workspace into it");
     terminal.shows("over");
     assert_eq!(terminal.ends(), 0);
+}
+
+#[test]
+fn importing_and_compiling_are_shown_on_a_terminal_and_nowhere_else() {
+    let (seen, piped) = (World::new(), World::new());
+    let layout = busybox_layout(&seen.path(""));
+    let import = ["image", "import", layout.to_str().unwrap(), "--name", "test:1"];
+    let compile = ["tool", "inspect", "grep"];
+    for (arguments, work) in [(&import[..], "unpacking"), (&compile[..], "compiling")] {
+        for world in [&seen, &piped] {
+            world.put_built_in("grep");
+        }
+        let mut command = seen.command(arguments);
+        command.env("TERM", "xterm");
+        let mut terminal = Terminal::start(command, 24, 100);
+        terminal.shows(work);
+        assert_eq!(terminal.ends_within(MINUTES), 0);
+        piped.ringwall(arguments).exits(0).says_nothing();
+    }
+}
+
+#[test]
+fn verify_shows_on_a_terminal_which_wall_it_attacks() {
+    let world = World::new();
+    let mut command = world.command(["verify", "--wall", "process"]);
+    command.env("TERM", "xterm");
+    let mut terminal = Terminal::start(command, 24, 100);
+    terminal.shows("attacking process");
+    assert_eq!(terminal.ends_within(MINUTES), 0, "{}", terminal.screen_text());
 }

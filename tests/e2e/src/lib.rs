@@ -19,6 +19,8 @@ mod granted;
 #[cfg(test)]
 mod image;
 #[cfg(test)]
+mod install;
+#[cfg(test)]
 mod isolation;
 #[cfg(test)]
 mod json;

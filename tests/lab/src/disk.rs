@@ -48,6 +48,8 @@ pub struct Sources {
     pub scripts: PathBuf,
     /// The container image, from the cache.
     pub image: PathBuf,
+    /// The kernel of microVMs, from the cache.
+    pub guest_kernels: PathBuf,
 }
 
 impl Sources {
@@ -111,6 +113,7 @@ fn fill(machine: &Machine, sources: &Sources, stage: &Path) -> anyhow::Result<()
     fs::write(stage.join("sysctls"), sysctls)?;
     copy_tree(&sources.apparmor, &stage.join("apparmor"))?;
     copy_tree(&sources.image, &stage.join("image"))?;
+    copy_tree(&sources.guest_kernels, &stage.join("guest-kernels"))?;
     copy_tree(&sources.scripts.join("demo"), &stage.join("scripts/demo"))?;
     bring(&sources.scripts.join("demo.sh"), &stage.join("scripts/demo.sh"))?;
     let tools = sources.programs.join("tools");

@@ -5,7 +5,7 @@ use crate::machine::{Machine, User};
 use crate::message::JobReport;
 use crate::results::{JobResult, Outcome};
 
-const MAX_REASON_CHARS: usize = 300;
+const MAX_REASON_CHARS: usize = 500;
 
 pub fn judge(machine: &Machine, job: &Job, user: User, report: &JobReport) -> JobResult {
     let worked = report.code == Some(0) && !report.timed_out;

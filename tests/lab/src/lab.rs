@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
@@ -19,6 +19,8 @@ use crate::results::{JobResult, MachineResults, Outcome};
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 /// A stalled emulator is given a second chance.
 const TRIES: u32 = 2;
+/// The reason of a job that was not begun.
+const TOO_LATE: &str = "not begun: the time of the whole lab was over";
 
 /// Where everything is.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct Lab {
     pub out: PathBuf,
     pub sources: Sources,
     pub boot_timeout: Duration,
+    /// The lab must be done by then. Later jobs fail.
+    pub end: Option<Instant>,
     /// Held for as long as this lab uses `out`.
     _lock: File,
 }
@@ -46,7 +50,18 @@ impl Lab {
         if lock.try_lock().is_err() {
             bail!("another lab is running in {}", out.display());
         }
-        Ok(Lab { cache: cache.to_owned(), out, sources, boot_timeout: BOOT_TIMEOUT, _lock: lock })
+        let cache = cache.to_owned();
+        Ok(Lab { cache, out, sources, boot_timeout: BOOT_TIMEOUT, end: None, _lock: lock })
+    }
+
+    /// Returns as much of `wanted` as the lab has time for.
+    fn within(&self, wanted: Duration) -> Duration {
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        left.map_or(wanted, |left| left.min(wanted))
+    }
+
+    fn is_late(&self) -> bool {
+        self.within(Duration::from_secs(1)).is_zero()
     }
 
     /// Runs all jobs of one machine. A machine that does not boot is a result, too.
@@ -55,6 +70,9 @@ impl Lab {
         writeln!(say, "\n{}: {}", machine.name, machine.about)?;
         let mut attempt = 1;
         loop {
+            if self.is_late() {
+                return Ok(no_machine(machine, TOO_LATE));
+            }
             match self.try_machine(machine, jobs) {
                 Ok(results) => return Ok(results),
                 Err(Failure::Stalled(why)) if attempt < TRIES => {
@@ -76,18 +94,20 @@ impl Lab {
         let mut results = Vec::new();
         for (job, user) in plan(machine, jobs) {
             let mut millis = None;
+            let not_begun =
+                |outcome, reason| JobResult { job: job.name.clone(), user, outcome, reason };
+            let seconds = self.within(Duration::from_secs(job.seconds)).as_secs();
             let result = match self.missing_program(job) {
-                Some(name) => JobResult {
-                    job: job.name.clone(),
-                    user,
-                    outcome: Outcome::NotTested,
-                    reason: format!("the program {name} was not brought in; run `make build`"),
-                },
+                Some(name) => not_begun(
+                    Outcome::NotTested,
+                    format!("the program {name} was not brought in; run `make build`"),
+                ),
+                None if seconds == 0 => not_begun(Outcome::Fails, TOO_LATE.to_owned()),
                 None => {
                     let report = emulator.run(Order {
                         user: user.name().to_owned(),
                         script: job.script.clone(),
-                        seconds: job.seconds,
+                        seconds,
                     })?;
                     self.keep_output(machine, job, user, &report)?;
                     millis = Some(report.millis);
@@ -102,6 +122,7 @@ impl Lab {
         Ok(MachineResults {
             machine: machine.name.clone(),
             about: machine.about.clone(),
+            kernel: machine.kernel.clone(),
             release,
             jobs: results,
         })
@@ -135,7 +156,7 @@ impl Lab {
 
     pub fn boot_from(&self, machine: &Machine, parts: &Parts) -> Result<Emulator, Failure> {
         disk::make(machine, &self.sources, &self.out.join("stage"), &parts.lab_disk)?;
-        let emulator = Emulator::boot(machine, parts, self.boot_timeout);
+        let emulator = Emulator::boot(machine, parts, self.within(self.boot_timeout));
         // The machine has it open; nothing else needs it.
         let _ = fs::remove_file(&parts.lab_disk);
         let _ = fs::remove_dir_all(self.out.join("stage"));
@@ -185,6 +206,7 @@ fn no_machine(machine: &Machine, why: &str) -> MachineResults {
     MachineResults {
         machine: machine.name.clone(),
         about: machine.about.clone(),
+        kernel: machine.kernel.clone(),
         release: "unknown".to_owned(),
         jobs: vec![result],
     }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use ringwall_lab::disk::Sources;
@@ -14,7 +15,7 @@ use ringwall_lab::{agent, bad_input, page};
 
 const USAGE: &str = "usage: ringwall-lab COMMAND, in the root of the repository
 
-  run [--all] [MACHINE...]   boot machines and run their jobs; without names: those for CI
+  run [--all] [MACHINE...]   boot machines and run their jobs; without names: those for CI, in 10 minutes
   bad-input                  try what must fail, and look whether anything is left
   boot MACHINE               boot one machine, print the process id of QEMU and wait
   page                       take the results over and make docs/reference/hosts.md from them
@@ -25,6 +26,8 @@ RINGWALL_PROGRAMS is the directory with the programs, RINGWALL_CACHE the cache o
 const MACHINES: &str = "tests/lab/machines";
 const JOBS: &str = "tests/lab/jobs";
 const OUT: &str = "target/lab";
+/// CI waits no longer than this for the small set.
+const SMALL_SET_TIMEOUT: Duration = Duration::from_secs(600);
 const KEPT: &str = "docs/reference/hosts/results.json";
 const PAGE: &str = "docs/reference/hosts.md";
 
@@ -84,6 +87,7 @@ fn open_lab() -> anyhow::Result<Lab> {
         apparmor: PathBuf::from("resources/apparmor"),
         scripts: PathBuf::from("scripts"),
         image: cache.join("image"),
+        guest_kernels: cache.join("guest-kernels"),
     };
     Lab::open(&cache, Path::new(OUT), sources)
 }
@@ -91,7 +95,9 @@ fn open_lab() -> anyhow::Result<Lab> {
 fn run(words: &[&str]) -> anyhow::Result<ExitCode> {
     let data = read()?;
     let machines = choose(data.machines, words)?;
-    let lab = open_lab()?;
+    let mut lab = open_lab()?;
+    // A caller who names machines, or wants all of them, waits as long as they take.
+    lab.end = words.is_empty().then(|| Instant::now() + SMALL_SET_TIMEOUT);
     let mut results = Results::default();
     for machine in &machines {
         results.machines.push(lab.run_machine(machine, &data.jobs)?);
@@ -143,9 +149,9 @@ fn make_page() -> anyhow::Result<ExitCode> {
     let mut results = if kept.exists() { Results::read(kept)? } else { Results::default() };
     let newer = Path::new(OUT).join("results.json");
     if newer.exists() {
-        let names: Vec<String> = data.machines.iter().map(|machine| machine.name.clone()).collect();
-        results.merge(&Results::read(&newer)?, &names);
+        results.merge(&Results::read(&newer)?);
     }
+    let results = results.fit(&data.machines, &data.jobs);
     results.write(kept)?;
     std::fs::write(PAGE, page::render(&results, &data.jobs))
         .with_context(|| format!("cannot write {PAGE}"))?;

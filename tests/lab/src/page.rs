@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ringwall_linux::host::support::{DIFFERENCES, Version};
+
 use crate::job::{Job, JobKind};
 use crate::machine::User;
 use crate::results::{JobResult, MachineResults, Outcome, Results};
@@ -11,6 +13,7 @@ const HEAD: &str = "# Hosts: what works where
 The lab boots the machines below under QEMU and runs the same jobs on each of them, as root and as
 an ordinary user. This page is made from the results (`docs/reference/hosts/results.json`) by `make hosts-page`.
 Do not edit it. `make lab` boots a small set of the machines and `make lab-all` boots all of them.
+[Kernels](kernels.md) says what each wall needs of a kernel.
 
 | word | meaning |
 |---|---|
@@ -18,6 +21,7 @@ Do not edit it. `make lab` boots a small set of the machines and `make lab-all` 
 | refused | Ringwall refused the job, and the message below the table tells the user why. |
 | FAILS | The job neither worked nor was refused with the right message. This is a bug. |
 | not tested | A program that the job needs was not brought in. |
+| not run | The machine or the job is new or was changed, and has not been run since. |
 | - | The job does not run on this machine as this user. |
 ";
 
@@ -51,8 +55,14 @@ fn overview(results: &Results) -> String {
 }
 
 fn count(machine: &MachineResults, user: User) -> String {
-    let outcomes =
-        [Outcome::Works, Outcome::Refused, Outcome::Fails, Outcome::NotRefused, Outcome::NotTested];
+    let outcomes = [
+        Outcome::Works,
+        Outcome::Refused,
+        Outcome::Fails,
+        Outcome::NotRefused,
+        Outcome::NotTested,
+        Outcome::NotRun,
+    ];
     let parts: Vec<String> = outcomes
         .into_iter()
         .filter_map(|outcome| {
@@ -66,8 +76,11 @@ fn count(machine: &MachineResults, user: User) -> String {
 
 fn section(machine: &MachineResults) -> String {
     let mut text = format!(
-        "\n## {}\n\n{} Kernel {}.\n\n| job | as root | as a user |\n|---|---|---|\n",
-        machine.machine, machine.about, machine.release
+        "\n## {}\n\n{} Kernel {}.{}\n\n| job | as root | as a user |\n|---|---|---|\n",
+        machine.machine,
+        machine.about,
+        machine.release,
+        differences(&machine.release)
     );
     let mut names: Vec<&str> = Vec::new();
     for job in &machine.jobs {
@@ -93,6 +106,29 @@ fn section(machine: &MachineResults) -> String {
         text.push_str(&reasons.concat());
     }
     text
+}
+
+/// Says which rows of the table of kernels are about this one.
+fn differences(release: &str) -> String {
+    let Some(kernel) = version(release) else {
+        return String::new();
+    };
+    let mut below: Vec<String> = DIFFERENCES
+        .iter()
+        .filter(|difference| kernel < difference.below)
+        .map(|difference| difference.below.to_string())
+        .collect();
+    below.dedup();
+    if below.is_empty() {
+        return " It has every feature of [the table](kernels.md#differences).".to_owned();
+    }
+    format!(" The [differences](kernels.md#differences) before {} apply.", below.join(", "))
+}
+
+/// `6.12.95+deb12-amd64` is 6 and 12.
+fn version(release: &str) -> Option<Version> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some(Version(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn explain(jobs: &[Job]) -> String {

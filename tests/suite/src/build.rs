@@ -22,7 +22,7 @@ pub(crate) struct TestProgram {
 }
 
 /// The folders of the repository in which packages lie.
-const TOPS: [&str; 4] = ["crates", "bins", "tests", "benches"];
+const TOPS: [&str; 5] = ["crates", "bins", "tests", "benches", "tools"];
 
 #[derive(Debug, Deserialize)]
 struct Message {
@@ -50,6 +50,11 @@ pub(crate) fn test_programs(root: &Path) -> Result<Vec<TestProgram>> {
     let mut programs = cargo_build(root, &together)?;
     programs.extend(cargo_build(root, &["--package", APART[0]])?);
     Ok(programs)
+}
+
+/// Everything of a workspace of its own.
+pub(crate) fn test_programs_of_tree(tree: &Path) -> Result<Vec<TestProgram>> {
+    cargo_build(tree, &["--workspace"])
 }
 
 fn cargo_build(root: &Path, selection: &[&str]) -> Result<Vec<TestProgram>> {

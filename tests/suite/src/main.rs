@@ -1,11 +1,12 @@
 //! `ringwall-suite`: runs the tests of the workspace, two test programs at a time.
 //!
-//!     ringwall-suite [--build-only] [--only WORD]... [--without WORD]... [-- FILTER...]
+//!     ringwall-suite [--build-only] [--tree DIR] [--only WORD]... [--without WORD]... [-- FILTER...]
 //!
 //! Cargo runs one test program after another, and its result says nothing about tests that found that
 //! they could not run here. This program builds everything with one command, so that tests and
 //! programs share their compiled dependencies, runs the test programs side by side, and compares what
-//! was skipped with `tests/skips.toml`.
+//! was skipped with `tests/skips.toml`. With `--tree` it does the same for a workspace of its own below the
+//! repository, such as `tools`.
 
 mod build;
 mod program;
@@ -20,7 +21,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::program::Report;
-use crate::skips::Allowed;
+use crate::skips::{Allowed, Excuse};
 
 fn main() -> ExitCode {
     match run() {
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choice {
     build_only: bool,
+    tree: Option<String>,
     only: Vec<String>,
     without: Vec<String>,
     filters: Vec<String>,
@@ -52,13 +54,19 @@ impl Choice {
                     choice.build_only = true;
                     continue;
                 }
+                "--tree" => {
+                    choice.tree = Some(arguments.next().context("--tree needs a directory")?);
+                    continue;
+                }
                 "--only" => &mut choice.only,
                 "--without" => &mut choice.without,
                 "--" => {
                     choice.filters.extend(arguments);
                     break;
                 }
-                other => bail!("unknown argument {other:?}: expected --only, --without or --"),
+                other => {
+                    bail!("unknown argument {other:?}: expected --tree, --only, --without or --")
+                }
             };
             list.push(arguments.next().with_context(|| format!("{argument} needs a word"))?);
         }
@@ -75,7 +83,10 @@ fn run() -> Result<bool> {
     let choice = Choice::parse(std::env::args().skip(1))?;
     let root = workspace_root()?;
     let allowed = Allowed::read(&root.join("tests/skips.toml"))?;
-    let mut programs = build::test_programs(&root)?;
+    let mut programs = match &choice.tree {
+        Some(tree) => build::test_programs_of_tree(&root.join(tree))?,
+        None => build::test_programs(&root)?,
+    };
     if choice.build_only {
         return Ok(true);
     }
@@ -98,8 +109,8 @@ fn conclude(out: &mut impl Write, reports: &[Report], allowed: &Allowed) -> Resu
     }
     let mut refused = 0;
     for skip in reports.iter().flat_map(|report| &report.skips) {
-        if let Some(reason) = allowed.reason(&skip.text) {
-            writeln!(out, "skipped: {}: {} (allowed: {reason})", skip.test, skip.text)?;
+        if let Some(Excuse { reason, runs }) = allowed.excuse(&skip.text) {
+            writeln!(out, "skipped: {}: {} ({runs}: {reason})", skip.test, skip.text)?;
         } else {
             refused += 1;
             writeln!(

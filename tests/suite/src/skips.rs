@@ -17,8 +17,45 @@ pub(crate) struct Allowed {
 struct Entry {
     /// What the test prints begins with this.
     says: String,
-    /// Why it cannot run, and where it does run.
+    /// Where it does run.
+    r#where: Place,
+    /// Why it cannot run here.
     because: String,
+}
+
+/// Where a test runs that is skipped elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Place {
+    /// In CI. It is skipped on machines of developers.
+    Ci,
+    /// In the nightly run.
+    Nightly,
+    /// In the lab, as a job of an emulated machine.
+    Lab,
+    /// On machines that have what it needs. No run of this repository has one for certain.
+    OtherMachines,
+    /// No machine that runs these tests can run it.
+    Nowhere,
+}
+
+impl Place {
+    fn words(self) -> &'static str {
+        match self {
+            Place::Ci => "runs in CI",
+            Place::Nightly => "runs at night",
+            Place::Lab => "runs in the lab",
+            Place::OtherMachines => "runs on other machines",
+            Place::Nowhere => "runs nowhere",
+        }
+    }
+}
+
+/// Why a test may be skipped, and where it runs instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Excuse<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) runs: &'static str,
 }
 
 impl Allowed {
@@ -39,9 +76,9 @@ impl Allowed {
         Ok(allowed)
     }
 
-    /// The reason why this may be skipped, if it may.
-    pub(crate) fn reason(&self, text: &str) -> Option<&str> {
+    /// Why this may be skipped, if it may.
+    pub(crate) fn excuse(&self, text: &str) -> Option<Excuse<'_>> {
         let entry = self.skip.iter().find(|entry| text.starts_with(&entry.says))?;
-        Some(&entry.because)
+        Some(Excuse { reason: &entry.because, runs: entry.r#where.words() })
     }
 }

@@ -24,13 +24,16 @@ fn concluded(report: Report, allowed: &str) -> (bool, String) {
     (good, String::from_utf8(out).unwrap())
 }
 
-const ALLOWED: &str = "[[skip]]\nsays = 'no guests'\nbecause = 'in the lab'";
+const ALLOWED: &str = "[[skip]]\nsays = 'no guests'\nwhere = 'lab'\nbecause = 'no time'";
 
 #[test]
 fn an_allowed_skip_is_counted_and_does_not_count_as_passed() {
     let (good, text) = concluded(ended(GOOD, true), ALLOWED);
     assert!(good && text.ends_with("1 passed, 0 failed, 1 skipped\n"), "{text}");
-    assert!(text.contains("skipped: crates/x x a::b: no guests (allowed: in the lab)"), "{text}");
+    assert!(
+        text.contains("skipped: crates/x x a::b: no guests (runs in the lab: no time)"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -54,9 +57,19 @@ fn a_program_that_dies_without_a_result_fails_the_run() {
 
 #[test]
 fn a_list_of_skips_needs_reasons_and_known_keys() {
-    assert!(Allowed::parse("[[skip]]\nsays = 'x'\nbecause = ' '").is_err());
-    assert!(Allowed::parse("[[skip]]\nsays = ''\nbecause = 'y'").is_err());
-    assert!(Allowed::parse("[[skip]]\nsays = 'x'\nwhy = 'y'").is_err());
+    let entry = |text: &str| Allowed::parse(&format!("[[skip]]\n{text}"));
+    assert!(entry("says = 'x'\nwhere = 'ci'\nbecause = 'y'").is_ok());
+    assert!(entry("says = 'x'\nwhere = 'ci'\nbecause = ' '").is_err());
+    assert!(entry("says = ''\nwhere = 'ci'\nbecause = 'y'").is_err());
+    assert!(entry("says = 'x'\nbecause = 'y'").is_err());
+    assert!(entry("says = 'x'\nwhere = 'here'\nbecause = 'y'").is_err());
+    assert!(entry("says = 'x'\nwhere = 'ci'\nbecause = 'y'\nwhy = 'z'").is_err());
+}
+
+#[test]
+fn the_list_of_this_repository_is_valid() {
+    let root = workspace_root().unwrap();
+    Allowed::read(&root.join("tests/skips.toml")).unwrap();
 }
 
 #[test]
@@ -69,6 +82,9 @@ fn words_choose_packages() {
             && !choice.takes("tests/vm")
             && !choice.takes("crates/base/linux")
     );
+    let tree = Choice::parse(words(&["--tree", "tools"]).into_iter()).unwrap();
+    assert_eq!(tree.tree.as_deref(), Some("tools"));
+    assert!(Choice::parse(words(&["--tree"]).into_iter()).is_err());
     assert!(Choice::parse(words(&["--only"]).into_iter()).is_err());
     assert!(Choice::parse(words(&["guests"]).into_iter()).is_err());
 }

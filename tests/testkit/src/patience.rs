@@ -12,13 +12,23 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Asks until `question` gives something.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + PATIENCE;
+pub fn eventually<T>(what: &str, question: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, what, question)
+}
+
+/// Asks for as long as `patience` says.
+#[track_caller]
+pub(crate) fn within<T>(
+    patience: Duration,
+    what: &str,
+    mut question: impl FnMut() -> Option<T>,
+) -> T {
+    let give_up = Instant::now() + patience;
     loop {
         if let Some(answer) = question() {
             return answer;
         }
-        assert!(Instant::now() < give_up, "did not happen in {PATIENCE:?}: {what}");
+        assert!(Instant::now() < give_up, "did not happen in {patience:?}: {what}");
         sleep(PAUSE);
     }
 }

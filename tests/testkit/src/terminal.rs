@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::patience::{eventually, wait_for_end};
+use crate::finished::code;
+use crate::patience::{eventually, wait_for_end, within};
 
 /// The person's side.
 #[derive(Debug)]
@@ -89,6 +90,14 @@ impl Terminal {
     #[track_caller]
     pub fn ends(&mut self) -> i32 {
         wait_for_end(&mut self.child)
+    }
+
+    /// For work that takes minutes on a busy machine.
+    #[track_caller]
+    pub fn ends_within(&mut self, patience: Duration) -> i32 {
+        within(patience, "the end of the program", || {
+            self.child.try_wait().ok().flatten().map(code)
+        })
     }
 }
 

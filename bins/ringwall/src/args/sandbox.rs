@@ -128,7 +128,7 @@ fn plain(path: &Path) -> PathBuf {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Limit the elapsed time: 500ms, 30s, 5m [default: 30s, 1h for `create`, none with -it]
+    /// Limit the elapsed time: 500ms, 30s, 5m [default: 30s, 1h for `create`, 7 days with -it]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
     /// Limit the memory of all processes together [default: 512M]

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::detach::Detaching;
-use crate::host::support;
+use crate::host::{self, UserNamespaces, support};
 use crate::step::{Place, RawPath, Slot, Step, Workplaces};
 use crate::{apparmor, confine, exec, fdpass, mount, network, process, seccomp};
 
@@ -32,6 +32,20 @@ pub struct StepFailure {
     pub step: String,
     pub reason: String,
     pub errno: Option<i32>,
+}
+
+impl StepFailure {
+    /// Adds the setting of this host that refused namespaces, and the command that changes it.
+    pub(crate) fn explained(mut self) -> StepFailure {
+        let root = rustix::process::geteuid().is_root();
+        let advice = self
+            .errno
+            .and_then(|errno| host::advice(&self.step, errno, UserNamespaces::read(), root));
+        if let Some(advice) = advice {
+            self.reason = format!("{}: {advice}", self.reason);
+        }
+        self
+    }
 }
 
 impl Machine {

@@ -4,7 +4,7 @@
 //! one. Steps name descriptors by [`Slot`], a small register file, so that no step after the
 //! first few has to look anything up by a path of the host.
 
-mod name;
+pub(crate) mod name;
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,7 +1,7 @@
 //! Namespaces, mounts and system calls: without them no ring is raised. Most were tried for real.
 
 use ringwall_engine::Programs;
-use ringwall_linux::host::{HostFacts, Place, Probe, Trial, Tried, support};
+use ringwall_linux::host::{HostFacts, Place, Probe, Trial, Tried, raise_limit, support};
 
 use super::advice::{Need, setting};
 use super::layers;
@@ -101,7 +101,6 @@ fn tried(
 
 fn namespaces(facts: &HostFacts, probe: &Probe, place: Place) -> Vec<Feature> {
     let every = NeededBy::EveryWall;
-    let raise = |kind: &str| format!("as root: sysctl -w user.max_{kind}_namespaces=65536");
     let result = |trial| probe.result(trial);
     vec![
         user_namespace(facts, probe, place),
@@ -110,10 +109,10 @@ fn namespaces(facts: &HostFacts, probe: &Probe, place: Place) -> Vec<Feature> {
             result(Trial::MountNamespace),
             "own view of the files",
             every,
-            || raise("mnt"),
+            || raise_limit("mnt"),
         ),
         tried("pid-namespace", result(Trial::PidNamespace), "own processes only", every, || {
-            raise("pid")
+            raise_limit("pid")
         }),
         tried(
             "fresh-proc",
@@ -133,20 +132,20 @@ fn namespaces(facts: &HostFacts, probe: &Probe, place: Place) -> Vec<Feature> {
             result(Trial::NetworkNamespace),
             "no network device",
             every,
-            || raise("net"),
+            || raise_limit("net"),
         ),
         tried("ipc-namespace", result(Trial::IpcNamespace), "own shared memory", every, || {
-            raise("ipc")
+            raise_limit("ipc")
         }),
         tried("uts-namespace", result(Trial::UtsNamespace), "own host name", every, || {
-            raise("uts")
+            raise_limit("uts")
         }),
         tried(
             "cgroup-namespace",
             result(Trial::CgroupNamespace),
             "own control group as root",
             every,
-            || raise("cgroup"),
+            || raise_limit("cgroup"),
         ),
     ]
 }

@@ -5,6 +5,7 @@
 //! own, with the very functions that the launcher uses; only `doctor` and error reports need it.
 
 mod ids;
+mod namespaces;
 mod own;
 mod place;
 mod probe;
@@ -20,6 +21,8 @@ use rustix::fs::{Access, access};
 use crate::cgroup::Hierarchy;
 
 pub use ids::{FULL_RANGE, HeldIds, NoIds, PrivateIds};
+pub(crate) use namespaces::advice;
+pub use namespaces::{Obstacle, UserNamespaces, raise_limit};
 pub use own::seccomp_filters;
 pub use place::Place;
 pub use probe::{Probe, ProbeError, Trial, Tried, probe};
@@ -70,24 +73,6 @@ pub enum Device {
     /// There, but this user may not read and write it.
     Denied,
     Usable,
-}
-
-/// The settings that decide whether an ordinary user may make user namespaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct UserNamespaces {
-    /// `user.max_user_namespaces`; absent when the kernel has none at all.
-    pub max: Option<u64>,
-    /// `kernel.unprivileged_userns_clone`, a Debian setting.
-    pub unprivileged_clone: Option<bool>,
-    /// `kernel.apparmor_restrict_unprivileged_userns`, an Ubuntu setting.
-    pub apparmor_restricted: Option<bool>,
-}
-
-/// Something that stands in the way, and the way round it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Obstacle {
-    pub reason: String,
-    pub fix: String,
 }
 
 impl HostFacts {
@@ -146,53 +131,6 @@ impl Device {
             Err(_) if access(path, Access::EXISTS).is_ok() => Device::Denied,
             Err(_) => Device::Missing,
         }
-    }
-}
-
-impl UserNamespaces {
-    fn read() -> UserNamespaces {
-        UserNamespaces {
-            max: read_text("/proc/sys/user/max_user_namespaces")
-                .and_then(|text| text.trim().parse().ok()),
-            unprivileged_clone: read_switch("/proc/sys/kernel/unprivileged_userns_clone"),
-            apparmor_restricted: read_switch(
-                "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-            ),
-        }
-    }
-
-    fn obstacle(&self, root: bool) -> Option<Obstacle> {
-        let told = |reason: &str, fix: &str| {
-            Some(Obstacle { reason: reason.to_owned(), fix: fix.to_owned() })
-        };
-        if self.max.is_none() {
-            return told(
-                "the kernel has no user namespaces",
-                "boot a kernel built with CONFIG_USER_NS=y",
-            );
-        }
-        if self.max == Some(0) {
-            return told(
-                "user.max_user_namespaces is 0",
-                "as root: sysctl -w user.max_user_namespaces=65536",
-            );
-        }
-        if root {
-            return None;
-        }
-        if self.unprivileged_clone == Some(false) {
-            return told(
-                "kernel.unprivileged_userns_clone is 0",
-                "as root: sysctl -w kernel.unprivileged_userns_clone=1 (or run Ringwall as root)",
-            );
-        }
-        if self.apparmor_restricted == Some(true) {
-            return told(
-                "kernel.apparmor_restrict_unprivileged_userns is 1: only programs with an AppArmor profile that allows it may use user namespaces",
-                "load the profile that comes with Ringwall, as root: apparmor_parser -r resources/apparmor/ringwall-launcher (or: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)",
-            );
-        }
-        None
     }
 }
 
@@ -260,22 +198,5 @@ mod tests {
     fn overlay_is_told_apart_from_names_that_contain_it() {
         assert!(overlay_listed("nodev\ttmpfs\nnodev\toverlay\n\text4\n"));
         assert!(!overlay_listed("nodev\toverlayx\nnodev\tfuse.overlay\n"));
-    }
-
-    #[test]
-    fn every_setting_against_user_namespaces_is_named_with_its_fix() {
-        let free = UserNamespaces { max: Some(9), ..UserNamespaces::default() };
-        assert_eq!(free.obstacle(false), None);
-        let check = |settings: UserNamespaces, root: bool, word: &str| {
-            let obstacle = settings.obstacle(root).unwrap();
-            assert!(obstacle.reason.contains(word) && !obstacle.fix.is_empty(), "{obstacle:?}");
-        };
-        check(UserNamespaces::default(), true, "no user namespaces");
-        check(UserNamespaces { max: Some(0), ..free }, true, "max_user_namespaces");
-        let clone = UserNamespaces { unprivileged_clone: Some(false), ..free };
-        check(clone, false, "unprivileged_userns_clone");
-        let apparmor = UserNamespaces { apparmor_restricted: Some(true), ..free };
-        check(apparmor, false, "apparmor_restrict");
-        assert_eq!(apparmor.obstacle(true), None, "root is not restricted");
     }
 }

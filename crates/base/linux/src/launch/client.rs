@@ -40,7 +40,15 @@ pub enum LaunchError {
     #[error("the launcher answered out of turn")]
     OutOfTurn,
     #[error(transparent)]
-    Step(#[from] StepFailure),
+    Step(StepFailure),
+}
+
+/// Says which setting of the host is to be changed. The launcher does not look for it: it reads nothing once
+/// it has given up its privileges.
+impl From<StepFailure> for LaunchError {
+    fn from(failure: StepFailure) -> LaunchError {
+        LaunchError::Step(failure.explained())
+    }
 }
 
 /// A parked launcher. It ends, and with it every ring that it started, when this is dropped.
@@ -191,7 +199,7 @@ impl Launched {
         }
         let bytes = buffer.get(..length).unwrap_or_default();
         match postcard::from_bytes(bytes) {
-            Ok(Answer::Failed(failure)) => Err(LaunchError::Step(failure)),
+            Ok(Answer::Failed(failure)) => Err(failure.into()),
             _ => Err(LaunchError::OutOfTurn),
         }
     }

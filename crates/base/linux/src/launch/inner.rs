@@ -104,7 +104,8 @@ pub fn raise_inner(steps: &[u8]) -> Result<InnerRing, LaunchError> {
                 let bytes = buffer.get(..length).unwrap_or_default();
                 let failure: StepFailure =
                     postcard::from_bytes(bytes).map_err(|error| talk(io::Error::other(error)))?;
-                return Err(failure.into());
+                // The settings that can be read in here are the ring's own.
+                return Err(LaunchError::Step(failure));
             }
             Ok(InnerRing { stream: ours, pidfd, reported: Vec::new(), launcher: None })
         }

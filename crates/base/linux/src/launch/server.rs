@@ -19,7 +19,7 @@ use crate::apply::{Machine, StepFailure};
 use crate::exec;
 use crate::fdpass::{self, MAX_MESSAGE};
 use crate::process::{self, Cloned, Sharing};
-use crate::step::{Slot, Step};
+use crate::step::{Slot, Step, name};
 
 /// Serves orders that come in on standard input until the engine closes its end.
 ///
@@ -174,7 +174,7 @@ impl Launcher<'_> {
                 let pid = pid.as_raw_nonzero().get().unsigned_abs();
                 self.answer(&Answer::Spawned { pid }, &[pidfd.as_fd()])
             }
-            Err(error) => self.answer(&Answer::Failed(failed("make namespaces", &error)), &[]),
+            Err(error) => self.answer(&Answer::Failed(failed(name::RING_NAMESPACES, &error)), &[]),
         }
     }
 

@@ -2,14 +2,20 @@
 
 use super::Step;
 
+/// Steps whose failure the engine explains by the host's settings.
+pub(crate) const USER_NAMESPACE: &str = "make user namespace";
+pub(crate) const OWN_USER_NAMESPACE: &str = "make own user namespace";
+/// What the launcher does between the steps ahead of a ring and those in it.
+pub(crate) const RING_NAMESPACES: &str = "make namespaces";
+
 impl Step {
     /// A short name for error messages, in words that a person can look up.
     pub fn name(&self) -> &'static str {
         match self {
-            Step::MakeUserNamespace { .. } => "make user namespace",
+            Step::MakeUserNamespace { .. } => USER_NAMESPACE,
             Step::EnterUserNamespace { .. } => "enter user namespace",
             Step::EnterMountNamespace { .. } => "enter mount namespace",
-            Step::UnshareUserNamespace { .. } => "make own user namespace",
+            Step::UnshareUserNamespace { .. } => OWN_USER_NAMESPACE,
             Step::LeaveRoot { .. } => "stop being root",
             Step::BecomeUser { .. } => "become user",
             Step::DenyNestedUserNamespaces { .. } => "deny nested user namespaces",
