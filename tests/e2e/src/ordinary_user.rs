@@ -117,7 +117,7 @@ fn what_belongs_to_another_group_is_told_where_the_workspace_is_too_large_to_be_
     world.ringwall(write).exits(0);
 }
 
-/// A job, or a guest that was killed, can leave directories that nobody may write to.
+/// A job, or a guest that was killed, can leave directories without write permission.
 #[test]
 fn directories_that_nobody_may_write_to_are_removed_with_their_sandbox() {
     let world = world();

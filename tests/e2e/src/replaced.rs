@@ -5,18 +5,16 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::support::tool::{Does, component, manifest};
 use crate::support::{Finished, User, World, is_root};
 
 const SECRET: &str = "SECRET-BEHIND-THE-EXCHANGE";
 
-/// Waits for its first order, which comes after every check of the engine. When that names OLD, it puts NEW in the
-/// place of OLD, once. Then it becomes the launcher, which finds the order as it was.
+/// Starts when it is asked for a ring, which is after every check of the engine. Then it puts NEW in the place of
+/// OLD, once, and becomes the launcher.
 const LAUNCHER: &str = r"#!/usr/bin/perl
-recv(STDIN, my $order, 1 << 22, 2);
-if (-e 'ARMED' && !-e 'OLD.checked' && index($order, 'OLD') >= 0) {
-    rename('OLD', 'OLD.checked') && rename('NEW', 'OLD') or exit 8;
-}
+my $orders = ''; vec($orders, 0, 1) = 1;
+select($orders, undef, undef, undef);
+if (!-e 'OLD.checked' && -e 'ARMED') { rename('OLD', 'OLD.checked') && rename('NEW', 'OLD') or exit 8 }
 exec 'REAL'; exit 9;
 ";
 
@@ -145,16 +143,5 @@ fn a_shown_file_that_was_exchanged_after_the_check_is_refused() {
             let read = ["run", "--ro", "file", "--", "cat", exchange.old.to_str().expect("text")];
             exchange.is_noticed(&read, "was replaced");
         }
-    }
-}
-
-#[test]
-fn a_directory_of_a_tool_that_was_exchanged_after_the_check_is_refused() {
-    for other in [Other::Link, Other::Same] {
-        let world = directories(User::Same, other);
-        world.write("t.wasm", component(&manifest("t"), &Does::Returns(r#"{"ok": true}"#)));
-        let exchange = Exchange::new(world, "sub", "evil");
-        let call = ["tool", "call", "./t.wasm", "--dir", "/work=./sub"];
-        exchange.is_noticed(&call, "was replaced");
     }
 }

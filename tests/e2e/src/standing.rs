@@ -207,7 +207,7 @@ fn a_ring_that_is_changed_between_two_regular_checks_is_stopped_without_a_reques
     let failed = failed_checks(&world);
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert!(failed[0]["missing"][0].as_str().expect("text").contains("mounts"), "{failed:?}");
-    // The same checks found nothing wrong with the other one.
+    // The second sandbox passed these checks.
     world.ringwall(["exec", &left_alone, "--", "true"]).exits(0);
     for id in [id, left_alone] {
         world.ringwall(["rm", "--force", &id]).exits(0);

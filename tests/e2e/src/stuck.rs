@@ -140,7 +140,7 @@ fn a_signal_ends_a_run_whose_warden_says_nothing() {
         send(run.id(), Signal::TERM);
         let code = wait_for_end(&mut run);
         let said = errors(&mut run);
-        // Its facts are waited for a few seconds, too: whichever comes first ends the run.
+        // The engine also gives up after ten seconds without facts. Either ends the run.
         assert!([143, 125].contains(&code), "{code}: {said}");
         assert!(said.contains("ringwall: "), "{said}");
         eventually("the end of the warden", || is_gone(warden).then_some(()));
@@ -216,7 +216,7 @@ fn a_run_whose_processes_do_not_end_says_so_and_leaves_the_rest_to_gc() {
         return;
     }
     let world = World::new();
-    // Nobody else sleeps for so long.
+    // No other process sleeps this long.
     let seconds = format!("90{}", std::process::id());
     let script = format!("echo ready; exec sleep {seconds}");
     let mut run = start_job(&world, &["run", "--timeout", "300s", "--", "sh", "-c", &script]);
@@ -228,7 +228,7 @@ fn a_run_whose_processes_do_not_end_says_so_and_leaves_the_rest_to_gc() {
         return;
     };
     send(run.id(), Signal::TERM);
-    // Its end comes when the killed ring was waited for, which takes longer than the patience of one wait.
+    // Ringwall waits 30 seconds for a killed ring, and `eventually` does not wait longer.
     eventually("the kill of the job", || is_gone(job).then_some(()));
     let ended = (0..4).find_map(|_| ends_within_patience(&mut run));
     let said = errors(&mut run);

@@ -18,7 +18,7 @@ pub struct Searched {
     pub foreign: Option<PathBuf>,
 }
 
-/// Searches for what is hidden, and on the way for what does not belong to this user and group.
+/// Finds the hidden paths, and a file or directory of another user or group.
 pub fn find_hidden_and_foreign(
     workspace: BorrowedFd<'_>,
     rules: &HideRules,
