@@ -122,6 +122,7 @@ tools-test: ## format, lints and tests of the built-in tools
 	cd tools && $(CARGO) fmt --all --check
 	$(IN_TOOLS) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(IN_TOOLS) $(CARGO) test --locked --workspace --no-fail-fast
+	cd tools/eval-python && PYTHONDONTWRITEBYTECODE=1 python3 -m unittest
 
 tidy: ## the repository's own rules: layering, sizes, headers, licences, what may be named
 	$(SUITE) --only tests/tidy
