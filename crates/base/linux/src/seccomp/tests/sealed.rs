@@ -67,7 +67,7 @@ fn programs_on_sockets_are_refused() {
     }
 }
 
-/// Of calls that are many in one, jobs have the options that are named, and none that a later kernel adds.
+/// Jobs have the named options of calls that are many in one. No later kernel adds to them.
 #[test]
 fn options_that_are_not_named_are_those_of_a_kernel_that_does_not_know_them() {
     const SOCKET_LEVELS: [(i32, &[i32], &[i32]); 5] = [
