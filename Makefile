@@ -133,6 +133,7 @@ tools-test: ## format, lints and tests of the built-in tools
 	CARGO_TARGET_DIR="$(TARGET_DIR)/tools" CARGO_BUILD_TARGET=$(HOST) CARGO_PROFILE_DEV_DEBUG=false \
 		"$(QUICK_DIR)/ringwall-suite" --tree tools
 	$(IN_TOOLS) $(CARGO) test --locked --workspace --doc
+	cd tools/eval-python && PYTHONDONTWRITEBYTECODE=1 python3 -m unittest
 
 tidy: ## the repository's own rules: layering, sizes, headers, licences, what may be named
 	$(SUITE) --only tests/tidy

@@ -9,7 +9,7 @@ use crate::site::Site;
 use crate::support::busybox_layout;
 use ringwall_testkit::ground::IMAGE;
 
-const WITH_PERL: &str = "perl:latest";
+pub(crate) const WITH_PERL: &str = "perl:latest";
 const BOUND: Duration = Duration::from_secs(60);
 /// More than a keeper grows by serving, much less than what is sent to it.
 const MOST_GROWTH_KIB: u64 = 24 << 10;
@@ -37,7 +37,7 @@ while (time < $until) {
 "#;
 
 /// Adds an image like the other one, with the host's perl: it can make any system call.
-fn import_perl(site: &Site) {
+pub(crate) fn import_perl(site: &Site) {
     let place = site.ground.world.path("with-perl");
     fs::create_dir(&place).expect("a directory");
     let linked = Command::new("ldd").arg("/usr/bin/perl").output().expect("ldd is installed");

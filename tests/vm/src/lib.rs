@@ -13,6 +13,8 @@ mod endings;
 #[cfg(test)]
 mod escape;
 #[cfg(test)]
+mod filters;
+#[cfg(test)]
 mod leftovers;
 #[cfg(test)]
 mod limits;

@@ -369,6 +369,18 @@ const EXHAUST_KERNEL: &[Row] = &[
     ("exhaust-tcp-buffers", "data on its way, by cgroup v1 not counted", objects::tcp_buffers),
     ("exhaust-udp-buffers", "datagrams that nobody reads", objects::udp_buffers),
     ("exhaust-pipes", "data in pipes that nobody reads", objects::pipes),
+    (
+        "exhaust-unaccepted-connections",
+        "data of connections before they are accepted, in no group's count",
+        objects::unaccepted,
+    ),
+    (
+        "exhaust-descriptors-on-their-way",
+        "descriptors in sockets, which the kernel counts for each user",
+        objects::descriptors_on_their_way,
+    ),
+    ("exhaust-terminals", "terminals of which the host has 4,096", objects::terminals),
+    ("exhaust-closed-connections", "connections that the kernel still remembers", objects::closed),
     ("exhaust-attributes", "attributes of files, in memory", objects::attributes),
     ("exhaust-watch-queues", "the queues of a user's watches", objects::watch_queues),
     (objects::ENDED_THREAD, "memory of a process that looks dead", objects::ended_thread),
@@ -386,6 +398,12 @@ pub const OF_JOBS_ONLY: &[&str] = &[
     "socket-filter-from-a-map",
     "socket-filter-of-a-group-from-a-map",
     "landlock-rule",
+    "groups-of-addresses",
+    "kernel-tls",
+    "leases",
+    "directory-notices",
+    "mapping-names",
+    "subvolumes",
 ];
 
 #[cfg(test)]

@@ -4,6 +4,10 @@
 //! `docs/security/kernel-objects.md` is made from this table. A test holds it against the filter: a system
 //! call that jobs may make stands in a row here, or among those that make nothing that lasts.
 
+mod options;
+
+pub use options::{Made, OPTIONS, Options};
+
 /// How many of a kind a job can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
@@ -148,7 +152,7 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
             Number("--open-files, by user"),
             Number("--open-files, by user; engine and launcher may have more than any job"),
         ],
-        Test("a_job_keeps_no_other_sandbox_of_its_user_from_being_raised"),
+        Probe("exhaust-descriptors-on-their-way"),
     ),
     object(
         "pipes and their buffers",
@@ -186,7 +190,7 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
             Watched("added up by the engine, beside the memory limit"),
             Watched("208 KiB for each"),
         ],
-        Test("memory_limit_holds_for_connections_that_nobody_accepts"),
+        Probe("exhaust-unaccepted-connections"),
     ),
     object(
         "UDP buffers",
@@ -202,7 +206,7 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
         "TCP connections that are closed",
         "",
         [Number("4,096 in a ring"), Number("4,096 in a ring"), Number("4,096 in a ring")],
-        Test("tcp_keeps_little_for_a_ring"),
+        Probe("exhaust-closed-connections"),
     ),
     object(
         "seccomp filters",
@@ -256,13 +260,13 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
         "rings for older asynchronous IO",
         "",
         [Refused("job.filter"), Refused("job.filter"), Refused("job.filter")],
-        Test("what_the_whole_host_has_once_is_refused"),
+        Probe("asynchronous-io"),
     ),
     object(
         "flow labels of IPv6",
         "",
         [Refused("job.filter"), Refused("job.filter"), Refused("job.filter")],
-        Test("no_flow_label_of_the_host_is_a_jobs"),
+        Probe("flow-labels"),
     ),
     object(
         "namespaces",
@@ -356,7 +360,7 @@ pub const KERNEL_OBJECTS: &[KernelObject] = &[
         "input of terminals",
         "ioctl",
         [Memory, Memory, Number("what 32 terminals hold")],
-        Test("a_ring_has_terminals_and_protection_keys_by_number"),
+        Probe("exhaust-terminals"),
     ),
     object(
         "protection keys",

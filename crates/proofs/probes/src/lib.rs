@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 pub use adversary::{HELPERS, Play, Played, help, play};
 pub use catalogue::{ALLOWED_NAME, OF_JOBS_ONLY, all};
 pub use dice::Dice;
-pub use kernel_objects::{Bound, KERNEL_OBJECTS, KernelObject, MAKE_NOTHING, Noticed};
+pub use kernel_objects::{
+    Bound, KERNEL_OBJECTS, KernelObject, MAKE_NOTHING, Made, Noticed, OPTIONS, Options,
+};
 pub use scene::Scene;
 
 /// What an attack is after.

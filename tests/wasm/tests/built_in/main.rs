@@ -277,3 +277,38 @@ fn gc_removes_compiled_code_of_tools_that_are_gone() {
     assert_eq!(gc(), 0);
     run(&["tool", "call", "echo", "--input", "{}"]).json();
 }
+
+/// Both languages have a strict mode, in which no code is made out of text.
+#[test]
+fn strict_calls_make_no_code_out_of_text_and_run_all_else() {
+    let left_out = fs::read_to_string(programs().join("tools/left-out")).unwrap_or_default();
+    let languages = [
+        ("eval-python", [r#"eval("6 * 7")"#, r#"exec("a = 1")"#, r#"compile("1", "x", "eval")"#]),
+        (
+            "eval-js",
+            [
+                r#"eval("6 * 7")"#,
+                r#"new Function("return 42")()"#,
+                r#"(() => {}).constructor("1")"#,
+            ],
+        ),
+    ];
+    for (tool, makers) in languages {
+        if left_out.lines().any(|name| name == tool) {
+            println!("not tested here: a tool that takes minutes to build was left out: {tool}");
+            continue;
+        }
+        let call = |script: &str, strict: bool| {
+            let input = serde_json::json!({ "script": script, "strict": strict }).to_string();
+            ringwall(&["tool", "call", tool, "--input", &input])
+        };
+        // The control: the same call is answered without strict mode.
+        assert_eq!(call(makers[0], false).json()["result"], 42, "{tool}");
+        assert_eq!(call("6 * 7", true).json()["result"], 42, "{tool}");
+        for script in makers {
+            let refused = call(script, true);
+            assert_ne!(refused.code, 0, "{tool}: {script}: {}", refused.output);
+            assert!(refused.errors.contains("is refused"), "{tool}: {script}: {}", refused.errors);
+        }
+    }
+}

@@ -13,6 +13,13 @@ const LISTENER: i64 = 8;
 const WHITEOUT: i64 = 4;
 const LINE_DISCIPLINE: i64 = libc::TIOCSETD as i64;
 const DCCP: i64 = 6;
+const OF_TCP: i64 = libc::IPPROTO_TCP as i64;
+const OF_IPV6: i64 = libc::IPPROTO_IPV6 as i64;
+const FLOW_LABELS: i64 = 32;
+const JOIN_GROUP: i64 = libc::IPV6_ADD_MEMBERSHIP as i64;
+const OTHER_PROTOCOL_ON_TOP: i64 = libc::TCP_ULP as i64;
+const NAMES_OF_MAPPINGS: i64 = 0x5356_4d41;
+const NEW_SUBVOLUME: i64 = 0x5000_940e;
 
 const SYS_QUOTACTL_FD: libc::c_long = 443;
 const SYS_SET_MEMPOLICY_HOME_NODE: libc::c_long = 450;
@@ -76,6 +83,14 @@ pub const OTHER_INTERFACES: &[Interface] = &[
     door("socket-filter-of-a-group-from-a-map", "the same for all sockets of a port", libc::SYS_setsockopt, [BAD, number(OF_SOCKETS), number(libc::SO_ATTACH_REUSEPORT_EBPF as i64), NONE, NONE]),
     door("landlock-rule", "a rule that holds on to a file", libc::SYS_landlock_add_rule, [BAD, NONE, NONE, NONE, NONE]),
     door("line-discipline", "CVE-2023-6546 and its kin: what a terminal speaks", libc::SYS_ioctl, [NONE, number(LINE_DISCIPLINE), NONE, NONE, NONE]),
+    door("asynchronous-io", "requests of which the whole host has one number", libc::SYS_io_setup, [number(1), NONE, NONE, NONE, NONE]),
+    door("flow-labels", "4,096 labels, which all hosts and sandboxes share", libc::SYS_setsockopt, [BAD, number(OF_IPV6), number(FLOW_LABELS), NONE, NONE]),
+    door("groups-of-addresses", "groups that the kernel notes without counting them", libc::SYS_setsockopt, [BAD, number(OF_IPV6), number(JOIN_GROUP), NONE, NONE]).refused_with(Errno::NOPROTOOPT),
+    door("kernel-tls", "CVE-2023-0461, CVE-2024-26583: TLS in the kernel", libc::SYS_setsockopt, [BAD, number(OF_TCP), number(OTHER_PROTOCOL_ON_TOP), NONE, NONE]).refused_with(Errno::NOPROTOOPT),
+    door("leases", "a file that the host cannot open for 45 seconds", libc::SYS_fcntl, [BAD, number(libc::F_SETLEASE as i64), NONE, NONE, NONE]).refused_with(Errno::INVAL),
+    door("directory-notices", "watches that no limit of watches counts", libc::SYS_fcntl, [BAD, number(libc::F_NOTIFY as i64), NONE, NONE, NONE]).refused_with(Errno::INVAL),
+    door("mapping-names", "names in the kernel that no limit counts", libc::SYS_prctl, [number(NAMES_OF_MAPPINGS), NONE, NONE, NONE, NONE]).refused_with(Errno::INVAL),
+    door("subvolumes", "what a file system can make besides files", libc::SYS_ioctl, [BAD, number(NEW_SUBVOLUME), NONE, NONE, NONE]).refused_with(Errno::NOTTY),
     door("rename-whiteout", "a device that hides a file in a layer, left by a rename", libc::SYS_renameat2, [BAD, NOWHERE, BAD, NOWHERE, number(WHITEOUT)]).refused_with(Errno::INVAL),
     door("pairs-of-others", "CVE-2021-43267: pairs of another family", libc::SYS_socketpair, [number(libc::AF_TIPC as i64), number(STREAM), NONE, NONE, NONE]),
     netlink("netlink-route", "devices, addresses and traffic control (CVE-2023-1829)", 0),

@@ -6,7 +6,7 @@
 //!
 //! Invariant: used while building and in tests; a sandbox is started with the finished program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fingerprint;
 use super::source::{Check, Condition, Decision, Errno, Rules, SyscallTable, Test};
@@ -48,6 +48,9 @@ pub(crate) struct Instruction {
     pub(crate) when_false: u8,
     pub(crate) operand: u32,
 }
+
+/// Longer lists of values are searched by halving.
+const MAX_IN_A_ROW: usize = 6;
 
 /// A finished filter.
 #[derive(Debug, PartialEq, Eq)]
@@ -265,8 +268,11 @@ impl Assembler {
     }
 
     fn one_of(&mut self, values: &[u32], mask: u32, yes: Label, no: Label) -> Label {
-        let tested =
-            values.iter().rev().fold(no, |no, value| self.branch(JUMP_EQUAL, *value, yes, no));
+        let tested = if values.len() > MAX_IN_A_ROW {
+            self.tree(&ranges_of(values, Outcome::Checks(yes), Outcome::Checks(no)))
+        } else {
+            values.iter().rev().fold(no, |no, value| self.branch(JUMP_EQUAL, *value, yes, no))
+        };
         if mask == u32::MAX { tested } else { self.before(AND, mask, tested) }
     }
 
@@ -292,6 +298,27 @@ impl Assembler {
             Outcome::Checks(label) => label,
         }
     }
+}
+
+/// All numbers in their order, by whether they are among these.
+fn ranges_of(values: &[u32], yes: Outcome, no: Outcome) -> Vec<Range> {
+    let sorted: BTreeSet<u32> = values.iter().copied().collect();
+    let mut ranges: Vec<Range> = Vec::new();
+    let mut next = Some(0);
+    for value in sorted {
+        match ranges.last_mut() {
+            Some(last) if last.outcome == yes && next == Some(value) => last.last = value,
+            _ => {
+                if let Some(first) = next.filter(|first| *first < value) {
+                    ranges.push(Range { first, last: value - 1, outcome: no });
+                }
+                ranges.push(Range { first: value, last: value, outcome: yes });
+            }
+        }
+        next = value.checked_add(1);
+    }
+    ranges.extend(next.map(|first| Range { first, last: u32::MAX, outcome: no }));
+    ranges
 }
 
 /// Whether all numbers of `ranges` have one outcome but for a few single ones: those are found

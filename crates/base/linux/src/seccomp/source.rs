@@ -307,6 +307,10 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     let mut statements: Vec<(usize, String)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         match statements.last_mut() {
+            // A list that ends with a comma continues there.
+            Some((_, list)) if line.starts_with(' ') && list.ends_with(',') => {
+                list.push_str(line.trim_start());
+            }
             Some((_, statement)) if line.starts_with(' ') => statement.push_str(line),
             _ => statements.push((index + 1, line.to_owned())),
         }

@@ -2,15 +2,19 @@
 //! Each stops a little beyond what the sandbox may have.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags};
 use rustix::fs::{MemfdFlags, XattrFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::pipe::PipeFlags;
+use rustix::pty::OpenptFlags;
 
 use super::succeeded_if;
 use crate::{Account, Scene, Tried};
@@ -23,6 +27,13 @@ const MOST_SOCKETS: usize = 4096;
 const ATTRIBUTES_OF_A_FILE: usize = 64;
 /// What a ring may have (`limit_watches` of crates/base/linux). A host has 128 for each user.
 const QUEUES_OF_A_RING: usize = 16;
+/// A ring has a file system of its own for terminals, with room for so many.
+const TERMINALS_OF_A_RING: usize = 32;
+/// The kernel remembers so many closed connections of a ring.
+const CLOSED_OF_A_RING: u64 = 4096;
+/// As many as wait for a program that never accepts.
+const CONNECTIONS_OF_A_DOOR: usize = 100;
+const DESCRIPTORS_OF_A_MESSAGE: usize = 64;
 /// How often a full buffer is tried again: its reader may need a moment.
 const TRIES: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(2);
@@ -146,6 +157,78 @@ pub(crate) fn pipes(scene: &Scene) -> Tried {
         all.push((from, to));
     }
     held(bytes, scene, all)
+}
+
+/// The kernel charges a connection to a group when it is accepted.
+pub(crate) fn unaccepted(scene: &Scene) -> Tried {
+    let (mut bytes, mut all, mut doors) = (0, Vec::new(), Vec::new());
+    while bytes < wanted(scene) && all.len() < MOST_SOCKETS {
+        let Ok(door) = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) else { break };
+        let Ok(address) = door.local_addr() else { break };
+        let before = bytes;
+        for _ in 0..CONNECTIONS_OF_A_DOOR {
+            let Ok(to) = TcpStream::connect(address) else { break };
+            if bytes >= wanted(scene) || to.set_nonblocking(true).is_err() {
+                break;
+            }
+            bytes += fill(&to, wanted(scene) - bytes);
+            all.push(to);
+        }
+        doors.push(door);
+        if bytes == before {
+            break;
+        }
+    }
+    held(bytes, scene, (all, doors))
+}
+
+/// A descriptor that was sent stays with the socket, even when the sender has closed its own.
+pub(crate) fn descriptors_on_their_way(scene: &Scene) -> Tried {
+    let Ok(file) = File::open("/dev/null") else {
+        return Tried::Impossible("there is no /dev/null".to_owned());
+    };
+    let passed = [file.as_fd(); DESCRIPTORS_OF_A_MESSAGE];
+    let send = |by: &UnixStream| {
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_OF_A_MESSAGE))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&passed));
+        let word = [IoSlice::new(&[7])];
+        rustix::net::sendmsg(by, &word, &mut ancillary, SendFlags::DONTWAIT).is_ok()
+    };
+    // The kernel looks at the number before it adds to it.
+    let allowed = scene.open_files as usize + 2 * DESCRIPTORS_OF_A_MESSAGE;
+    let (mut sent, mut all) = (0, Vec::new());
+    while sent <= allowed {
+        let Ok((one, other)) = UnixStream::pair() else { break };
+        let before = sent;
+        while sent <= allowed && send(&one) {
+            sent += DESCRIPTORS_OF_A_MESSAGE;
+        }
+        all.push((one, other));
+        if sent == before {
+            break;
+        }
+    }
+    let told = format!("{sent} descriptors were on their way");
+    succeeded_if(sent > allowed, told.clone(), told)
+}
+
+pub(crate) fn terminals(_: &Scene) -> Tried {
+    let terminal = || rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).ok();
+    let all: Vec<_> = (0..TERMINALS_OF_A_RING * 2).map_while(|_| terminal()).collect();
+    let told = format!("{} terminals were open", all.len());
+    succeeded_if(all.len() > TERMINALS_OF_A_RING, told.clone(), told)
+}
+
+pub(crate) fn closed(_: &Scene) -> Tried {
+    let text = match fs::read_to_string("/proc/sys/net/ipv4/tcp_max_tw_buckets") {
+        Ok(text) => text,
+        Err(error) => return Tried::Impossible(error.to_string()),
+    };
+    let most = text.trim().parse().unwrap_or(u64::MAX);
+    let told = format!("the kernel remembers {most} connections");
+    succeeded_if(most > CLOSED_OF_A_RING, told.clone(), told)
 }
 
 /// Attributes are memory of the kernel, and no content of a file.

@@ -19,6 +19,14 @@ fn a_rule_is_a_comment_and_a_line_that_may_go_on_after_a_space() {
 }
 
 #[test]
+fn a_list_may_go_on_after_a_comma() {
+    let rules = parse("# why\nrefuse 5 ioctl when arg1 not-in 1,2,\n    3,\n    4\n").unwrap();
+    let test = Test::NotIn { mask: u32::MAX, values: vec![1, 2, 3, 4] };
+    let check = Check { errno: Errno(5), conditions: vec![Condition { argument: 1, test }] };
+    assert_eq!(rules.decision(16), Some(&Decision::Check(vec![check])));
+}
+
+#[test]
 fn conditions_and_definitions_are_read() {
     let rules = parse(
         "define FIVE 5\n# why\nrefuse FIVE ioctl when arg1 & 0xf not-in 1,FIVE and arg2 has 8\n",
