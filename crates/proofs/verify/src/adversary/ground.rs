@@ -219,8 +219,7 @@ impl Ground {
         Ok(all)
     }
 
-    /// Whether the owner's repository makes git run or obey this path, by what was written into its
-    /// configuration here.
+    /// Whether the configuration that was laid here makes git run or obey this path.
     pub(crate) fn is_named(&self, path: &Path) -> bool {
         NAMED.iter().any(|name| path.starts_with(name))
     }

@@ -10,7 +10,7 @@ pub(super) const COMMANDS: usize = 3;
 /// Moves of the owner between two commands, and while one runs.
 const MOST_BETWEEN: usize = 4;
 const MOST_BESIDE: usize = 12;
-/// Of so many rounds, one writes to the workspace itself.
+/// One of so many rounds writes to the workspace itself.
 const ONE_IN_DIRECT: usize = 4;
 
 /// One round.
