@@ -80,7 +80,9 @@ fn the_adversary_notices_memory_without_a_limit() {
 
 #[test]
 fn the_adversary_notices_locks_on_files_of_the_host() {
-    adversary_notices("process", &WITHOUT_OVERLAYS, &["locks"]);
+    adversary_notices("container", &WITHOUT_OVERLAYS, &["locks"]);
+    // This wall alone shows the tree of the host, so sockets are reached as well.
+    adversary_notices("process", &WITHOUT_OVERLAYS, &["locks", "listeners"]);
 }
 
 #[test]
