@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::repository::{assert_none, cargo, packages};
+use crate::repository::{TextFile, assert_none, cargo, packages, read, text_files};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
+
+const WEAKENED: &str = "tests/weakened/Cargo.toml";
 
 /// Everything linked into the launcher, the only privileged code. Add a line only with a reason
 /// that a reviewer of a setuid program would accept.
@@ -90,6 +92,19 @@ fn only_programs_parse_command_lines() {
         .map(|package| format!("{} depends on clap", package.directory))
         .collect();
     assert_none("clap belongs to the programs in bins/:", &findings);
+}
+
+/// Weakened walls are for tests alone: a program that had them could be made to raise one.
+#[test]
+fn only_the_tests_of_weakened_walls_have_weakened_walls() {
+    let names = |file: &TextFile| file.text.lines().any(|line| line.contains("\"weakened\""));
+    let others = text_files().into_iter().filter(|file| file.path.ends_with("Cargo.toml"));
+    let users = others.filter(names).map(|file| file.path);
+    let findings: Vec<String> = users.filter(|path| path != WEAKENED).collect();
+    assert_none("only tests/weakened switches weakened walls on:", &findings);
+    let manifest = read(WEAKENED);
+    let ordinary = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+    assert!(!ordinary.contains("ringwall-engine"), "{WEAKENED} has them for more than its tests");
 }
 
 fn check_links(program: &str, allowed: &BTreeSet<&str>) {

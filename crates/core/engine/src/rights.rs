@@ -110,6 +110,13 @@ pub(crate) struct RightsOrder {
     phase: Option<String>,
 }
 
+#[cfg(feature = "weakened")]
+impl RightsOrder {
+    pub(crate) fn of(rights: &WriteRights) -> RightsOrder {
+        RightsOrder { rights: rights.clone(), phase: None }
+    }
+}
+
 /// What a change needs, kept from the moment when the ring was raised and no job had run.
 #[derive(Debug)]
 pub(crate) struct Held {

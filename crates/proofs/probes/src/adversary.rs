@@ -51,7 +51,7 @@ pub struct Played {
 }
 
 /// Names in the workspace, few enough that actions meet each other.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 27] = [
     "docs/a",
     "docs/b",
     "docs/d/x",
@@ -70,6 +70,9 @@ const NAMES: [&str; 24] = [
     ".git/hooks/post-commit",
     ".git/config",
     ".git",
+    "ours/hooks/post-commit",
+    "src/monitor",
+    "more.config",
     "ringwall.toml",
     "later",
     "later/.env",
@@ -77,6 +80,8 @@ const NAMES: [&str; 24] = [
     "docs/.env",
     "src/id_rsa",
 ];
+/// The names that directories have, if they are there.
+const DIRECTORIES: [&str; 5] = ["docs", "src", "docs/d", "src/d", "d"];
 /// Ways to the same path, past a check of its beginning.
 const WAYS: [&str; 7] = [
     "",
@@ -206,6 +211,21 @@ impl Player<'_> {
         let path = self.dice.one_of(list).cloned().unwrap_or_else(|| PathBuf::from("/etc/shadow"));
         let way = self.dice.one_of(&WAYS).copied().unwrap_or_default();
         self.noted(PathBuf::from(format!("{way}{}", path.display())))
+    }
+
+    /// A directory of the workspace, by its short name: the path has to be the same for all.
+    fn directory(&mut self) -> PathBuf {
+        let name = self.dice.one_of(&DIRECTORIES).copied().unwrap_or("docs");
+        self.noted(PathBuf::from(name))
+    }
+
+    /// What the host shows is the only thing outside that is there; so it comes up more often.
+    fn shown_or_anything(&mut self) -> PathBuf {
+        let shown = self.dice.one_of(&self.scene.shown).cloned();
+        match shown.filter(|_| self.dice.one_in(2)) {
+            Some(path) => self.noted(path),
+            None => self.anything(),
+        }
     }
 
     fn anything(&mut self) -> PathBuf {

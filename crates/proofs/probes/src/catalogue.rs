@@ -29,6 +29,7 @@ pub fn all() -> Vec<Probe> {
         rows(Class::ReadOutside, Witness::Attack, Reach::Kernel, READ_MACHINE),
         rows(Class::WriteOutside, Witness::Canary, Reach::Host, WRITE),
         rows(Class::WriteOutside, Witness::Attack, Reach::Kernel, SETTINGS),
+        rows(Class::WriteOutside, Witness::Attack, Reach::Layers, ABOVE),
         rows(Class::Network, Witness::Listener, Reach::Host, LISTENERS),
         rows(Class::Network, Witness::Attack, Reach::Host, NETWORK),
         rows(Class::Spawn, Witness::Attack, Reach::Host, PROCESSES),
@@ -118,6 +119,12 @@ const WRITE: &[Row] = &[
     ("system-programs", "a program in the path of others", files::plant_programs),
     ("link-into", "a file linked across the border", files::link_into),
 ];
+
+const ABOVE: &[Row] = &[(
+    "move-above-workspace",
+    "a directory above the workspace is renamed",
+    files::move_above_workspace,
+)];
 
 const SETTINGS: &[Row] = &[
     ("core-pattern", "CVE-2022-0811: the program that takes core dumps", settings::core_pattern),

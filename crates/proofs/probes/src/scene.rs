@@ -36,6 +36,9 @@ pub struct Scene {
     /// Files of the host that jobs are shown and must not change.
     #[serde(default)]
     pub shown: Vec<PathBuf>,
+    /// Directories of the host to which a link in the workspace may lead its owner.
+    #[serde(default)]
+    pub elsewhere: Vec<PathBuf>,
     /// Policies: those that would be read, and one that was laid out.
     pub policies: Vec<PathBuf>,
     /// Grants, approvals and spent ones; the first one was laid out.

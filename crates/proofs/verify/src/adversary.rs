@@ -1,13 +1,16 @@
 //! The adversary: random sequences of actions inside a wall, while its owner does what owners do.
 //!
-//! [`round`] is one sandbox from its start to its end; [`owner`] is what the host does to it meanwhile;
-//! [`ground`] is the workspace and how it should look; [`kept`] is the sandbox; [`oracles`] look at
-//! the host. One seed gives one round: [`script`] has all moves outside before the first is made, and each
-//! action inside has dice of its own. Only their timing, and what becomes of them, is the machine's.
+//! [`round`] is one sandbox from its start to its end, and [`ending`] is that end. [`owner`] is what the host
+//! does to it meanwhile, and [`below`] has sandboxes in parts of the same workspace. [`ground`] is the
+//! workspace and how it should look; [`kept`] is the sandbox; [`oracles`] look at the host. One seed gives
+//! one round: [`script`] has all moves outside before the first is made, and each action inside has dice of
+//! its own. Only their timing, and what becomes of them, is the machine's.
 //!
 //! Invariant: observations from outside decide. The adversary's own words are searched for secrets and
 //! believed in nothing else.
 
+mod below;
+mod ending;
 mod ground;
 mod kept;
 mod oracles;
@@ -22,8 +25,9 @@ use ringwall_probes::Dice;
 use ringwall_spec::{RingKind, Wall};
 use serde::Serialize;
 
+use crate::raising::Raising;
 use crate::report::Skipped;
-use crate::run::{Options, Raising, VerifyError, Workshop};
+use crate::run::{Options, VerifyError, Workshop};
 use round::Round;
 use script::Script;
 

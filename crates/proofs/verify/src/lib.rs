@@ -13,6 +13,7 @@ mod adversary;
 mod drill;
 mod image;
 mod judge;
+mod raising;
 pub mod report;
 mod run;
 mod session;
@@ -25,9 +26,10 @@ use ringwall_engine::Decision;
 pub use adversary::{AdversaryBreach, AdversaryOptions, AdversaryReport, adversary};
 pub use drill::DrillReport;
 pub use judge::{Finding, Verdict};
+pub use raising::{AsPlanned, Raising};
 pub use report::Report;
 pub use ringwall_probes::Scene;
-pub use run::{AsPlanned, Options, Raising, VerifyError, verify};
+pub use run::{Options, VerifyError, verify};
 
 /// No policy decided about the sandboxes that are attacked here: the audit log names `verify`.
 fn verify_permit(decision: Decision) -> Permit {

@@ -9,8 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use ringwall_audit::{AuditPaths, Verify, verifier_key};
-use ringwall_desk::Permit;
-use ringwall_engine::{Engine, EngineConfig, Output, RaiseError, Sandbox, with_causes};
+use ringwall_engine::{Engine, EngineConfig, Output, with_causes};
 use ringwall_image::{ImportOptions, NoProgress};
 use ringwall_probes::{Class, Probe, Reach, Scene};
 use ringwall_spec::{
@@ -21,32 +20,11 @@ use tempfile::TempDir;
 use crate::drill;
 use crate::image;
 use crate::judge::{Finding, short, unexplained};
+use crate::raising::Raising;
 use crate::report::{Report, Skipped, WallReport};
 use crate::session::{Session, told};
 use crate::stage::{Stage, random};
 use crate::verify_permit;
-
-/// How a wall comes up. Tests that show that attacks notice a missing protection have ways of their own.
-pub trait Raising {
-    /// A last word on the specification.
-    fn change(&self, _spec: &mut SandboxSpec, _scene: &Scene) {}
-
-    fn raise(&self, engine: &Engine, permit: &Permit) -> Result<Sandbox, RaiseError> {
-        engine.raise(permit)
-    }
-
-    /// Whether sandboxes that live on are in the care of a keeper: the running program knows its subcommand
-    /// `keep`. If not, they are raised and held here.
-    fn has_keeper(&self) -> bool {
-        true
-    }
-}
-
-/// As for any job.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AsPlanned;
-
-impl Raising for AsPlanned {}
 
 /// What to verify.
 #[derive(Debug, Clone, Default)]

@@ -129,6 +129,7 @@ impl Stage {
             workspace: None,
             hidden: Vec::new(),
             shown,
+            elsewhere: Vec::new(),
             policies: deciding.policies,
             approvals: deciding.approvals,
             keys: deciding.keys,

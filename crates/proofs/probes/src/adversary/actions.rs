@@ -43,6 +43,7 @@ pub(crate) const ACTIONS: &[Row] = &[
     row("copy", 4, copy),
     row("rename", 6, rename),
     row("exchange", 4, exchange),
+    row("swap", 4, swap),
     row("rename-above", 3, rename_above),
     row("link", 3, link),
     row("symlink", 4, symlink),
@@ -73,6 +74,8 @@ pub(crate) const ACTIONS: &[Row] = &[
 
 const PATIENCE: Duration = Duration::from_millis(200);
 const OWN_MODE: u32 = 0o600;
+const MOST_SWAPS: usize = 16;
+const BETWEEN_SWAPS: Duration = Duration::from_millis(2);
 
 fn write(player: &mut Player<'_>) -> io::Result<String> {
     let path = player.anything();
@@ -134,6 +137,24 @@ fn exchange(player: &mut Player<'_>) -> io::Result<String> {
     let (one, other) = (player.own(), player.anything());
     rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE)?;
     Ok("exchanged".to_owned())
+}
+
+/// A directory and a link that leads out are exchanged again and again: a check finds the one, and what comes
+/// after it the other.
+fn swap(player: &mut Player<'_>) -> io::Result<String> {
+    let directory = player.directory();
+    let target = player.dice.one_of(&player.scene.elsewhere).cloned();
+    let target = player.noted(target.unwrap_or_else(|| PathBuf::from("/etc")));
+    let times = 1 + player.dice.below(MOST_SWAPS);
+    // Either may be there from the last time.
+    let _ = fs::create_dir_all(&directory);
+    let other = directory.with_extension("swapped");
+    let _ = std::os::unix::fs::symlink(&target, &other);
+    for _ in 0..times {
+        rustix::fs::renameat_with(CWD, &other, CWD, &directory, RenameFlags::EXCHANGE)?;
+        std::thread::sleep(BETWEEN_SWAPS);
+    }
+    Ok(format!("{times} times"))
 }
 
 /// Takes a directory above a mount away, and plants a link to another one in its place.
@@ -249,7 +270,7 @@ fn keep_in_flight(player: &mut Player<'_>) -> io::Result<String> {
 }
 
 fn lock(player: &mut Player<'_>) -> io::Result<String> {
-    let path = player.anything();
+    let path = player.shown_or_anything();
     let file = fs::File::open(&path)?;
     let exclusive = FlockOperation::NonBlockingLockExclusive;
     match player.dice.below(2) {
@@ -261,7 +282,7 @@ fn lock(player: &mut Player<'_>) -> io::Result<String> {
 }
 
 fn watch(player: &mut Player<'_>) -> io::Result<String> {
-    let path = player.anything();
+    let path = player.shown_or_anything();
     let path = if path.is_dir() { path } else { path.parent().unwrap_or(&path).to_owned() };
     let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
     inotify::add_watch(&queue, &path, WatchFlags::ALL_EVENTS)?;

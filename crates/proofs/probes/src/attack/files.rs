@@ -307,3 +307,22 @@ pub(crate) fn plant_programs(scene: &Scene) -> Tried {
         Ok(format!("{} was made", path.display()))
     })
 }
+
+/// A directory above the workspace gets another name: later work by the workspace's path would end in whatever
+/// has the name then.
+pub(crate) fn move_above_workspace(scene: &Scene) -> Tried {
+    let Some(workspace) = &scene.workspace else {
+        return Tried::Impossible("there is no workspace".to_owned());
+    };
+    let above: Vec<&Path> = workspace.ancestors().skip(1).collect();
+    let above: Vec<&Path> = above.into_iter().filter(|path| path.parent().is_some()).collect();
+    if above.is_empty() {
+        return Tried::Failed("only the root is above it".to_owned());
+    }
+    any_of(above, |directory| {
+        let away = directory.with_file_name(format!("{}-above", scene.mark));
+        fs::rename(directory, &away)?;
+        fs::rename(&away, directory)?;
+        Ok(format!("{} was moved and put back", directory.display()))
+    })
+}

@@ -16,6 +16,14 @@ use tempfile::TempDir;
 const HIDDEN: [&str; 4] = [".env", "docs/.env", "src/id_rsa", "later/.env"];
 /// Files that the owner edits.
 const EDITED: [&str; 4] = ["docs/a", "src/b", "top", "notes"];
+/// What the configuration of the owner's repository names, and git would run or obey.
+const NAMED: [&str; 3] = ["ours/hooks", "src/monitor", "more.config"];
+const REPOSITORY: &str = "[core]\n\thooksPath = ours/hooks\n\tfsmonitor = src/monitor\n\
+                          [include]\n\tpath = ../more.config\n";
+/// Files of the directory to which links of a job lead: by these names a job asks for its own.
+const ELSEWHERE: [&str; 5] = ["top", "a", "b", "docs/a", "src/a"];
+/// Who owns a workspace that commands write to: root's is refused.
+const ORDINARY: u32 = 12_345;
 const PHASES: &str = "\n[phases.plan]\nwrite = [\"./docs/**\"]\nnext = [\"build\"]\n\
                       [phases.build]\nwrite = [\"./**\"]\nnext = [\"check\"]\n\
                       [phases.check]\nwrite = [\"./src/**\"]\nnext = [\"plan\"]\n";
@@ -35,11 +43,14 @@ pub(crate) struct Ground {
     drafts: PathBuf,
     pub(crate) workspace: PathBuf,
     pub(crate) shown: PathBuf,
+    /// Where links of a job may lead its owner. No sandbox is given it.
+    pub(crate) elsewhere: PathBuf,
     pub(crate) program: PathBuf,
     pub(crate) policy: PolicySearch,
-    /// What must be there, in both.
-    expected: Tree,
+    /// What must be there. A workspace that commands write to is as they leave it.
+    expected: Option<Tree>,
     expected_shown: Tree,
+    expected_elsewhere: Tree,
     /// Texts of hidden files that no job may learn.
     pub(crate) secrets: Vec<String>,
     /// Names in the workspace that hold one.
@@ -48,19 +59,28 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    pub(crate) fn lay(dice: &mut Dice, program: &Path) -> io::Result<Ground> {
+    /// `direct`: commands will write to the workspace itself.
+    pub(crate) fn lay(dice: &mut Dice, program: &Path, direct: bool) -> io::Result<Ground> {
         let place = tempfile::Builder::new().prefix("ringwall-adversary-").tempdir()?;
         let root = place.path().canonicalize()?;
         let (workspace, shown) = (root.join("above/work/project"), root.join("seen/shown"));
         let (drafts, policy) = (root.join("drafts"), root.join("ringwall.toml"));
+        let elsewhere = root.join("elsewhere");
         for directory in [&workspace, &shown, &drafts] {
             fs::create_dir_all(directory)?;
         }
         for name in ["docs", "src", ".git/hooks"] {
             fs::create_dir_all(workspace.join(name))?;
         }
-        for name in ["docs/a", "docs/b", "src/a", "src/b", "top", ".git/config"] {
+        for name in ["docs/a", "docs/b", "src/a", "src/b", "top"] {
             fs::write(workspace.join(name), "the owner's\n")?;
+        }
+        fs::write(workspace.join(".git/config"), REPOSITORY)?;
+        let secret = format!("secret-{:x}-elsewhere", dice.number());
+        for name in ELSEWHERE {
+            let path = elsewhere.join(name);
+            fs::create_dir_all(path.parent().unwrap_or(&elsewhere))?;
+            fs::write(&path, &secret)?;
         }
         // Any user could write to it, were it not for its mount.
         fs::create_dir(shown.join("directory"))?;
@@ -78,19 +98,27 @@ impl Ground {
             drafts,
             program: copy,
             policy: PolicySearch { user_file: Some(policy), ..PolicySearch::default() },
-            expected: Tree::new(),
+            expected: (!direct).then(Tree::new),
             expected_shown: tree(&shown)?,
-            secrets: Vec::new(),
+            expected_elsewhere: tree(&elsewhere)?,
+            secrets: vec![secret],
             hidden: BTreeSet::new(),
             saved: 0,
             workspace,
             shown,
+            elsewhere,
             _place: place,
         };
         for name in [".env", "docs/.env"] {
             ground.save(dice, Path::new(name), true, true)?;
         }
-        ground.expected = tree(&ground.workspace)?;
+        if direct && rustix::process::geteuid().is_root() {
+            give_away(&ground.workspace)?;
+            give_away(&ground.elsewhere)?;
+        }
+        if !direct {
+            ground.expected = Some(tree(&ground.workspace)?);
+        }
         Ok(ground)
     }
 
@@ -135,8 +163,26 @@ impl Ground {
     }
 
     pub(crate) fn save_hidden(&mut self, dice: &mut Dice, counts: bool) -> io::Result<String> {
+        if self.expected.is_none() {
+            return self.replace_hidden(dice, counts);
+        }
         let name = dice.one_of(&HIDDEN).copied().unwrap_or(".env");
         self.save(dice, Path::new(name), true, counts)
+    }
+
+    /// At the top of a workspace that commands write to: below, links of theirs may lead anywhere. What they
+    /// have there may be in the way.
+    fn replace_hidden(&mut self, dice: &mut Dice, counts: bool) -> io::Result<String> {
+        self.saved += 1;
+        let content = format!("replaced-{:x}-{}\n", dice.number(), self.saved);
+        let draft = self.drafts.join(format!("draft-{}", self.saved));
+        fs::write(&draft, &content)?;
+        let renamed = fs::rename(&draft, self.workspace.join(".env"));
+        if renamed.is_ok() && counts {
+            self.secrets.push(content.trim_end().to_owned());
+        }
+        let how = renamed.map_or_else(|error| error.to_string(), |()| "renamed".to_owned());
+        Ok(format!("save .env ({how})"))
     }
 
     pub(crate) fn save_plain(&mut self, dice: &mut Dice) -> io::Result<String> {
@@ -146,8 +192,9 @@ impl Ground {
 
     /// A path is as the owner left it, and with it the directories above.
     fn note(&mut self, name: &Path) -> io::Result<()> {
+        let Some(expected) = &mut self.expected else { return Ok(()) };
         for path in name.ancestors().filter(|path| !path.as_os_str().is_empty()) {
-            self.expected.insert(path.to_owned(), look(&self.workspace.join(path))?);
+            expected.insert(path.to_owned(), look(&self.workspace.join(path))?);
         }
         Ok(())
     }
@@ -155,12 +202,26 @@ impl Ground {
     /// Each file that is not as it must be. `taken`: paths that `apply` says that it wrote, the only
     /// ones that may be otherwise.
     pub(crate) fn changed(&self, taken: &[PathBuf]) -> io::Result<Vec<String>> {
-        let mut changed = differences(&self.expected, &tree(&self.workspace)?);
-        changed.retain(|path| !taken.iter().any(|taken| path.starts_with(taken)));
-        let shown = differences(&self.expected_shown, &tree(&self.shown)?);
-        let named = |place: &Path, path: PathBuf| place.join(path).display().to_string();
-        let changed = changed.into_iter().map(|path| named(&self.workspace, path));
-        Ok(changed.chain(shown.into_iter().map(|path| named(&self.shown, path))).collect())
+        let places = [
+            (self.expected.as_ref(), &self.workspace),
+            (Some(&self.expected_shown), &self.shown),
+            (Some(&self.expected_elsewhere), &self.elsewhere),
+        ];
+        let mut all = Vec::new();
+        for (expected, place) in places {
+            let Some(expected) = expected else { continue };
+            let mut changed = differences(expected, &tree(place)?);
+            if *place == self.workspace {
+                changed.retain(|path| !taken.iter().any(|taken| path.starts_with(taken)));
+            }
+            all.extend(changed.into_iter().map(|path| place.join(path).display().to_string()));
+        }
+        Ok(all)
+    }
+
+    /// Whether the configuration that was laid here makes git run or obey this path.
+    pub(crate) fn is_named(&self, path: &Path) -> bool {
+        NAMED.iter().any(|name| path.starts_with(name))
     }
 
     /// Files in the workspace that bear a command's stamp at a path that it could not write, by its rights
@@ -188,6 +249,15 @@ fn stamps(text: &str) -> impl Iterator<Item = usize> {
         let (number, rest) = rest.split_once('-')?;
         rest.starts_with("wrote-this").then(|| number.parse().ok()).flatten()
     })
+}
+
+/// Makes an ordinary user the owner of all that is there.
+fn give_away(root: &Path) -> io::Result<()> {
+    let below = tree(root)?.into_keys().map(|name| root.join(name));
+    for path in below.chain([root.to_owned()]) {
+        std::os::unix::fs::lchown(path, Some(ORDINARY), Some(ORDINARY))?;
+    }
+    Ok(())
 }
 
 fn policy_text() -> String {
@@ -238,7 +308,7 @@ mod tests {
     use super::*;
 
     fn ground() -> Ground {
-        Ground::lay(&mut Dice::new(1), Path::new("/proc/self/exe")).unwrap()
+        Ground::lay(&mut Dice::new(1), Path::new("/proc/self/exe"), false).unwrap()
     }
 
     #[test]

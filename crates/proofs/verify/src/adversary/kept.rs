@@ -9,7 +9,7 @@ use ringwall_desk::Permit;
 use ringwall_engine::{Engine, Job, PolicySearch, Record, RecordState, Sandbox, with_causes};
 use ringwall_spec::{Command, Ending, SandboxId, WriteRights};
 
-use crate::run::Raising;
+use crate::raising::Raising;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(2);
@@ -19,9 +19,12 @@ pub(crate) type Answer<T> = Result<T, String>;
 
 pub(crate) struct Kept<'a> {
     engine: &'a Engine,
+    raising: &'a dyn Raising,
     pub(crate) id: SandboxId,
     /// Where there is no keeper.
     own: Option<Sandbox>,
+    /// Where that one may write by now.
+    own_rights: WriteRights,
 }
 
 fn said<T, E: Error>(answer: Result<T, E>) -> Answer<T> {
@@ -31,15 +34,18 @@ fn said<T, E: Error>(answer: Result<T, E>) -> Answer<T> {
 impl<'a> Kept<'a> {
     pub(crate) fn raise(
         engine: &'a Engine,
-        raising: &dyn Raising,
+        raising: &'a dyn Raising,
         permit: &Permit,
     ) -> Answer<Kept<'a>> {
-        if raising.has_keeper() {
-            let record = said(engine.create(permit, None))?;
-            return Ok(Kept { engine, id: record.id, own: None });
-        }
-        let sandbox = said(raising.raise(engine, permit))?;
-        Ok(Kept { engine, id: sandbox.id().clone(), own: Some(sandbox) })
+        let rights = permit.spec().rights.clone();
+        let own_rights = rights.unwrap_or_else(WriteRights::everywhere);
+        let (id, own) = if raising.has_keeper() {
+            (said(engine.create(permit, None))?.id, None)
+        } else {
+            let sandbox = said(raising.raise(engine, permit))?;
+            (sandbox.id().clone(), Some(sandbox))
+        };
+        Ok(Kept { engine, raising, id, own, own_rights })
     }
 
     pub(crate) fn record(&self) -> Answer<Record> {
@@ -58,15 +64,20 @@ impl<'a> Kept<'a> {
         said(said(self.engine.attach(&self.record()?))?.start(&command, PATIENCE))
     }
 
-    /// Where it may write by now; all of it where the rights cannot change.
+    /// Where it may write by now.
     pub(crate) fn rights(&self) -> Answer<WriteRights> {
         match &self.own {
-            Some(_) => Ok(WriteRights::everywhere()),
+            Some(_) => Ok(self.own_rights.clone()),
             None => said(self.engine.rights(&self.record()?)),
         }
     }
 
-    pub(crate) fn change_rights(&self, rights: &WriteRights) -> Answer<()> {
+    pub(crate) fn change_rights(&mut self, rights: &WriteRights) -> Answer<()> {
+        if let Some(own) = &mut self.own {
+            self.raising.change_rights(self.engine, own, rights)?;
+            self.own_rights = rights.clone();
+            return Ok(());
+        }
         said(self.engine.change_rights(&self.record()?, rights))
     }
 

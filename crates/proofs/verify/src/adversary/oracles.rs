@@ -158,9 +158,9 @@ pub(crate) fn plain_words(asked: &str, answer: &str) -> Option<Sight> {
 pub(crate) struct KernelLog(Option<fs::File>);
 
 impl KernelLog {
-    pub(crate) fn from_now() -> KernelLog {
+    pub(crate) fn from_now(path: &Path) -> KernelLog {
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-        let opened = fs::File::options().read(true).custom_flags(nonblocking).open("/dev/kmsg");
+        let opened = fs::File::options().read(true).custom_flags(nonblocking).open(path);
         let at_end = opened.and_then(|mut log| log.seek(SeekFrom::End(0)).map(|_| log));
         KernelLog(at_end.ok())
     }

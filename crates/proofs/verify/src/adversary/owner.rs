@@ -6,7 +6,7 @@ use ringwall_probes::Dice;
 use ringwall_spec::WriteRights;
 
 use super::round::Round;
-use super::script::Turn;
+use super::script::{Kind, Turn};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
@@ -19,10 +19,30 @@ pub(super) enum Move {
     Gc,
     /// The memory of a microVM is kept, and forgotten again.
     Snapshot,
+    /// Another sandbox, which has a part of this one's workspace as its own.
+    Below,
 }
 
-/// As often as each stands here.
-const WHILE_IT_RUNS: [Move; 14] = [
+/// As often as each is listed here.
+const WHILE_IT_RUNS: [Move; 15] = [
+    Move::Rights,
+    Move::Rights,
+    Move::Rights,
+    Move::Phase,
+    Move::Phase,
+    Move::Exec,
+    Move::Exec,
+    Move::Save,
+    Move::Save,
+    Move::SaveHidden,
+    Move::SaveHidden,
+    Move::SaveHidden,
+    Move::Diff,
+    Move::Gc,
+    Move::Below,
+];
+/// Guests take longer than other sandboxes.
+const IN_A_GUEST: [Move; 14] = [
     Move::Rights,
     Move::Rights,
     Move::Rights,
@@ -38,16 +58,33 @@ const WHILE_IT_RUNS: [Move; 14] = [
     Move::Diff,
     Move::Gc,
 ];
+const DIRECT: [Move; 8] = [
+    Move::Below,
+    Move::Below,
+    Move::Below,
+    Move::Exec,
+    Move::SaveHidden,
+    Move::SaveHidden,
+    Move::Rights,
+    Move::Gc,
+];
+const DIRECT_BETWEEN: [Move; 3] = [Move::Below, Move::SaveHidden, Move::SaveHidden];
 const BETWEEN_COMMANDS: [Move; 5] =
     [Move::Rights, Move::Phase, Move::Save, Move::SaveHidden, Move::SaveHidden];
 const PHASES: [&str; 3] = ["plan", "build", "check"];
 
-pub(super) fn choose(dice: &mut Dice, while_it_runs: bool, guest: bool) -> Move {
+pub(super) fn choose(dice: &mut Dice, while_it_runs: bool, kind: Kind) -> Move {
     const ONE_IN: usize = 8;
-    if guest && dice.one_in(ONE_IN) {
+    if kind == Kind::Guest && dice.one_in(ONE_IN) {
         return Move::Snapshot;
     }
-    let all: &[Move] = if while_it_runs { &WHILE_IT_RUNS } else { &BETWEEN_COMMANDS };
+    let all: &[Move] = match (kind, while_it_runs) {
+        (Kind::Direct, true) => &DIRECT,
+        (Kind::Direct, false) => &DIRECT_BETWEEN,
+        (Kind::Guest, true) => &IN_A_GUEST,
+        (Kind::Apart, true) => &WHILE_IT_RUNS,
+        (Kind::Apart | Kind::Guest, false) => &BETWEEN_COMMANDS,
+    };
     dice.one_of(all).copied().unwrap_or(Move::Save)
 }
 
@@ -92,6 +129,7 @@ impl Round<'_> {
             Move::Diff => ("diff".to_owned(), self.kept.changes_so_far().map(drop)),
             Move::Gc => ("gc".to_owned(), self.kept.gc()),
             Move::Snapshot => ("snapshot".to_owned(), self.kept.snapshot_and_forget()),
+            Move::Below => self.run_below(&mut dice)?,
         };
         self.answered(&asked, answer);
         if matches!(chosen, Move::Rights | Move::Phase) {

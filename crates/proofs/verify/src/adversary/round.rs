@@ -12,13 +12,12 @@ use ringwall_engine::{Asked, Job, with_causes};
 use ringwall_policy::{Task, Work};
 use ringwall_probes::{Play, Played, Scene};
 use ringwall_spec::{RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec, WriteRights};
-use ringwall_workspace::{ApplyOptions, Changes, Wanted, apply, is_protected};
 
 use super::ground::{Ground, stamp};
 use super::kept::{Answer, Kept};
 use super::oracles::{self, KernelLog, Sight, sight};
 use super::owner::some_rights;
-use super::script::{Script, Scripted, Turn};
+use super::script::{Kind, Script, Scripted, Turn};
 use crate::run::{Collected, SESSION, Workshop, limits};
 use crate::stage::Stage;
 use crate::verify_permit;
@@ -31,25 +30,24 @@ const MEMORY_SLACK: u64 = 32 << 20;
 const LONGEST_ANSWER: Duration = Duration::from_secs(90);
 
 pub(super) struct Round<'a> {
-    workshop: &'a Workshop<'a>,
-    script: Script,
+    pub(super) workshop: &'a Workshop<'a>,
+    pub(super) script: Script,
     pub(super) kept: Kept<'a>,
     pub(super) ground: Ground,
-    stage: Stage,
-    wall: Wall,
-    memory_limit: u64,
-    kernel_log: KernelLog,
+    pub(super) stage: Stage,
+    pub(super) spec: SandboxSpec,
+    pub(super) kernel_log: KernelLog,
     /// The number of the command that runs, or ran last.
     command: usize,
     /// For each command, where it could write at one time or another.
-    allowed: Vec<Vec<WriteRights>>,
+    pub(super) allowed: Vec<Vec<WriteRights>>,
     /// What commands said, and what the log of the sandbox has.
     said: Vec<u8>,
     inside: Vec<String>,
     journal: Vec<String>,
     /// What an oracle saw while the owner made a move.
-    seen: Option<Sight>,
-    namespaces: BTreeSet<PathBuf>,
+    pub(super) seen: Option<Sight>,
+    pub(super) namespaces: BTreeSet<PathBuf>,
 }
 
 impl<'a> Round<'a> {
@@ -60,35 +58,41 @@ impl<'a> Round<'a> {
         script: Script,
     ) -> Result<Round<'a>, String> {
         let words = |error: io::Error| error.to_string();
-        let kernel_log = KernelLog::from_now();
+        let kernel_log = KernelLog::from_now(&workshop.raising.kernel_log());
         let mut dice = script.beginning.clone();
-        let ground = Ground::lay(&mut dice, &workshop.program).map_err(words)?;
+        let direct = script.kind == Kind::Direct;
+        let ground = Ground::lay(&mut dice, &workshop.program, direct).map_err(words)?;
         let limits = limits(Some(wall), SESSION);
         let mut stage = Stage::set(&workshop.program, &workshop.state, &limits).map_err(words)?;
         only_laid_out(&mut stage.scene);
-        let guest = wall.outermost() == RingKind::Vm;
+        stage.scene.elsewhere = vec![ground.elsewhere.clone()];
+        let guest = script.kind == Kind::Guest;
         if !guest {
             stage.scene.shown = ["", "file", "directory"].map(|it| ground.shown.join(it)).to_vec();
         }
         let mut spec = SandboxSpec {
             workspace: Some(WorkspaceSpec {
                 path: ground.workspace.clone(),
-                mode: WorkspaceMode::CopyOnWrite,
+                mode: if direct { WorkspaceMode::ReadWrite } else { WorkspaceMode::CopyOnWrite },
             }),
             ..workshop.spec(wall, SESSION)
         };
         if !guest {
             spec.read_only_paths = vec![ground.shown.clone(), ground.program.clone()];
         }
-        let memory_limit = spec.limits.memory_bytes;
         workshop.raising.change(&mut spec, &stage.scene);
-        if dice.one_in(2) && workshop.raising.has_keeper() {
-            spec.rights = Some(some_rights(&mut dice));
+        let keeper = workshop.raising.has_keeper();
+        let mode = spec.workspace.as_ref().map(|workspace| workspace.mode);
+        if mode == Some(WorkspaceMode::CopyOnWrite) {
+            let some = dice.one_in(2).then(|| some_rights(&mut dice));
+            // Where there is no keeper, only a sandbox that began with rights can change them.
+            spec.rights = some.or((!keeper).then(WriteRights::everywhere));
         }
         let routed = matches!(wall.rings(), [RingKind::Process | RingKind::Container]);
-        let by_policy = dice.one_in(2) && routed && workshop.raising.has_keeper();
-        let permit = permit(workshop, spec, by_policy.then_some(&ground))?;
-        let mut journal = vec![format!("raise {wall} by policy: {by_policy}")];
+        let by_policy = dice.one_in(2) && routed && keeper && !direct;
+        let permit = permit(workshop, spec.clone(), by_policy.then_some(&ground))?;
+        let kind = script.kind;
+        let mut journal = vec![format!("raise {wall}, {kind:?}, by policy: {by_policy}")];
         let kept = Kept::raise(&workshop.engine, workshop.raising, &permit)?;
         journal.push(format!("sandbox {}", kept.id));
         Ok(Round {
@@ -97,8 +101,7 @@ impl<'a> Round<'a> {
             kept,
             ground,
             stage,
-            wall: wall.clone(),
-            memory_limit,
+            spec,
             kernel_log,
             command: 0,
             allowed: Vec::new(),
@@ -157,8 +160,8 @@ impl<'a> Round<'a> {
         let hidden = self.ground.hidden.iter().cloned().collect();
         let scene = Scene { hidden, ..self.stage.scene.clone() };
         let play = Play { scene, seed, stamp: stamp(self.command), steps };
-        let program = match self.wall.image_ring() {
-            Some(_) => self.workshop.program_inside(&self.wall),
+        let program = match self.spec.wall.image_ring() {
+            Some(_) => self.workshop.program_inside(&self.spec.wall),
             None => self.ground.program.clone(),
         };
         let play = serde_json::to_string(&play).unwrap_or_default();
@@ -196,7 +199,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn heard(&mut self, said: &[u8]) {
+    pub(super) fn heard(&mut self, said: &[u8]) {
         self.said.extend_from_slice(said);
         for line in said.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let line = match serde_json::from_slice::<Played>(line) {
@@ -282,14 +285,15 @@ impl<'a> Round<'a> {
             self.namespaces.extend(inside.difference(&host).cloned());
         }
         let held = oracles::memory(&processes);
-        if held > self.memory_limit + self.memory_limit / 4 + MEMORY_SLACK {
+        let limit = self.spec.limits.memory_bytes;
+        if held > limit + limit / 4 + MEMORY_SLACK {
             let seen = sight("memory", format!("{} MiB are held", held >> 20));
             self.seen = self.seen.take().or(Some(seen));
         }
     }
 
     /// Every oracle that can be asked at any time. `taken`: what `apply` wrote.
-    fn judge(&mut self, taken: &[PathBuf]) -> io::Result<Option<Sight>> {
+    pub(super) fn judge(&mut self, taken: &[PathBuf]) -> io::Result<Option<Sight>> {
         if let Some(seen) = self.seen.take() {
             return Ok(Some(seen));
         }
@@ -320,95 +324,10 @@ impl<'a> Round<'a> {
         Ok(told)
     }
 
-    fn tells_a_secret(&self, bytes: &[u8]) -> bool {
+    pub(super) fn tells_a_secret(&self, bytes: &[u8]) -> bool {
         let text = String::from_utf8_lossy(bytes);
         self.stage.secret_in(&text)
             || self.ground.secrets.iter().any(|secret| text.contains(secret.as_str()))
-    }
-
-    /// `diff` and `apply`, when the sandbox has ended.
-    fn take_over(&mut self) -> io::Result<Option<Sight>> {
-        let changes = match self.kept.changes() {
-            Ok(changes) => changes,
-            Err(words) => {
-                // A sandbox that was broken keeps no changes, and that is told.
-                self.answered("diff at the end", Err(words));
-                return Ok(self.seen.take());
-            }
-        };
-        if let Some(seen) = self.judge_changes(&changes) {
-            return Ok(Some(seen));
-        }
-        let taken = self.apply(&changes);
-        let protected = taken.iter().find(|path| is_protected(&self.ground.workspace, path));
-        if let Some(path) = protected {
-            let path = path.display();
-            return Ok(Some(sight("apply", format!("{path} is protected and was written"))));
-        }
-        if let Some(seen) = self.judge(&taken)? {
-            return Ok(Some(seen));
-        }
-        let misplaced = self.ground.misplaced(&self.allowed)?;
-        Ok(misplaced.map(|words| sight("rights", words)))
-    }
-
-    /// First all of it, then without the protected paths: a refusal takes nothing. Gives the written paths.
-    fn apply(&mut self, changes: &Changes) -> Vec<PathBuf> {
-        let all = changes.entries().iter().map(|change| change.path.as_path().to_owned());
-        let protected = all.filter(|path| is_protected(&self.ground.workspace, path)).collect();
-        let force = self.script.force;
-        let mut taken: Vec<PathBuf> = Vec::new();
-        for except in [Vec::new(), protected] {
-            let asked = format!("apply without {except:?}, force: {force}");
-            let options = ApplyOptions { force, ..ApplyOptions::default() };
-            let wanted = Wanted { only: Vec::new(), except };
-            let applied = changes.select(&wanted).and_then(|chosen| apply(&chosen, &options));
-            let answer = applied.map(|done| {
-                let paths = done.applied.iter().chain(&done.already);
-                taken.extend(paths.map(|path| path.as_path().to_owned()));
-            });
-            self.answered(&asked, answer.map_err(|error| with_causes(&error)));
-        }
-        taken
-    }
-
-    /// No change where nothing could ever be written, and no secret in one.
-    fn judge_changes(&self, changes: &Changes) -> Option<Sight> {
-        for change in changes.entries() {
-            let path = change.path.as_path();
-            let mut ever = self.allowed.iter().flatten();
-            if !ever.any(|rights| rights.allows(path)) {
-                return Some(sight("rights", format!("{} was changed", path.display())));
-            }
-            let file = changes.content_of(change).and_then(|path| std::fs::read(path).ok());
-            // Where a link leads, and the names.
-            let told = serde_json::to_vec(change).unwrap_or_default();
-            if self.tells_a_secret(&file.unwrap_or_default()) || self.tells_a_secret(&told) {
-                return Some(sight("secrets", format!("a secret is in {}", path.display())));
-            }
-        }
-        None
-    }
-
-    /// After `rm` and `gc` nothing of it is left.
-    fn clean_up(&mut self) -> io::Result<Option<Sight>> {
-        let removed = self.kept.remove();
-        self.answered("rm", removed);
-        let swept = self.kept.gc();
-        self.answered("gc", swept);
-        if let Some(seen) = self.seen.take() {
-            return Ok(Some(seen));
-        }
-        let id = self.kept.id.as_str().to_owned();
-        let state = self.workshop.home.join("sandboxes");
-        let files = std::fs::read_dir(state)?.flatten();
-        let names = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        if let Some(name) = names.into_iter().find(|name| name.contains(&id)) {
-            return Ok(Some(sight("leftovers", format!("{name} is in the state directory"))));
-        }
-        let Scene { mark, victim, .. } = &self.stage.scene;
-        let left = oracles::leftovers(&id, mark, *victim, &self.namespaces);
-        Ok(left.or_else(|| self.kernel_log.alarm()))
     }
 }
 

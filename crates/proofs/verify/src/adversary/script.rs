@@ -10,6 +10,8 @@ pub(super) const COMMANDS: usize = 3;
 /// Moves of the owner between two commands, and while one runs.
 const MOST_BETWEEN: usize = 4;
 const MOST_BESIDE: usize = 12;
+/// One of so many rounds writes to the workspace itself.
+const ONE_IN_DIRECT: usize = 4;
 
 /// One round.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +21,18 @@ pub(super) struct Script {
     pub(super) commands: Vec<Scripted>,
     /// Whether `apply` overwrites what changed on the host.
     pub(super) force: bool,
+    pub(super) kind: Kind,
+}
+
+/// What a round is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The workspace is seen, and changes are kept apart.
+    Apart,
+    /// Commands write to the workspace itself (`--workspace-rw`).
+    Direct,
+    /// The wall begins with a microVM, which has a copy.
+    Guest,
 }
 
 /// One command of the adversary, and the owner's moves round it.
@@ -41,23 +55,28 @@ impl Script {
     pub(super) fn of(seed: u64, wall: &Wall) -> Script {
         let dice = Dice::new(seed);
         let (beginning, mut end) = (dice.branch(0), dice.branch(1));
-        let guest = wall.outermost() == RingKind::Vm;
-        let command = |at| Scripted::of(&dice.branch(2).branch(at), guest);
+        let kind = match wall.outermost() {
+            RingKind::Vm => Kind::Guest,
+            _ if dice.branch(3).one_in(ONE_IN_DIRECT) => Kind::Direct,
+            _ => Kind::Apart,
+        };
+        let command = |at| Scripted::of(&dice.branch(2).branch(at), kind);
         Script {
             beginning,
             commands: (0..).take(COMMANDS).map(command).collect(),
             force: end.one_in(2),
+            kind,
         }
     }
 }
 
 impl Scripted {
-    fn of(dice: &Dice, guest: bool) -> Scripted {
+    fn of(dice: &Dice, kind: Kind) -> Scripted {
         let mut own = dice.branch(0);
         let (before, beside) = (own.below(MOST_BETWEEN), 1 + own.below(MOST_BESIDE));
         let turn = |many: &Dice, at: u64, while_it_runs| {
             let mut dice = many.branch(at);
-            Turn { chosen: choose(&mut dice, while_it_runs, guest), dice }
+            Turn { chosen: choose(&mut dice, while_it_runs, kind), dice }
         };
         Scripted {
             seed: own.number(),
@@ -111,7 +130,19 @@ mod tests {
         };
         let mut usual = moves("process");
         assert!(!usual.contains("Snapshot"));
+        assert!(usual.remove("Below"), "{usual:?}");
         usual.insert("Snapshot".to_owned());
         assert_eq!(moves("vm/container"), usual);
+    }
+
+    #[test]
+    fn some_rounds_write_to_the_workspace_itself_and_none_of_a_guest_does() {
+        let kinds = |wall: &str, kind: Kind| -> usize {
+            (0..60).filter(|seed| script(*seed, wall).kind == kind).count()
+        };
+        let direct = kinds("process", Kind::Direct);
+        assert!((5..30).contains(&direct), "{direct}");
+        assert_eq!(kinds("process", Kind::Apart), 60 - direct);
+        assert_eq!(kinds("vm/container", Kind::Guest), 60);
     }
 }
