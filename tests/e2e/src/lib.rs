@@ -41,6 +41,8 @@ mod policy;
 #[cfg(test)]
 mod recording;
 #[cfg(test)]
+mod revoked;
+#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod seeds;
