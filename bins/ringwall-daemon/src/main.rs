@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use ringwall_api::Options;
+use ringwall_desk::Books;
 use ringwall_engine::{Engine, EngineConfig};
 use ringwall_linux::signals::SignalWatch;
 use rustix::process::{Resource, Rlimit, Signal};
@@ -38,8 +39,9 @@ fn run() -> anyhow::Result<()> {
     match (arguments.next().as_deref(), arguments.next()) {
         (Some("serve"), Some(settings)) => serve(&settings),
         (Some("keep"), None) => {
-            let engine = Engine::open(EngineConfig::from_environment()?)?;
-            engine.keep(io::stdin().lock())?;
+            let config = EngineConfig::from_environment()?;
+            let books = Books::open(&config.home)?;
+            Engine::open(config)?.keep(io::stdin().lock(), &mut books.oversee())?;
             Ok(())
         }
         (Some("mcp"), Some(settings)) => mcp(&settings),

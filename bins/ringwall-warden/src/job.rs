@@ -208,7 +208,7 @@ impl Job {
             Ended::Code(code) => ExitHow::Code(code),
             Ended::Signal(signal) => ExitHow::Signal(signal),
         };
-        let (cpu_micros, peak_rss_bytes) = (reaped.cpu_micros, reaped.peak_rss_bytes);
+        let (cpu_micros, peak_rss_bytes) = (Some(reaped.cpu_micros), reaped.peak_rss_bytes);
         self.exit = Some(ExitReport { how, cpu_micros, peak_rss_bytes });
         self.stdin = None;
     }

@@ -2,8 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::{Output, Stdio};
 
-use serde_json::json;
+use ringwall_testkit::eventually;
+use ringwall_testkit::tool::{Does, component, manifest};
+use serde_json::{Value, json};
 
 use crate::support::{Model, Place, call, entries, of_kind, say};
 
@@ -118,4 +121,77 @@ fn an_agent_under_a_grant_names_no_tier_above_that_of_the_policy() {
     place.run(&model(), &["--grant", &token, "--trust", "medium"]).exits(0);
     // The owner names the trust level of an agent of its own.
     place.run(&model(), &["--trust", "high"]).exits(0);
+}
+
+fn records(place: &Place) -> Vec<Value> {
+    let log = std::fs::read_to_string(place.path("home/audit/log")).unwrap_or_default();
+    // The last line may be one that is being written.
+    log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Runs an agent that calls this, revokes its grant once the call has begun, and gives what the agent said.
+fn revoked_under(place: &Place, (tool, input): (&str, Value), begun: &str) -> Output {
+    let token = grant(place, &["--for", "30m"]);
+    let listed = place.ringwall(["grant", "ls", "-o", "json"]).exits(0);
+    let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let id = listed[0]["id"].as_str().expect("an id").to_owned();
+    let model = Model::scripted(vec![call(tool, input), say("done")]);
+    let mut command = place.command(place.run_words(&model, &["--grant", &token]));
+    let agent = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let agent = agent.expect("it can be started");
+    eventually("the call has begun", || {
+        let starts = records(place).into_iter().filter(|it| it["event"]["kind"] == "call-started");
+        let mut words = starts.filter_map(|it| Some(it["event"]["what"].as_str()?.to_owned()));
+        words.any(|what| what.contains(begun)).then_some(())
+    });
+    place.ringwall(["grant", "revoke", &id]).exits(0);
+    agent.wait_with_output().expect("it ends")
+}
+
+#[track_caller]
+fn ended_with_its_grant(place: &Place, agent: &Output) {
+    assert_ne!(agent.status.code(), Some(0), "{agent:?}");
+    let text = String::from_utf8_lossy(&agent.stdout);
+    let last = text.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    let reason = last.unwrap_or_default()["reason"].to_string();
+    assert!(reason.contains("the grant was revoked"), "{agent:?}");
+    let denied =
+        |it: &Value| it["event"]["kind"] == "admission-denied" && it["event"]["action"] == "go on";
+    assert!(records(place).iter().any(denied), "{agent:?}");
+    // The sandbox does not wait until the agent is resumed.
+    eventually("its sandbox has ended", || {
+        let listed = place.ringwall(["ps", "-o", "json"]).exits(0);
+        let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+        listed.as_array().is_some_and(Vec::is_empty).then_some(())
+    });
+}
+
+#[test]
+fn a_command_of_an_agent_ends_with_the_grant() {
+    let place = Place::new();
+    place.policy(crate::taint::POLICY);
+    let command = json!({"command": "sleep 250", "timeout_seconds": 280});
+    let agent = revoked_under(&place, ("exec", command), "sleep 250");
+    ended_with_its_grant(&place, &agent);
+}
+
+#[test]
+fn a_tool_call_of_an_agent_ends_with_the_grant() {
+    let place = Place::new();
+    place.policy(crate::taint::POLICY);
+    let path = place.path("yes.wasm");
+    let slow = json!({ "time_ms": 300_000, "fuel": 1u64 << 50 });
+    let manifest = with(manifest("yes"), &json!({ "limits": slow }));
+    std::fs::write(&path, component(&manifest, &Does::Loops)).expect("a file");
+    place.ringwall(["tool", "add", path.to_str().expect("a path")]).exits(0);
+    let agent = revoked_under(&place, ("yes", json!({})), "yes");
+    ended_with_its_grant(&place, &agent);
+}
+
+/// These fields on top.
+fn with(mut fields: Value, more: &Value) -> Value {
+    for (name, value) in more.as_object().expect("fields") {
+        fields[name] = value.clone();
+    }
+    fields
 }

@@ -2,6 +2,8 @@
 //! loopback that answers by a script.
 
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod granted;

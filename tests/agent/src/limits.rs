@@ -242,13 +242,18 @@ fn what_commands_take_of_processors_is_paid_for_by_the_tenant() {
     let place = Place::new();
     let tenants = json!({"tenants": {"local": {"cpu_seconds": 5}}});
     std::fs::write(place.path("home/tenants.json"), tenants.to_string()).unwrap();
-    let model = Model::new(|asked: &Asked| match asked.turns {
+    // What sleeps uses no processor. What works uses a second or more each time.
+    let work = "i=0; while [ $i -lt 4000000 ]; do i=$((i+1)); done";
+    let model = Model::new(move |asked: &Asked| match asked.turns {
         turn @ 0..9 => call("exec", json!({"command": format!("sleep 1; echo {turn} >> log")})),
+        turn @ 9..49 => {
+            call("exec", json!({"command": format!("{work}; echo {turn} >> log"), "kind": "build"}))
+        }
         _ => say("done"),
     });
-    let told = place.run(&model, &["--apply", "--max-errors", "20"]).exits(0);
+    let told = place.run(&model, &["--apply", "--max-errors", "60"]).exits(0);
     let ran = place.read("log").lines().count();
-    assert!((1..=5).contains(&ran), "{ran} seconds of a processor: {told:?}");
+    assert!((9..49).contains(&ran), "{ran} commands: {told:?}");
     assert!(told.stdout.contains("cpu_seconds"), "the refusal names the budget: {told:?}");
 }
 

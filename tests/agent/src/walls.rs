@@ -72,3 +72,21 @@ fn kernels() -> Option<PathBuf> {
     let named = std::env::var_os("RINGWALL_KERNELS").map(PathBuf::from);
     named.or(usual).filter(|path| path.is_dir() && monitor)
 }
+
+#[test]
+fn commands_behind_a_ring_for_tools_are_judged_by_the_rings_round_them() {
+    let place = Place::new();
+    place.policy(&POLICY.replace("build = [\"process\"]", "build = [\"container\"]"));
+    for wall in ["process/wasm", "process"] {
+        let model = Model::scripted(vec![
+            call("exec", json!({"command": "echo ran > canary"})),
+            say("done"),
+        ]);
+        let done = place.run(&model, &["--wall", wall, "--apply"]);
+        let seen = entries(&done);
+        let ended = of_kind(&seen, "call-ended");
+        let why = ended[0]["refused"].as_str().unwrap_or_else(|| panic!("{wall}: {done:?}"));
+        assert!(why.contains("build work") && why.contains("container"), "{wall}: {why}");
+        assert_eq!(place.read("canary"), "");
+    }
+}

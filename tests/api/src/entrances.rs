@@ -124,9 +124,33 @@ fn the_owners_names_are_its_own() {
     owner.post("/v1/sandboxes/web/exec", &files("touch /tmp/of-the-owner")).is(200);
     let file = format!("/v1/sandboxes/{theirs}/files?path=/tmp/of-the-owner");
     mallory.get(&file).is_problem(404, "not-found");
+    // At the command line, too, with the daemon and without it.
+    for (how, file) in [("on", "by-the-daemon"), ("off", "alone")] {
+        let touch = format!("test -e /tmp/of-the-owner && touch /tmp/{file}");
+        let exec = |name: &str, script: &str| {
+            let mut command = daemon.world.command(["exec", name, "--", "sh", "-c", script]);
+            if how == "off" {
+                command.env("RINGWALL_DAEMON", how);
+            }
+            command.output().expect("it can be started")
+        };
+        let ran = exec("web", &touch);
+        assert!(ran.status.success(), "{how}: {ran:?}");
+        let path = |id: &str| format!("/v1/sandboxes/{id}/files?path=/tmp/{file}");
+        owner.get(&path(&web)).is(200);
+        mallory.get(&path(&theirs)).is_problem(404, "not-found");
+    }
     // By its id the owner sees it; by a name that only mallory has, not.
     owner.get(&format!("/v1/sandboxes/{theirs}")).is(200);
     mallory.post("/v1/sandboxes", &named("release")).is(201);
+    for off in [false, true] {
+        let mut command = daemon.world.command(["exec", "release", "--", "touch", "/tmp/found"]);
+        if off {
+            command.env("RINGWALL_DAEMON", "off");
+        }
+        let ran = command.output().expect("it can be started");
+        assert_eq!(ran.status.code(), Some(125), "{ran:?}");
+    }
     owner.get("/v1/sandboxes/release").is_problem(404, "not-found");
     // No name looks like an id.
     for like_id in [web.as_str(), "abcdefghijkl", "234567234567"] {

@@ -74,6 +74,36 @@ fn a_request_with_a_key_is_done_once() {
 }
 
 #[test]
+fn a_key_of_another_task_gives_nothing_of_its_answer() {
+    let daemon = Daemon::for_tenants(&[]);
+    let token = |task: &str| daemon.grant("acme", &json!({ "task": task }));
+    let mut run = json!({ "wall": "process", "kind": "files" });
+    run["command"] = sh("cat /proc/sys/kernel/random/uuid");
+    let answer = |token: &str, key: &str| {
+        let answer = daemon.holder(token).post_once("/v1/runs", key, &run);
+        let answer = answer.is(200).json();
+        (answer["call"].clone(), answer["stdout"].clone())
+    };
+    let (first, second) = (token("t-1"), token("t-2"));
+    let of_first = answer(&first, "k");
+    assert_eq!(answer(&first, "k"), of_first, "its own it gets again");
+    let of_second = answer(&second, "k");
+    assert!(of_second.0 != of_first.0 && of_second.1 != of_first.1, "{of_first:?} {of_second:?}");
+    // Nor does another grant of the same task, or a narrowed one.
+    let same_task = token("t-1");
+    let narrowed = crate::entrances::narrowed(&daemon, &first, &["--for", "5m"]);
+    for other in [same_task, narrowed] {
+        assert_ne!(answer(&other, "k").0, of_first.0);
+    }
+    // The answer does not tell that the key is used: another request under it is done.
+    run["command"] = sh("echo else");
+    let other = daemon.holder(&second).post_once("/v1/runs", "k", &run);
+    other.is_problem(409, "key-reused");
+    let third = daemon.holder(&token("t-3")).post_once("/v1/runs", "k", &run).is(200).json();
+    assert_eq!(third["stdout"], "else\n");
+}
+
+#[test]
 fn lists_come_in_pages() {
     let daemon = Daemon::start();
     let mut client = daemon.client();

@@ -12,13 +12,13 @@ use crate::support::{Finished, World};
 const SHIPPED: &str = include_str!("../../../crates/authority/policy/src/default.toml");
 
 /// A world whose policy gives tasks work with files only, but lets Ann allow builds.
-struct Place {
-    world: World,
-    token: PathBuf,
+pub(crate) struct Place {
+    pub(crate) world: World,
+    pub(crate) token: PathBuf,
 }
 
 impl Place {
-    fn new(kinds: &[&str]) -> Place {
+    pub(crate) fn new(kinds: &[&str]) -> Place {
         let world = World::new();
         let config = world.path("nobody-home/.config/ringwall");
         fs::create_dir_all(&config).expect("a directory");
@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// A new grant for these kinds of work, in a process or container wall.
-    fn grant(&self, kinds: &[&str]) {
+    pub(crate) fn grant(&self, kinds: &[&str]) {
         let kinds: Vec<&str> = kinds.iter().flat_map(|kind| ["--kind", kind]).collect();
         self.grant_with(&kinds);
     }

@@ -45,6 +45,8 @@ mod recording;
 #[cfg(test)]
 mod replaced;
 #[cfg(test)]
+mod revoked;
+#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod seeds;

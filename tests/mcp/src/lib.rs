@@ -10,6 +10,8 @@ mod http;
 #[cfg(test)]
 mod preset;
 #[cfg(test)]
+mod spelled;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod support;

@@ -7,7 +7,8 @@ use crate::granted;
 
 pub(super) fn run() -> anyhow::Result<()> {
     let engine = Engine::open_for_keeper(EngineConfig::from_environment()?)?;
-    let outcome = engine.keep(std::io::stdin().lock())?;
+    let books = granted::books()?;
+    let outcome = engine.keep(std::io::stdin().lock(), &mut books.oversee())?;
     let (id, usage) = (outcome.id.as_str(), Some(&outcome.usage));
-    Ok(granted::books()?.sandbox_ended(Keeper::Itself, id, usage)?)
+    Ok(books.sandbox_ended(Keeper::Itself, id, usage)?)
 }

@@ -168,6 +168,20 @@ impl Spending {
         Ok(())
     }
 
+    /// Charges what was used without a reservation. Gives what is left for what runs already: reservations of others
+    /// do not count, as much of them may come back.
+    pub fn charge(&self, accounts: &[(Account, Budget)], used: Cost) -> Result<Left, SpendError> {
+        let _lock = self.lock()?;
+        let mut left = Left::default();
+        for (account, budget) in accounts {
+            let before = self.spent_by(account)?;
+            let after = Spent { spent: before.spent.and(used), ..before };
+            self.write(account, after)?;
+            left = left.least(Left::of(*budget, Spent { reserved: Cost::default(), ..after }));
+        }
+        Ok(left)
+    }
+
     pub fn spent(&self, account: &Account) -> Result<Spent, SpendError> {
         let _lock = self.lock()?;
         self.spent_by(account)
@@ -302,6 +316,20 @@ mod tests {
         spending.settle(&grants, ONE, used).unwrap();
         assert_eq!(spending.left(&grants).unwrap().wall_ms, Some(900));
         assert_eq!(spending.left(&grants).unwrap().calls, None);
+    }
+
+    #[test]
+    fn what_nobody_reserved_is_charged_all_the_same() {
+        let (_home, spending) = place();
+        let grants =
+            [(id(1), Budget { wall_seconds: Some(1), ..Budget::default() }), (id(2), calls(1))];
+        spending.reserve(&grants, ONE).unwrap();
+        let used = Cost { wall_ms: 400, ..Cost::default() };
+        let left = |used| spending.charge(&grants, used).unwrap();
+        assert_eq!((left(used).wall_ms, left(used).calls), (Some(600), Some(1)));
+        assert_eq!(left(used).wall_ms, Some(0), "more than there was is no less than nothing");
+        spending.settle(&grants, ONE, Cost::default()).unwrap();
+        assert_eq!(spending.left(&grants).unwrap().wall_ms, Some(0));
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub enum Payer {
     /// The owner has no budget to keep to.
     Owner,
     Grant {
-        id: String,
+        /// The grant, and those that it was narrowed from, the first one first.
+        ids: Vec<String>,
         tenant: String,
     },
 }

@@ -14,7 +14,7 @@ pub struct Issued {
     pub decided: Option<Decided>,
     pub caller: CallerName,
     pub account: Payer,
-    /// The number of the audit record of what allowed it, where there is one before it is raised.
+    /// The number of the audit record of an elevation that allowed it.
     pub record: Option<u64>,
     /// After this nothing more is raised by it.
     pub until: Option<SystemTime>,
@@ -81,9 +81,15 @@ impl Permit {
         &self.account
     }
 
-    /// The number of the audit record under which it was given, where there was one by then.
+    /// The number of the audit record under which it was given: of the use of an elevation, or else that of the
+    /// sandbox that was placed by it, once there is one.
     pub fn record(&self) -> Option<u64> {
         self.record
+    }
+
+    /// Notes the number of the record of the sandbox that was placed by it.
+    pub fn is_recorded(&mut self, placed: Option<u64>) {
+        self.record = self.record.or(placed);
     }
 
     /// Refuses a permit whose time is over.

@@ -145,7 +145,7 @@ mod tests {
                 ..Decided::default()
             }),
             caller: CallerName::Holder { grant: "g1".to_owned() },
-            account: Payer::Grant { id: "g1".to_owned(), tenant: "acme".to_owned() },
+            account: Payer::Grant { ids: vec!["g1".to_owned()], tenant: "acme".to_owned() },
             record: Some(12),
             until: Some(NOW + Duration::from_millis(1500)),
         })

@@ -229,8 +229,9 @@ pub enum Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitReport {
     pub how: ExitHow,
-    /// User and system time of the process and the children it waited for.
-    pub cpu_micros: u64,
+    /// User and system time of the process and the children it waited for, as a warden says it. From a shim: that
+    /// of the whole sandbox meanwhile, as its control group measured it.
+    pub cpu_micros: Option<u64>,
     pub peak_rss_bytes: u64,
 }
 

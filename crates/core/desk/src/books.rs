@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringwall_approval::Approvals;
 use ringwall_audit::{AdmissionDenied, AuditLog, AuditPaths, Event, Id, Ids, Record, Text};
 use ringwall_engine::Engine;
 use ringwall_grant::{
-    Account, Allowed, Ask, Authority, Budget, Cost, GrantId, Inspected, Left, Request, Spending,
-    Token, Verifier,
+    Account, Allowed, Ask, Authority, Budget, Cost, Inspected, Left, Request, Spending, Token,
+    Verifier,
 };
 
 use crate::caller::{Caller, Hands, Holder};
@@ -115,34 +114,6 @@ impl Books {
         // Perhaps there are other keys since, for the token or for the list of revoked ones.
         let inspected = self.verifier(true)?.inspect(token);
         inspected.map_err(|error| Refused::new(Kind::Unauthenticated, error.to_string()))
-    }
-
-    /// The grant under which a sandbox was made, if it was revoked since. Where the list of revoked grants
-    /// cannot be read no grant is good, so nothing new is done there; what runs is left alone.
-    pub fn revoked(&self, record: &ringwall_engine::Record) -> Option<String> {
-        let noted = record.decided.as_ref()?.inputs.get("grants")?;
-        let ids: Vec<GrantId> = noted.split(' ').filter_map(|id| id.parse().ok()).collect();
-        let revocations = Authority::open_existing(&self.home).ok()?.revocations();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let id = revocations.find(&ids, now).ok()??;
-        Some(id.to_string())
-    }
-
-    /// Writes down that a sandbox was ended because its grant was.
-    pub fn write_revoked(
-        &self,
-        record: &ringwall_engine::Record,
-        grant: &str,
-    ) -> Result<(), Refused> {
-        let denied = AdmissionDenied {
-            action: Text::new("go on"),
-            resource: Text::new(format!("the sandbox {}", record.id)),
-            rule: Text::new(format!("grant {grant}")),
-            reason: Text::new("the grant that it was made with was revoked"),
-            fix: None,
-        };
-        let ids = Ids::default().sandbox(&record.id).grant(Id::new(grant));
-        self.write((ids, Event::AdmissionDenied(denied))).map(drop)
     }
 
     /// Whether the grant has this right. Nothing is written down.

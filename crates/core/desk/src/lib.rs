@@ -8,7 +8,7 @@
 //! 4. elevate or ask: what a person has allowed, or a question to a person ([`Elevated`]);
 //! 5. reserve: the most that it can cost ([`Reservation`], by the one price list in [`Share`]);
 //! 6. do: the entrance does it with the engine, which raises nothing without the [`Permit`] that is given
-//!    here and nowhere else, while a [`Lease`] watches the grant;
+//!    here and nowhere else, while a [`Lease`] watches the grant, and in shims an [`Overseer`];
 //! 7. settle: what was used. A reservation that is dropped charges all of it;
 //! 8. record: refusals, questions and uses stand in the audit log before an answer is given.
 
@@ -20,6 +20,7 @@ mod elevate;
 mod held;
 mod inside;
 mod lease;
+mod oversight;
 mod permits;
 mod place;
 mod price;
@@ -37,6 +38,7 @@ pub use caller::{Caller, Hands, Holder, OWNER};
 pub use elevate::{Elevated, WORKSPACE, terms};
 pub use held::Keeper;
 pub use lease::{Lease, Watched};
+pub use oversight::Overseer;
 pub use permits::{fork, restore, system_permit, tools_permit};
 pub use place::{Placed, Placing};
 pub use price::{Share, Used};

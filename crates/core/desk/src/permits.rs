@@ -49,8 +49,9 @@ pub(crate) fn permit_for(
         Caller::Owner => (CallerName::Owner, Payer::Owner),
         Caller::System(system) => (CallerName::System(*system), Payer::Owner),
         Caller::Holder(holder) => {
-            let (id, tenant) = (holder.id(), holder.standing().tenant.clone());
-            (CallerName::Holder { grant: id.clone() }, Payer::Grant { id, tenant })
+            let ids = holder.standing().ids.iter().map(ToString::to_string).collect();
+            let payer = Payer::Grant { ids, tenant: holder.standing().tenant.clone() };
+            (CallerName::Holder { grant: holder.id() }, payer)
         }
     };
     let life = elevated.map_or(caller.life(), |elevated| caller.life().min(elevated.left()));

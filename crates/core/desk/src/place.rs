@@ -81,7 +81,7 @@ impl Desk<'_> {
         let (decision, elevated) = self.decide(caller, holder, (&policy, &mut placing))?;
         self.refuse_uncounted(holder, decision.spec())?;
         if holder.is_agent() {
-            return Ok(self.unpaid(caller, decision));
+            return self.pays_between(caller, holder, decision);
         }
         let share = share_of(&decision);
         let (most, bound_by) = self.time_left(holder, share)?;
@@ -114,14 +114,20 @@ impl Desk<'_> {
         let decision = self.engine.admit(asked, limits, search)?;
         self.refuse_uncounted(holder, decision.spec())?;
         self.may(caller, asking_for(&decision))?;
-        Ok(self.unpaid(caller, decision))
+        self.pays_between(caller, holder, decision)
     }
 
-    /// The sandbox of an agent, each command of which pays for its own time.
-    fn unpaid(&self, caller: &Caller, decision: Decision) -> Placed {
-        let (reservation, books) = (self.nothing("", Share::of_command()), Arc::clone(self.books));
-        let permit = permit_for(caller, decision, None);
-        Placed { permit, reservation, elevated: None, books }
+    /// The sandbox of an agent, each command of which pays for its own time. The shim charges processes that they
+    /// leave behind.
+    fn pays_between(
+        &self,
+        caller: &Caller,
+        holder: &Holder,
+        decision: Decision,
+    ) -> Result<Placed, Refused> {
+        let reservation = self.pay_between(holder, share_of(&decision))?;
+        let (permit, books) = (permit_for(caller, decision, None), Arc::clone(self.books));
+        Ok(Placed { permit, reservation, elevated: None, books })
     }
 
     /// What the job would see must be in the paths that the grant lets be read, whole; where it may write

@@ -2,12 +2,16 @@
 //!
 //! - Time is counted in whole milliseconds, rounded up.
 //! - Memory is charged by the limit and not by the peak: nobody else can have it meanwhile.
-//! - Processors are charged as measured; where nobody measured, by the share that could be used.
+//! - Processors are charged as measured, or by the share that could be used where nothing measured them. Each
+//!   entrance measures alike: the control group of the sandbox, from the start of the command to its end.
 //! - Fuel and bytes are charged as measured; what nobody knows was all used.
 //! - Everything that is begun is one call.
+//! - A sandbox that pays by the command pays for processes that commands leave running, too. Between commands,
+//!   time counts for as long as processors are used, or all of it where nothing measured them.
 
 use std::time::Duration;
 
+use ringwall_engine::Unattended;
 use ringwall_grant::{Cost, Left};
 use ringwall_spec::{Limits, ToolLimits, ToolMeter, Usage};
 use serde::{Deserialize, Serialize};
@@ -18,6 +22,9 @@ const ONE_CPU: u64 = 1000;
 /// Below these nothing could be done. They are asked for all the same, so that the refusal names the budget.
 const SHORTEST_JOB: Duration = Duration::from_secs(1);
 const SHORTEST_CALL: Duration = Duration::from_millis(1);
+
+/// Less than this between commands is what the sandbox itself needs, and not charged.
+const OWN_USE: Duration = Duration::from_millis(100);
 
 /// The most that something can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +116,19 @@ impl Share {
         }
     }
 
+    /// The cost of processes that commands left running, if it is enough to be charged.
+    pub(crate) fn cost_between(self, used: Unattended) -> Option<Cost> {
+        let time = used.cpu.map_or(used.time, |cpu| cpu.min(used.time));
+        let cost = self.cost_of(Used { cpu: used.cpu, sent_bytes: Some(0), ..Used::time(time) });
+        (time >= OWN_USE).then_some(Cost { calls: 0, ..cost })
+    }
+
+    /// The part of a budget of which there is too little left for it to continue, if there is one.
+    pub(crate) fn spent_part(self, left: Left) -> Option<&'static str> {
+        let (time, part) = left.time(self.cpu_milli, self.memory_mib())?;
+        time.is_zero().then_some(part)
+    }
+
     fn memory_mib(self) -> u64 {
         self.memory_bytes.div_ceil(MIB)
     }
@@ -173,6 +193,19 @@ mod tests {
         let usage = Usage { wall_ms: 1000, peak_memory_bytes: Some(1), ..Usage::default() };
         let cost = sandbox(64 << 20).cost_of(Used::of_sandbox(&usage));
         assert_eq!(cost.memory_mib_ms, 64_000);
+    }
+
+    #[test]
+    fn what_is_left_running_costs_as_much_time_as_it_uses_processors() {
+        let of = |time, cpu: Option<u64>| {
+            let (time, cpu) = (Duration::from_millis(time), cpu.map(Duration::from_millis));
+            let cost = sandbox(64 << 20).cost_between(Unattended { time, cpu });
+            cost.map(|it| (it.calls, it.wall_ms, it.cpu_ms, it.memory_mib_ms, it.egress_bytes))
+        };
+        assert_eq!(of(5000, Some(300)), Some((0, 300, 300, 300 * 64, 0)));
+        assert_eq!(of(1000, Some(2000)), Some((0, 1000, 2000, 64_000, 0)), "on two processors");
+        assert_eq!(of(1000, None), Some((0, 1000, 2000, 64_000, 0)), "nobody measured");
+        assert_eq!(of(60_000, Some(99)), None, "its warden's own");
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Reservation {
     share: Share,
     bound_by: Option<&'static str>,
     open: bool,
+    /// Whether the sandbox pays for processes that run between its commands.
+    pub(crate) between: bool,
 }
 
 impl Reservation {
@@ -177,7 +179,20 @@ impl Desk<'_> {
     /// Before anything was taken, and for what costs nothing.
     pub(crate) fn nothing(&self, name: &str, share: Share) -> Reservation {
         let (books, name) = (Arc::clone(self.books), name.to_owned());
-        Reservation { books, name, reserved: None, share, bound_by: None, open: false }
+        let (reserved, bound_by, open, between) = (None, None, false, false);
+        Reservation { books, name, reserved, share, bound_by, open, between }
+    }
+
+    /// Takes nothing. What runs in the sandbox between commands is charged as it is used.
+    pub(crate) fn pay_between(
+        &self,
+        holder: &Holder,
+        share: Share,
+    ) -> Result<Reservation, Refused> {
+        let reserved = Reserved { accounts: self.books.accounts(holder)?, cost: Cost::default() };
+        let mut nothing = self.nothing("", share);
+        (nothing.reserved, nothing.between) = (Some(reserved), true);
+        Ok(nothing)
     }
 
     /// Takes what an answer of a model may cost, as far as there are budgets of that. What the question costs

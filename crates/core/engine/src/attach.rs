@@ -107,8 +107,11 @@ impl Attached {
     /// Takes a sandbox that was kept ready, by a permit for the same spec.
     pub fn take(&self, permit: &Permit) -> Result<(), TakeError> {
         let used = SealedFor { sandbox: &self.id, purpose: Purpose::Take };
-        let sealed = SealKey::open_or_make(&self.home)?.seal(permit, used, &())?;
-        self.ledger.record(vec![ledger::placed(&self.id, permit)])?;
+        let key = SealKey::open_or_make(&self.home)?;
+        let numbers = self.ledger.record_numbered(vec![ledger::placed(&self.id, permit)])?;
+        let mut permit = permit.clone();
+        permit.is_recorded(numbers.first().copied());
+        let sealed = key.seal(&permit, used, &())?;
         Ok(self.client.take(sealed, TAKE_PATIENCE)?)
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringwall_image::Image;
 use ringwall_linux::cgroup::Group;
-use ringwall_spec::{Command, Ending, Limits, RingKind};
+use ringwall_spec::{Command, Ending, Limits, RingKind, Usage};
 use ringwall_wire::{
     Client, ClientError, ErrorCode, ExitHow, ExitReport, ProcessEvent, ProcessInput, ProcessLimits,
     RemoteProcess, StartProcess,
@@ -20,10 +20,12 @@ use crate::hiding::HidingError;
 use crate::ledger::{LedgerError, OpenCall};
 use crate::network::Network;
 use crate::sandbox::{Killer, Sandbox};
+use crate::settle::whole_millis;
 use crate::watchdog::Watchdog;
 
 /// A warden that has not started a program by then never will.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const KILL: i32 = rustix::process::Signal::KILL.as_raw();
 
 /// Where a job's output goes.
 pub trait Output {
@@ -103,12 +105,23 @@ impl MemoryCheck {
 #[derive(Debug)]
 pub struct Job {
     process: RemoteProcess,
+    begun: Instant,
     deadline: Option<Instant>,
     output_left: u64,
     written: u64,
     reach: Reach,
     /// An event that came while no caller was ready to pass it on.
     unread: Option<ProcessEvent>,
+    /// What the process that serves it measured.
+    cpu_micros: Option<u64>,
+}
+
+/// A job that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Finished {
+    pub ending: Ending,
+    /// All that the sandbox used meanwhile, where it outlives the job.
+    pub usage: Usage,
 }
 
 /// What came of a short wait.
@@ -143,9 +156,10 @@ impl Job {
             ClientError::Remote(remote) => StartError::Refused(remote.message),
             other => StartError::Warden(other),
         })?;
-        let deadline = Instant::now().checked_add(timeout);
-        let output_left = output_bytes;
-        Ok(Job { process, deadline, output_left, written: 0, reach, unread: None })
+        let begun = Instant::now();
+        let (deadline, output_left) = (begun.checked_add(timeout), output_bytes);
+        let (written, unread, cpu_micros) = (0, None, None);
+        Ok(Job { process, begun, deadline, output_left, written, reach, unread, cpu_micros })
     }
 
     /// Sends input, signals and window sizes; can be used from other threads.
@@ -161,30 +175,41 @@ impl Job {
         match self.process.next(until) {
             Ok(ProcessEvent::Exited(report)) => {
                 let ending = self.exited(report);
-                self.over(ending).map(Brief::Ended)
+                self.over(ending).map(|finished| Brief::Ended(finished.ending))
             }
             Ok(event) => {
                 self.unread = Some(event);
                 Ok(Brief::GoesOn(self))
             }
             Err(ClientError::TimedOut) => Ok(Brief::GoesOn(self)),
-            Err(error) => self.lost(error).and_then(|ending| self.over(ending)).map(Brief::Ended),
+            Err(error) => {
+                let finished = self.lost(error).and_then(|ending| self.over(ending))?;
+                Ok(Brief::Ended(finished.ending))
+            }
         }
     }
 
     /// Passes output on and keeps the bounds until the job has ended.
-    pub fn wait(mut self, output: &mut dyn Output) -> Result<Ending, RunError> {
+    pub fn wait(self, output: &mut dyn Output) -> Result<Ending, RunError> {
+        self.finish(output).map(|finished| finished.ending)
+    }
+
+    /// Waits like [`Job::wait`], and tells the usage.
+    pub fn finish(mut self, output: &mut dyn Output) -> Result<Finished, RunError> {
         let ending = self.pass_on(output)?;
         self.over(ending)
     }
 
-    fn over(&mut self, ending: Ending) -> Result<Ending, RunError> {
+    fn over(&mut self, ending: Ending) -> Result<Finished, RunError> {
+        let wall_ms = whole_millis(self.begun.elapsed());
+        let cpu_ms = self.cpu_micros.map(|micros| micros.div_ceil(1000));
+        let usage = Usage { wall_ms, cpu_ms, ..Usage::default() };
         if let Reach::Process(call) = &mut self.reach
             && let Some(call) = call.take()
         {
-            call.end(ending)?;
+            call.end(ending, usage)?;
         }
-        Ok(ending)
+        Ok(Finished { ending, usage })
     }
 
     fn pass_on(&mut self, output: &mut dyn Output) -> Result<Ending, RunError> {
@@ -233,7 +258,8 @@ impl Job {
         Ok(fits.len() == bytes.len())
     }
 
-    fn exited(&self, report: ExitReport) -> Ending {
+    fn exited(&mut self, report: ExitReport) -> Ending {
+        self.cpu_micros = report.cpu_micros;
         let ending = match report.how {
             ExitHow::Code(code) => Ending::Exited { code },
             ExitHow::Signal(signal) => Ending::Signaled { signal },
@@ -250,11 +276,30 @@ impl Job {
         }
     }
 
-    fn end_as(&self, ending: Ending) -> Ending {
-        if let Reach::Sandbox { killer, .. } = &self.reach {
-            killer.kill_tree();
+    fn end_as(&mut self, ending: Ending) -> Ending {
+        match &self.reach {
+            Reach::Sandbox { killer, .. } => killer.kill_tree(),
+            Reach::Process(_) => self.kill_measured(),
+            Reach::Guest { .. } => {}
         }
         ending
+    }
+
+    /// Ends a command in a sandbox that outlives it, and hears its usage. If no answer comes, dropping the stream
+    /// ends it, and its usage stays unknown.
+    fn kill_measured(&mut self) {
+        self.process.input().signal(KILL);
+        let until = Instant::now() + ANSWER_TIMEOUT;
+        loop {
+            match self.process.next(Some(until)) {
+                Ok(ProcessEvent::Exited(report)) => {
+                    self.cpu_micros = report.cpu_micros;
+                    return;
+                }
+                Ok(_) if Instant::now() < until => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
     }
 
     /// The warden is gone: the sandbox was stopped, memory ran out, or something is wrong.

@@ -26,7 +26,9 @@ use crate::hiding::Hiding;
 use crate::host;
 use crate::job::{Output, StartError};
 use crate::ledger::LedgerError;
+use crate::meter::Meter;
 use crate::orders::{Happened, Order, Orders, Waiting, orders};
+use crate::oversight::{Looks, Oversight};
 use crate::raise::{RaiseError, Raising};
 use crate::record::{Record, RecordError, RecordKind};
 use crate::relay::{Own, Relay};
@@ -116,6 +118,7 @@ struct Kept {
     sandbox: Sandbox,
     /// The sandbox's own command, and where that writes to.
     background: Option<(crate::Job, File)>,
+    meter: Arc<Meter>,
     /// Where callers attach, and who serves them.
     door: Option<(UnixListener, Arc<Relay>)>,
 }
@@ -200,8 +203,12 @@ impl Engine {
     }
 
     /// The body of a keeper: raises the sandbox, says so on standard output and serves it until it
-    /// is stopped or its time is over.
-    pub fn keep(&self, input: impl Read) -> Result<Outcome, KeepError> {
+    /// is stopped, its time is over, or `oversight` ends it.
+    pub fn keep(
+        &self,
+        input: impl Read,
+        oversight: &mut dyn Oversight,
+    ) -> Result<Outcome, KeepError> {
         // Before any other thread exists, so that all of them leave these signals to the watch.
         let signals =
             SignalWatch::new(&[Signal::TERM, Signal::INT, Signal::HUP]).map_err(KeepError::Io)?;
@@ -219,7 +226,7 @@ impl Engine {
             Err(error) => Word::Refused { why: with_causes(error) },
         };
         say(&word).and_then(|()| let_go_of_output()).map_err(KeepError::Io)?;
-        let Kept { mut sandbox, background, door } = kept?;
+        let Kept { mut sandbox, background, meter, door } = kept?;
         if let Some((job, log)) = background {
             let gate = gate.clone();
             // How the background command ended is in its log; the sandbox lives on.
@@ -236,7 +243,9 @@ impl Engine {
             socket: door.as_ref().map(|(socket, _)| socket),
         };
         let relay = door.as_ref().map(|(_, relay)| relay);
-        let ending = self.serve_orders(&mut sandbox, &gate, &waiting, relay);
+        let mut looks = Looks::new(oversight, &meter);
+        let ending = self.serve_orders(&mut sandbox, (&gate, &waiting), relay, &mut looks);
+        looks.ends(&sandbox);
         // No caller waits for an answer from a sandbox that ends.
         drop(door);
         let record = sandbox.record.as_ref().map(|held| &held.record);
@@ -253,9 +262,9 @@ impl Engine {
     fn serve_orders(
         &self,
         sandbox: &mut Sandbox,
-        gate: &Gate,
-        waiting: &Waiting<'_>,
+        (gate, waiting): (&Gate, &Waiting<'_>),
         relay: Option<&Arc<Relay>>,
+        looks: &mut Looks<'_>,
     ) -> Ending {
         let until = Instant::now().checked_add(sandbox.limits().timeout);
         let interval = check_interval(std::env::var_os(CHECK_SECONDS).as_deref());
@@ -272,7 +281,11 @@ impl Engine {
                 }
                 next_check = Instant::now() + interval;
             }
-            let soonest = until.map_or(next_check, |until| until.min(next_check));
+            if !looks.may_continue(sandbox) {
+                return Ending::Stopped;
+            }
+            let next_look = looks.next(sandbox);
+            let soonest = [until, next_look].into_iter().flatten().fold(next_check, Instant::min);
             let patience = soonest.saturating_duration_since(Instant::now());
             // A keeper that cannot hear its orders ends the sandbox in order.
             match waiting.next(patience).unwrap_or(Happened::Signal) {
@@ -362,6 +375,7 @@ impl Engine {
             }
         };
         let socket = sandbox.listen().map_err(KeepError::Io)?;
+        let meter = Arc::new(Meter::new(sandbox.group.clone()));
         let door = sandbox.files().map(|client| {
             let tools = sandbox.tools().cloned();
             let way = (gate.clone(), orders.clone());
@@ -369,10 +383,11 @@ impl Engine {
                 tools,
                 standing: sandbox.standing.clone(),
                 hiding: sandbox.hiding.as_ref().map(Hiding::shared),
+                meter: Arc::clone(&meter),
             };
             (socket, Arc::new(Relay::new(client.clone(), own, way, task.ready)))
         });
-        Ok(Kept { sandbox, background, door })
+        Ok(Kept { sandbox, background, meter, door })
     }
 
     /// Gives a sandbox that was kept ready to the caller of a permit, and writes that down.

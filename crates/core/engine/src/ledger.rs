@@ -14,7 +14,8 @@ use ringwall_audit::{
 use ringwall_permit::{CallerName, Permit};
 use ringwall_policy::RuleRef;
 use ringwall_spec::{
-    Command, Decided, EgressSpec, Ending, Evidence, Limits, Outcome, SandboxId, SandboxSpec,
+    ChangeSummary, Command, Decided, EgressSpec, Ending, Evidence, Limits, Outcome, SandboxId,
+    SandboxSpec, Usage,
 };
 
 use crate::config::Engine;
@@ -53,8 +54,13 @@ impl Ledger {
     }
 
     pub(crate) fn record(&self, records: Vec<Record>) -> Result<(), LedgerError> {
-        self.log()?.note_all(records)?;
-        Ok(())
+        self.record_numbered(records).map(drop)
+    }
+
+    /// Gives the number of each record.
+    pub(crate) fn record_numbered(&self, records: Vec<Record>) -> Result<Vec<u64>, LedgerError> {
+        let receipts = self.log()?.note_all(records)?;
+        Ok(receipts.iter().map(|receipt| receipt.seq).collect())
     }
 
     fn log(&self) -> Result<&AuditLog, LedgerError> {
@@ -101,6 +107,12 @@ pub(crate) fn placed(id: &SandboxId, permit: &Permit) -> Record {
     let noted = |name: &str| decided.inputs.get(name).map(Id::new);
     (ids.task, ids.grant) = (noted("task"), noted("grant"));
     (ids, Event::SandboxPlaced(placed))
+}
+
+/// The number of the record that says where a sandbox was placed, among those that were written with it.
+pub(crate) fn number_of_placed(records: &[Record], numbers: &[u64]) -> Option<u64> {
+    let at = records.iter().position(|(_, event)| matches!(event, Event::SandboxPlaced(_)))?;
+    numbers.get(at).copied()
 }
 
 /// By what a sandbox is placed about which no policy was asked.
@@ -217,12 +229,17 @@ impl CallEntry {
         (CallEntry { ids, call, what }, record)
     }
 
-    pub(crate) fn end(self, ending: Ending, outcome: Option<&Outcome>) -> Record {
+    pub(crate) fn end(
+        self,
+        ending: Ending,
+        usage: Usage,
+        changes: Option<ChangeSummary>,
+    ) -> Record {
         self.ended(CallEnded {
             result: succeeded(ending.exit_code() == 0),
             ending: Some(ending),
-            usage: outcome.map(|outcome| outcome.usage),
-            changes: outcome.and_then(|outcome| outcome.changes),
+            usage: Some(usage),
+            changes,
             ..CallEnded::default()
         })
     }
@@ -273,9 +290,9 @@ impl OpenCall {
         Ok(OpenCall { ledger: ledger.clone(), entry: Some(entry) })
     }
 
-    pub(crate) fn end(mut self, ending: Ending) -> Result<(), LedgerError> {
+    pub(crate) fn end(mut self, ending: Ending, usage: Usage) -> Result<(), LedgerError> {
         match self.entry.take() {
-            Some(entry) => self.ledger.record(vec![entry.end(ending, None)]),
+            Some(entry) => self.ledger.record(vec![entry.end(ending, usage, None)]),
             None => Ok(()),
         }
     }

@@ -54,6 +54,8 @@ struct Started {
     control: Option<UnixStream>,
     door: Option<Door>,
     outside: Result<Outside, RaiseError>,
+    /// The number of the record that says that it is placed.
+    placed: Option<u64>,
 }
 
 /// What can be read while the launcher is at work, without the warden.
@@ -207,7 +209,7 @@ impl Engine {
         let id = record.id.clone();
         let record = self.create_record(record)?;
         let started = self.start_ring(&id, &placement, &spawner);
-        let Started { ring, group, control, door, outside } = match started {
+        let Started { ring, group, control, door, outside, placed } = match started {
             Ok(started) => started,
             Err(error) => {
                 self.forget_spawner(&placement.plan.template);
@@ -218,6 +220,8 @@ impl Engine {
                 return Err(error);
             }
         };
+        let mut placement = placement;
+        placement.permit.is_recorded(placed);
         let mut sandbox = Sandbox::new(record, spec, placement, ring, group, begun);
         sandbox.control = control;
         sandbox.door = door;
@@ -240,7 +244,7 @@ impl Engine {
             }
             None => None,
         };
-        let (mut control, mut door) = (None, None);
+        let (mut control, mut door, mut placed) = (None, None, None);
         let raised = group
             .as_ref()
             .map_or(Ok(Vec::new()), Group::join_fds)
@@ -266,14 +270,17 @@ impl Engine {
                 // While the launcher is at work.
                 let look = || {
                     if !placement.opening.is_empty() {
-                        self.ledger.record(placement.opening.clone())?;
+                        let numbers = self.ledger.record_numbered(placement.opening.clone())?;
+                        placed = ledger::number_of_placed(&placement.opening, &numbers);
                     }
                     self.look_from_outside(group.as_ref(), spec)
                 };
                 Ok(spawner.raise(&placement.plan, &files, look)?)
             });
         match (raised, group) {
-            (Ok((ring, outside)), group) => Ok(Started { ring, group, control, door, outside }),
+            (Ok((ring, outside)), group) => {
+                Ok(Started { ring, group, control, door, outside, placed })
+            }
             (Err(error), group) => {
                 // The child may have joined already. The first error is the one to tell, and `gc`
                 // finds what could not be removed.

@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use ringwall_spec::Ending;
 use ringwall_wire::{
-    CallInside, CallReport, CallStop, Channel, Client, ClientError, ErrorCode, Handler, InputEvent,
-    InsideReport, MAX_TOOL_INPUT_BYTES, Parents, ProcessEvent, RemoteError, RemoveWhat, Reply,
-    Request, ServerStream, StartProcess,
+    CallInside, CallReport, CallStop, Channel, Client, ClientError, ErrorCode, ExitReport, Handler,
+    InputEvent, InsideReport, MAX_TOOL_INPUT_BYTES, Parents, ProcessEvent, RemoteError, RemoveWhat,
+    Reply, Request, ServerStream, StartProcess,
 };
 
 use crate::gate::Gate;
 use crate::hiding;
 use crate::keep::with_causes;
+use crate::meter::Meter;
 use crate::orders::{Order, Orders};
 use crate::standing::Standing;
 use crate::tools::{DirGrant, ToolCall, ToolError, ToolHost, ToolInput};
@@ -41,6 +42,7 @@ pub(crate) struct Relay {
     tools: Option<ToolHost>,
     standing: Option<Arc<Standing>>,
     hiding: Option<Arc<hiding::Shared>>,
+    meter: Arc<Meter>,
     gate: Arc<Gate>,
     orders: Orders,
     /// It has no user yet: it ends with the connection that keeps it ready, and runs nothing.
@@ -58,6 +60,7 @@ pub(crate) struct Own {
     pub(crate) standing: Option<Arc<Standing>>,
     /// Hides what comes to the workspace.
     pub(crate) hiding: Option<Arc<hiding::Shared>>,
+    pub(crate) meter: Arc<Meter>,
 }
 
 impl Relay {
@@ -72,6 +75,7 @@ impl Relay {
             tools: own.tools,
             standing: own.standing,
             hiding: own.hiding,
+            meter: own.meter,
             gate,
             orders,
             ready: AtomicBool::new(ready),
@@ -226,6 +230,7 @@ impl Relay {
         Read::take(stream.input(), most)
             .read_to_end(&mut input)
             .map_err(|error| refused(ErrorCode::System, error.to_string()))?;
+        let _command = self.meter.begin_command();
         let call = tool_call(call, input);
         let stop = call.stop.clone();
         // A caller that has given up has no use for it, and perhaps no right to it any more.
@@ -254,6 +259,7 @@ impl Relay {
     }
 
     fn run(&self, start: &StartProcess, stream: &ServerStream) -> Result<Reply, ClientError> {
+        let command = self.meter.begin_command();
         let mut process = self.client.start(start)?;
         stream.reply(&Reply::Started { pid: process.pid() });
         let input = process.input();
@@ -286,7 +292,11 @@ impl Relay {
             let sent = match process.next(Some(Instant::now() + CALLER_CHECK)) {
                 Ok(ProcessEvent::Stdout(bytes)) => stream.send(Channel::Stdout, &bytes).is_ok(),
                 Ok(ProcessEvent::Stderr(bytes)) => stream.send(Channel::Stderr, &bytes).is_ok(),
-                Ok(ProcessEvent::Exited(report)) => return Ok(Reply::Exited(report)),
+                Ok(ProcessEvent::Exited(report)) => {
+                    // The warden shares its ring with the command, and is not believed.
+                    let cpu_micros = command.cpu_micros();
+                    return Ok(Reply::Exited(ExitReport { cpu_micros, ..report }));
+                }
                 Err(ClientError::TimedOut) => !stream.is_gone(),
                 Err(error) => return Err(error),
             };
@@ -422,7 +432,8 @@ mod tests {
     #[test]
     fn what_only_a_keeper_may_ask_is_refused_and_never_said_to_be_done() {
         let (orders, _ordered) = crate::orders::orders().unwrap();
-        let own = Own { tools: None, standing: None, hiding: None };
+        let meter = Arc::new(Meter::new(None));
+        let own = Own { tools: None, standing: None, hiding: None, meter };
         let caller = served(Relay::new(served(Yes), own, (Arc::default(), orders), false));
         let asked = [
             caller.adjust(Vec::new()),

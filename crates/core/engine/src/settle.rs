@@ -49,7 +49,7 @@ pub enum SettleError {
 impl Sandbox {
     /// Ends the sandbox. Changes of a copy-on-write workspace are kept for `diff` and `apply`.
     pub fn settle(mut self, ending: Ending) -> Result<Outcome, SettleError> {
-        let wall_ms = millis_since(self.raised);
+        let wall_ms = whole_millis(self.raised.elapsed());
         // A guest's files end with it.
         let copied = self.copy_changes_out(patience(ending));
         self.tear_down();
@@ -117,7 +117,9 @@ impl Sandbox {
             return Ok(());
         };
         let mut records = self.unwritten_evidence(&outcome.evidence);
-        records.extend(self.entry.take().map(|call| call.end(outcome.ending, Some(outcome))));
+        records.extend(
+            self.entry.take().map(|call| call.end(outcome.ending, outcome.usage, outcome.changes)),
+        );
         records.push(ledger::ended(outcome));
         Ok(ledger.record(records)?)
     }
@@ -132,8 +134,8 @@ impl Sandbox {
             raise_ms: millis(self.raised.duration_since(self.begun)),
             cpu_ms: group
                 .and_then(|usage| usage.cpu_micros)
-                .map(|micros| micros / 1000)
-                .or(self.reaped_cpu.map(millis)),
+                .map(|micros| micros.div_ceil(1000))
+                .or(self.reaped_cpu.map(whole_millis)),
             peak_memory_bytes: group.and_then(|usage| usage.peak_memory_bytes).or(watched),
             output_bytes: 0,
             sent_bytes: network.map(|usage| usage.bytes_up),
@@ -258,8 +260,9 @@ fn copied_into(scratch: &OwnedFd) -> std::io::Result<Option<Copied>> {
     Ok(Some(copied))
 }
 
-fn millis_since(instant: Instant) -> u64 {
-    millis(instant.elapsed())
+/// For prices: a part of a millisecond counts as one.
+pub(crate) fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

@@ -1,7 +1,7 @@
 //! What comes of each wish: put to the reference monitor, then done in the sandbox.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringwall_desk::{
     Action, CallWish, Exec as Order, Input, Job, Placed, Refused, Reservation, Share, Taken, Task,
@@ -124,15 +124,16 @@ impl Supervisor<'_> {
         }
         let site = self.site()?;
         site.worked_in.set(true);
-        let begun = Instant::now();
         let ran = site.start(command, paid.share().time).and_then(|job| {
             let (what, input) = (format!("exec in {}", site.record.id), job.input());
             let end = Box::new(move || input.signal(Signal::KILL.as_raw()));
             let _lease = self.world.books.lease(&self.caller, Watched { what, end });
             Ran::of(job)
         });
-        paid.settle(Used::time(begun.elapsed())).map_err(|it| self.no(it))?;
-        ran.map_err(|error| failed(&error))
+        // The usage of a command that was lost is not known, so nothing is given back.
+        let ran = ran.map_err(|error| failed(&error))?;
+        paid.settle(Used::of_sandbox(&ran.usage)).map_err(|it| self.no(it))?;
+        Ok(ran)
     }
 
     fn taint_of_command(&self, kind: &str) -> Result<Option<String>, Halt> {

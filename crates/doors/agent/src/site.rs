@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use ringwall_desk::{Caller, Desk, Input, Keeper, Placed, Placing, Refused, Rules, Task, Work};
 use ringwall_engine::{
-    Asked, AttachError, Attached, Engine, Job, KeepError, LedgerError, Output, Record, RecordError,
-    RecordState, RunError, StartError, StopError,
+    Asked, AttachError, Attached, Engine, Finished, Job, KeepError, LedgerError, Output, Record,
+    RecordError, RecordState, RunError, StartError, StopError,
 };
 use ringwall_spec::{
-    Command, Ending, Limits, RingKind, SandboxSpec, Wall, WorkspaceMode, WorkspaceSpec,
+    Command, Ending, Limits, RingKind, SandboxSpec, Usage, Wall, WorkspaceMode, WorkspaceSpec,
 };
 use ringwall_wire::Client;
 
@@ -67,6 +67,7 @@ pub(crate) struct Site {
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) ending: Ending,
+    pub(crate) usage: Usage,
     pub(crate) output: String,
 }
 
@@ -172,12 +173,12 @@ impl Ran {
     /// Waits for the end.
     pub(crate) fn of(job: Job) -> Result<Ran, SiteError> {
         let mut said = Said::default();
-        let ending = job.wait(&mut said)?;
+        let Finished { ending, usage } = job.finish(&mut said)?;
         let mut output = String::from_utf8_lossy(&said.bytes).into_owned();
         if said.cut {
             output.push_str("\n[more was said]");
         }
-        Ok(Ran { ending, output })
+        Ok(Ran { ending, usage, output })
     }
 }
 

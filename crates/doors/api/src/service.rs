@@ -29,8 +29,6 @@ use crate::spending::SharedStore;
 use crate::trace::{self, Context, TraceError, Tracer};
 use crate::warm::Warm;
 
-/// How long the processes of a sandbox whose grant was revoked get to end by themselves.
-const GRACE: Duration = Duration::from_millis(500);
 /// How long what has ended is remembered.
 const MEMORY: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -81,8 +79,6 @@ pub(crate) struct Service {
     pub(crate) shared: bool,
     /// Connections to sandboxes that live, by id.
     attached: Mutex<HashMap<String, Arc<Living>>>,
-    /// Sandboxes that are being ended as their grant was revoked.
-    ending: Mutex<HashSet<String>>,
     /// What living sandboxes take of the memory, by id.
     memory: Mutex<HashMap<String, Slot>>,
     /// Held shared from the making of a sandbox until it stands in the store.
@@ -147,7 +143,6 @@ impl Service {
             books,
             shared,
             attached: Mutex::default(),
-            ending: Mutex::default(),
             memory: Mutex::default(),
             making: RwLock::new(()),
             _lock: lock,
@@ -159,7 +154,6 @@ impl Service {
     /// Compares what the store says with what lives, both ways.
     pub(crate) fn look_round(&self) -> Result<(), Problem> {
         self.books.record_ended()?;
-        // While a sandbox is made, those that are known to run are looked at: no holder puts revocation off.
         let nothing_is_half_made = self.making.try_write().ok();
         let records = self.engine.records()?;
         let by_id: HashMap<&str, &Record> =
@@ -169,7 +163,6 @@ impl Service {
             match by_id.get(row.id.as_str()) {
                 Some(record) if record.state == RecordState::Running => {
                     self.count_memory(record, &row.tenant);
-                    self.end_if_revoked(record)?;
                 }
                 _ if nothing_is_half_made.is_none() => {}
                 found => {
@@ -190,20 +183,6 @@ impl Service {
             }
         }
         Ok(())
-    }
-
-    /// What was made with a grant ends with it. To collect its changes can take a while, and nobody else
-    /// waits for that.
-    fn end_if_revoked(&self, record: &Record) -> Result<(), Problem> {
-        let Some(grant) = self.books.revoked(record) else { return Ok(()) };
-        if !lock(&self.ending).insert(record.id.to_string()) {
-            return Ok(());
-        }
-        self.books.write_revoked(record, &grant)?;
-        let (engine, record) = (Arc::clone(&self.engine), record.clone());
-        let thread = std::thread::Builder::new().name("revoked".to_owned());
-        let stopping = thread.spawn(move || engine.stop(&record, GRACE));
-        stopping.map(drop).map_err(|error| Problem::internal(&error))
     }
 
     /// To be held while a sandbox is made and written down.
@@ -253,7 +232,6 @@ impl Service {
         self.books.sandbox_ended(Keeper::Daemon, id, usage)?;
         self.store.end_sandbox(id, &serde_json::to_string(&outcome).unwrap_or_default())?;
         lock(&self.attached).remove(id);
-        lock(&self.ending).remove(id);
         let taken = lock(&self.memory).remove(id);
         drop(taken);
         Ok(())

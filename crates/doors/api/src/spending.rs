@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use ringwall_desk::{Kind, Refused, SharedBudget};
 use ringwall_grant::{Account, Budget, Cost, Left};
-use ringwall_store::{Amounts, Dimension, ReserveError, Scope, Store, Wish};
+use ringwall_store::{Amounts, Dimension, ReserveError, Scope, Store};
 
 use crate::problem::{Problem, with_causes};
 use crate::service::Service;
-
-const MILLIS: u64 = 1000;
 
 /// The database's ledger.
 #[derive(Debug)]
@@ -19,30 +17,29 @@ impl SharedBudget for SharedStore {
     fn least(&self, tenant: &(Account, Budget), left: Left) -> Result<Left, Refused> {
         let scope = scope(tenant);
         let taken = self.0.spent(&scope.key).map_err(|error| failed(&error))?;
-        let of = |dimension: Dimension, here: Option<u64>, unit: u64| {
+        let of = |dimension: Dimension, here: Option<u64>| {
             let limit = scope.limits.iter().find(|(it, _)| *it == dimension);
             let Some((_, limit)) = limit else { return here };
             let all = taken.iter().filter(|it| it.dimension == dimension);
             let all = all.map(|it| it.spent.saturating_add(it.reserved)).sum::<u64>();
-            let there = limit.saturating_sub(all).saturating_mul(unit);
+            let there = limit.saturating_sub(all);
             Some(here.map_or(there, |here| here.min(there)))
         };
         Ok(Left {
-            calls: of(Dimension::Calls, left.calls, 1),
-            wall_ms: of(Dimension::WallSeconds, left.wall_ms, MILLIS),
-            cpu_ms: of(Dimension::CpuSeconds, left.cpu_ms, MILLIS),
-            memory_mib_ms: of(Dimension::MemoryMibSeconds, left.memory_mib_ms, MILLIS),
-            fuel: of(Dimension::Fuel, left.fuel, 1),
-            egress_bytes: of(Dimension::EgressBytes, left.egress_bytes, 1),
-            tokens: of(Dimension::Tokens, left.tokens, 1),
-            money_micros: of(Dimension::MoneyMicros, left.money_micros, 1),
+            calls: of(Dimension::Calls, left.calls),
+            wall_ms: of(Dimension::WallSeconds, left.wall_ms),
+            cpu_ms: of(Dimension::CpuSeconds, left.cpu_ms),
+            memory_mib_ms: of(Dimension::MemoryMibSeconds, left.memory_mib_ms),
+            fuel: of(Dimension::Fuel, left.fuel),
+            egress_bytes: of(Dimension::EgressBytes, left.egress_bytes),
+            tokens: of(Dimension::Tokens, left.tokens),
+            money_micros: of(Dimension::MoneyMicros, left.money_micros),
         })
     }
 
     fn reserve(&self, name: &str, tenant: &(Account, Budget), cost: Cost) -> Result<(), Refused> {
-        let wish = Wish { at_once: amounts(cost), fuel: cost.fuel, ..Wish::default() };
-        match self.0.reserve(name, &[scope(tenant)], &wish) {
-            Ok(_) => Ok(()),
+        match self.0.reserve(name, &[scope(tenant)], &amounts(cost)) {
+            Ok(()) => Ok(()),
             Err(error @ ReserveError::Store(_)) => Err(failed(&error)),
             Err(error @ ReserveError::Exhausted { dimension, .. }) => {
                 let refused = Refused::new(Kind::BudgetExhausted, with_causes(&error));
@@ -53,7 +50,7 @@ impl SharedBudget for SharedStore {
 
     fn settle(&self, name: &str, used: Option<Cost>) -> Result<(), Refused> {
         let used = used.map(amounts);
-        self.0.settle_named(name, used.as_ref()).map_err(|error| failed(&error))
+        self.0.settle(name, used.as_ref()).map_err(|error| failed(&error))
     }
 }
 
@@ -63,9 +60,9 @@ fn failed(error: &dyn std::error::Error) -> Refused {
 
 /// A tenant, as all daemons on one database know it.
 fn scope((account, budget): &(Account, Budget)) -> Scope {
-    let named = |(name, most)| {
+    let named = |(name, most): (&str, u64)| {
         let dimension = Dimension::ALL.into_iter().find(|it| it.name() == name)?;
-        Some((dimension, most))
+        Some((dimension, most.saturating_mul(dimension.unit())))
     };
     Scope { key: account.to_string(), limits: budget.parts().filter_map(named).collect() }
 }
@@ -100,19 +97,19 @@ pub(crate) fn figures(
         {
             (spent, reserved) = (all.spent, all.reserved);
         }
-        Figure { part, spent, reserved, limit }
+        let unit = dimension.unit();
+        Figure { part, spent: spent.div_ceil(unit), reserved: reserved.div_ceil(unit), limit }
     };
     Ok(Dimension::ALL.into_iter().map(part).collect())
 }
 
-/// As the store counts: seconds, rounded up.
+/// As the store counts: in milliseconds, like the ledger of the home.
 fn amounts(cost: Cost) -> Amounts {
-    let seconds = |ms: u64| ms.div_ceil(1000);
     Amounts::default()
         .with(Dimension::Calls, cost.calls)
-        .with(Dimension::WallSeconds, seconds(cost.wall_ms))
-        .with(Dimension::CpuSeconds, seconds(cost.cpu_ms))
-        .with(Dimension::MemoryMibSeconds, seconds(cost.memory_mib_ms))
+        .with(Dimension::WallSeconds, cost.wall_ms)
+        .with(Dimension::CpuSeconds, cost.cpu_ms)
+        .with(Dimension::MemoryMibSeconds, cost.memory_mib_ms)
         .with(Dimension::Fuel, cost.fuel)
         .with(Dimension::EgressBytes, cost.egress_bytes)
         .with(Dimension::Tokens, cost.tokens)

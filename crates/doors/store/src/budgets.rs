@@ -6,7 +6,7 @@
 use crate::database::{Columns, Tx, Value};
 use crate::{Store, StoreError};
 
-/// What is counted.
+/// What is counted. Time is counted in milliseconds, also where its name has seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dimension {
     Calls,
@@ -45,6 +45,11 @@ impl Dimension {
         }
     }
 
+    /// How many of what is counted are one of what grants and people say.
+    pub fn unit(self) -> u64 {
+        if self.name().ends_with("_seconds") { 1000 } else { 1 }
+    }
+
     fn place(self) -> usize {
         Dimension::ALL.iter().position(|other| *other == self).unwrap_or(0)
     }
@@ -76,30 +81,12 @@ pub struct Scope {
     pub limits: Vec<(Dimension, u64)>,
 }
 
-/// What a call wants to spend: so much at once, so much for each second, and that for so long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wish {
-    pub at_once: Amounts,
-    pub per_second: Amounts,
-    pub seconds: u64,
-    /// The most fuel; less will do.
-    pub fuel: u64,
-}
-
-/// What a call got. It may be less time and less fuel than was wished for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reservation {
-    pub id: String,
-    pub seconds: u64,
-    pub fuel: u64,
-    /// What made it less.
-    pub bound_by: Option<Dimension>,
-    scopes: Vec<String>,
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum ReserveError {
-    #[error("the budget is used up: {} of {limit}, with {spent} spent or reserved", .dimension.name())]
+    #[error(
+        "the budget is used up: {} of {}, with {} spent or reserved",
+        .dimension.name(), in_units(.dimension, .limit), in_units(.dimension, .spent)
+    )]
     Exhausted { dimension: Dimension, limit: u64, spent: u64 },
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -113,40 +100,31 @@ pub struct Spent {
     pub reserved: u64,
 }
 
+/// As people say it.
+fn in_units(dimension: &Dimension, amount: &u64) -> u64 {
+    amount.div_ceil(dimension.unit())
+}
+
 impl Store {
     /// Reserves for all of these scopes or for none.
-    pub fn reserve(
-        &self,
-        id: &str,
-        scopes: &[Scope],
-        wish: &Wish,
-    ) -> Result<Reservation, ReserveError> {
+    pub fn reserve(&self, id: &str, scopes: &[Scope], cost: &Amounts) -> Result<(), ReserveError> {
         let mut refused = None;
-        let reserved = self.write(|tx| {
-            let fit = match fit(tx, scopes, wish)? {
-                Ok(fit) => fit,
-                Err(exhausted) => {
-                    refused = Some(exhausted);
-                    return Ok(None);
-                }
-            };
-            let Fit { seconds, fuel, bound_by } = fit;
+        self.write(|tx| {
+            refused = too_much(tx, scopes, cost)?;
+            if refused.is_some() {
+                return Ok(());
+            }
             for scope in scopes {
                 for dimension in Dimension::ALL {
-                    let amount = needed(wish, dimension, seconds, fuel);
+                    let amount = cost.get(dimension);
                     if amount > 0 {
                         self.hold(tx, id, &scope.key, dimension, amount)?;
                     }
                 }
             }
-            let scopes = scopes.iter().map(|scope| scope.key.clone()).collect();
-            Ok(Some(Reservation { id: id.to_owned(), seconds, fuel, bound_by, scopes }))
+            Ok(())
         })?;
-        match (reserved, refused) {
-            (Some(reservation), _) => Ok(reservation),
-            (None, Some(refused)) => Err(refused),
-            (None, None) => Err(StoreError::Damaged("a reservation without an answer").into()),
-        }
+        refused.map_or(Ok(()), Err)
     }
 
     fn hold(
@@ -171,29 +149,8 @@ impl Store {
         Ok(())
     }
 
-    /// Gives back what was not used.
-    pub fn settle(&self, reservation: &Reservation, used: &Amounts) -> Result<(), StoreError> {
-        self.write(|tx| {
-            let gone = tx.execute(
-                "DELETE FROM reserved WHERE reservation = $1",
-                &[reservation.id.as_str().into()],
-            )?;
-            if gone == 0 {
-                // Settled before, or counted as spent by an engine that began anew.
-                return Ok(());
-            }
-            for scope in &reservation.scopes {
-                for dimension in Dimension::ALL {
-                    spend(tx, scope, dimension.name(), used.get(dimension))?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// The same for one that is known by its name only: of a sandbox that lived on. Where nobody
-    /// knows what was used, all of it was.
-    pub fn settle_named(&self, id: &str, used: Option<&Amounts>) -> Result<(), StoreError> {
+    /// Gives back what was not used. Where it is not known what was used, all of it was.
+    pub fn settle(&self, id: &str, used: Option<&Amounts>) -> Result<(), StoreError> {
         self.write(|tx| {
             let rows = tx.query(
                 "SELECT scope, dimension, amount FROM reserved WHERE reservation = $1",
@@ -231,59 +188,23 @@ pub fn sandbox_reservation(sandbox: &str) -> String {
 
 const OF_SANDBOX: &str = "sandbox:";
 
-struct Fit {
-    seconds: u64,
-    fuel: u64,
-    bound_by: Option<Dimension>,
-}
-
-fn needed(wish: &Wish, dimension: Dimension, seconds: u64, fuel: u64) -> u64 {
-    if dimension == Dimension::Fuel {
-        return fuel;
-    }
-    let running = wish.per_second.get(dimension).saturating_mul(seconds);
-    wish.at_once.get(dimension).saturating_add(running)
-}
-
-/// The longest time and the most fuel that every scope has left.
-fn fit(
+/// What a scope has too little of, if it is anything.
+fn too_much(
     tx: &mut dyn Tx,
     scopes: &[Scope],
-    wish: &Wish,
-) -> Result<Result<Fit, ReserveError>, StoreError> {
-    let mut fit = Fit { seconds: wish.seconds, fuel: wish.fuel, bound_by: None };
+    cost: &Amounts,
+) -> Result<Option<ReserveError>, StoreError> {
     for scope in scopes {
         for (dimension, limit) in &scope.limits {
             let (spent, reserved) = totals(tx, &scope.key, *dimension)?;
-            let taken = spent.saturating_add(reserved);
-            let left = limit.saturating_sub(taken);
-            let exhausted =
-                || ReserveError::Exhausted { dimension: *dimension, limit: *limit, spent: taken };
-            if *dimension == Dimension::Fuel {
-                if wish.fuel > 0 && left == 0 {
-                    return Ok(Err(exhausted()));
-                }
-                if left < fit.fuel {
-                    (fit.fuel, fit.bound_by) = (left, Some(*dimension));
-                }
-                continue;
-            }
-            let Some(left) = left.checked_sub(wish.at_once.get(*dimension)) else {
-                return Ok(Err(exhausted()));
-            };
-            let rate = wish.per_second.get(*dimension);
-            if rate > 0 && wish.seconds > 0 {
-                let seconds = left / rate;
-                if seconds == 0 {
-                    return Ok(Err(exhausted()));
-                }
-                if seconds < fit.seconds {
-                    (fit.seconds, fit.bound_by) = (seconds, Some(*dimension));
-                }
+            let spent = spent.saturating_add(reserved);
+            if limit.saturating_sub(spent) < cost.get(*dimension) {
+                let (dimension, limit) = (*dimension, *limit);
+                return Ok(Some(ReserveError::Exhausted { dimension, limit, spent }));
             }
         }
     }
-    Ok(Ok(fit))
+    Ok(None)
 }
 
 fn totals(tx: &mut dyn Tx, scope: &str, dimension: Dimension) -> Result<(u64, u64), StoreError> {

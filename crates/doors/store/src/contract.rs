@@ -154,41 +154,39 @@ fn nothing_is_spent_twice(fresh: &Fresh) {
     let store = &fresh.store;
     let scope =
         |limits: &[(Dimension, u64)]| Scope { key: "grant:a".into(), limits: limits.into() };
-    let one = Amounts::default().with(Dimension::Calls, 1);
-    let wall = Amounts::default().with(Dimension::WallSeconds, 1);
-    let wish = Wish { at_once: one, per_second: wall, seconds: 30, fuel: 0 };
-    let limits = [(Dimension::Calls, 3), (Dimension::WallSeconds, 40)];
-    let first = store.reserve("r1", &[scope(&limits)], &wish).unwrap();
-    assert_eq!((first.seconds, first.bound_by), (30, None));
-    // Ten seconds are left: less time, and it is said why.
-    let second = store.reserve("r2", &[scope(&limits)], &wish).unwrap();
-    assert_eq!((second.seconds, second.bound_by), (10, Some(Dimension::WallSeconds)));
-    let third = store.reserve("r3", &[scope(&limits)], &wish);
-    assert!(matches!(
-        third,
-        Err(ReserveError::Exhausted { dimension: Dimension::WallSeconds, limit: 40, spent: 40 })
-    ));
-    store.settle(&first, &one.with(Dimension::WallSeconds, 2)).unwrap();
-    store.settle(&first, &one.with(Dimension::WallSeconds, 2)).unwrap();
-    let third = store.reserve("r3", &[scope(&limits)], &wish).unwrap();
-    assert_eq!(third.seconds, 28);
-    let fourth = store.reserve("r4", &[scope(&limits)], &wish);
+    let cost = |ms| Amounts::default().with(Dimension::Calls, 1).with(Dimension::WallSeconds, ms);
+    let scope = [scope(&[(Dimension::Calls, 3), (Dimension::WallSeconds, 40_000)])];
+    store.reserve("r1", &scope, &cost(30_000)).unwrap();
+    store.reserve("r2", &scope, &cost(10_000)).unwrap();
+    let third = store.reserve("r3", &scope, &cost(1)).unwrap_err();
+    assert!(matches!(third, ReserveError::Exhausted { spent: 40_000, .. }));
+    assert_eq!(
+        third.to_string(),
+        "the budget is used up: wall_seconds of 40, with 40 spent or reserved"
+    );
+    store.settle("r1", Some(&cost(1500))).unwrap();
+    store.settle("r1", Some(&cost(1500))).unwrap();
+    // Nothing is rounded: all but these milliseconds came back.
+    let third = store.reserve("r3", &scope, &cost(28_501));
+    assert!(matches!(third, Err(ReserveError::Exhausted { spent: 11_500, .. })));
+    store.reserve("r3", &scope, &cost(28_500)).unwrap();
+    store.settle("r3", Some(&cost(0))).unwrap();
+    let fourth = store.reserve("r4", &scope, &cost(1));
     assert!(matches!(fourth, Err(ReserveError::Exhausted { dimension: Dimension::Calls, .. })));
     // A crash gives nothing back.
     (fresh.reopen)("one").begin().unwrap();
     let spent = store.spent("grant:a").unwrap();
     let of = |dimension| spent.iter().find(|it| it.dimension == dimension).copied().unwrap();
     assert_eq!((of(Dimension::Calls).spent, of(Dimension::Calls).reserved), (3, 0));
-    assert_eq!(of(Dimension::WallSeconds).spent, 2 + 10 + 28);
+    assert_eq!(of(Dimension::WallSeconds).spent, 1500 + 10_000);
 }
 
 fn what_a_sandbox_holds_outlives_the_engine(fresh: &Fresh) {
     let store = &fresh.store;
     let bytes = |amount| Amounts::default().with(Dimension::EgressBytes, amount);
     let scope = [Scope { key: "tenant:net".into(), limits: vec![(Dimension::EgressBytes, 100)] }];
-    let wish = |amount| Wish { at_once: bytes(amount), ..Wish::default() };
-    store.reserve(&sandbox_reservation("s1"), &scope, &wish(60)).unwrap();
-    store.reserve(&sandbox_reservation("s2"), &scope, &wish(30)).unwrap();
+    store.reserve(&sandbox_reservation("s1"), &scope, &bytes(60)).unwrap();
+    store.reserve(&sandbox_reservation("s2"), &scope, &bytes(30)).unwrap();
     (fresh.reopen)("one").begin().unwrap();
     let sum = || {
         let spent = store.spent("tenant:net").unwrap();
@@ -196,29 +194,29 @@ fn what_a_sandbox_holds_outlives_the_engine(fresh: &Fresh) {
         (of.spent, of.reserved)
     };
     assert_eq!(sum(), (0, 90));
-    let more = store.reserve("n3", &scope, &wish(11));
+    let more = store.reserve("n3", &scope, &bytes(11));
     assert!(matches!(more, Err(ReserveError::Exhausted { spent: 90, .. })));
-    store.settle_named(&sandbox_reservation("s1"), Some(&bytes(7))).unwrap();
-    store.settle_named(&sandbox_reservation("s1"), Some(&bytes(7))).unwrap();
+    store.settle(&sandbox_reservation("s1"), Some(&bytes(7))).unwrap();
+    store.settle(&sandbox_reservation("s1"), Some(&bytes(7))).unwrap();
     assert_eq!(sum(), (7, 30));
     // Nobody knows what it used, so all of it.
-    store.settle_named(&sandbox_reservation("s2"), None).unwrap();
+    store.settle(&sandbox_reservation("s2"), None).unwrap();
     assert_eq!(sum(), (37, 0));
 }
 
 fn many_threads_reserve_no_more_than_there_is(fresh: &Fresh) {
     let limits = vec![(Dimension::Calls, 25)];
     let scope = [Scope { key: "tenant:x".into(), limits }];
-    let wish = Wish { at_once: Amounts::default().with(Dimension::Calls, 1), ..Wish::default() };
+    let one = Amounts::default().with(Dimension::Calls, 1);
     let store = &fresh.store;
     let got = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|threads| {
         for thread in 0..4 {
-            let (scope, wish, got) = (&scope, &wish, &got);
+            let (scope, one, got) = (&scope, &one, &got);
             threads.spawn(move || {
                 for turn in 0..10 {
                     let id = format!("x{thread}-{turn}");
-                    if store.reserve(&id, scope, wish).is_ok() {
+                    if store.reserve(&id, scope, one).is_ok() {
                         got.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                     }
                 }
@@ -273,6 +271,29 @@ fn nobody_else_can_read_the_file() {
     let path = directory.path().join("state.db");
     drop(Store::sqlite(&path, "one").unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn seconds_of_an_older_store_are_milliseconds_in_this_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let store = Store::sqlite(&path, "one").unwrap();
+    let before = [
+        "INSERT INTO spent VALUES ('tenant:a', 'wall_seconds', 7), ('tenant:a', 'calls', 2)",
+        "INSERT INTO reserved VALUES ('sandbox:s', 'tenant:a', 'cpu_seconds', 3, 'one')",
+        "UPDATE version SET number = 1",
+    ];
+    for statement in before {
+        store.write(|tx| tx.execute(statement, &[])).unwrap();
+    }
+    drop(store);
+    for _ in 0..2 {
+        let spent = Store::sqlite(&path, "one").unwrap().spent("tenant:a").unwrap();
+        let of = |dimension| spent.iter().find(|it| it.dimension == dimension).unwrap();
+        assert_eq!(of(Dimension::WallSeconds).spent, 7000);
+        assert_eq!(of(Dimension::Calls).spent, 2);
+        assert_eq!(of(Dimension::CpuSeconds).reserved, 3000);
+    }
 }
 
 #[test]

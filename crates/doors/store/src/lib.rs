@@ -23,9 +23,7 @@ mod sqlite;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use budgets::{
-    Amounts, Dimension, Reservation, ReserveError, Scope, Spent, Wish, sandbox_reservation,
-};
+pub use budgets::{Amounts, Dimension, ReserveError, Scope, Spent, sandbox_reservation};
 pub use calls::{CallRow, CallState, NewCall};
 pub use events::EventRow;
 pub use idempotency::{Claim, Reply};

@@ -4,7 +4,15 @@ use crate::StoreError;
 use crate::database::{Columns, Database, Tx};
 
 /// Each entry turns the version of its place into the next. Never changed once released.
-const VERSIONS: [&[&str]; 1] = [&[
+const VERSIONS: [&[&str]; 2] = [FIRST, IN_MILLISECONDS];
+
+/// Time was counted in seconds before, rounded up for each call.
+const IN_MILLISECONDS: &[&str] = &[
+    "UPDATE spent SET amount = amount * 1000 WHERE dimension LIKE '%seconds'",
+    "UPDATE reserved SET amount = amount * 1000 WHERE dimension LIKE '%seconds'",
+];
+
+const FIRST: &[&str] = &[
     "CREATE TABLE sandboxes (
         number {numbering},
         id TEXT NOT NULL UNIQUE,
@@ -74,7 +82,7 @@ const VERSIONS: [&[&str]; 1] = [&[
         PRIMARY KEY (reservation, scope, dimension)
     )",
     "CREATE INDEX reserved_of_scope ON reserved (scope, dimension)",
-]];
+];
 
 pub(crate) fn bring_up_to_date(database: &dyn Database) -> Result<(), StoreError> {
     let known = i64::try_from(VERSIONS.len()).unwrap_or(i64::MAX);

@@ -46,16 +46,19 @@ impl Held {
         Ok(replace(&self.directory.join(sandbox), Content::durable(words))?)
     }
 
+    pub fn read(&self, sandbox: &str) -> Result<Option<Vec<u8>>, SpendError> {
+        match read(&self.directory.join(sandbox), Trust::Secret, MOST_HELD_BYTES) {
+            Ok(words) => Ok(Some(words.to_vec())),
+            Err(FileError::Missing(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// To be settled by the caller, once.
     pub fn take(&self, sandbox: &str) -> Result<Option<Vec<u8>>, SpendError> {
-        let path = self.directory.join(sandbox);
-        let words = match read(&path, Trust::Secret, MOST_HELD_BYTES) {
-            Ok(words) => words,
-            Err(FileError::Missing(_)) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let words = self.read(sandbox)?;
         // Whoever removes it settles it.
-        Ok(std::fs::remove_file(&path).is_ok().then(|| words.to_vec()))
+        Ok(words.filter(|_| std::fs::remove_file(self.directory.join(sandbox)).is_ok()))
     }
 }
 

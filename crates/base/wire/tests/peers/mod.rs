@@ -14,7 +14,7 @@ pub(crate) fn tunnel() -> Request {
 }
 
 pub(crate) fn exited() -> Reply {
-    Reply::Exited(ExitReport { how: ExitHow::Code(0), cpu_micros: 0, peak_rss_bytes: 0 })
+    Reply::Exited(ExitReport { how: ExitHow::Code(0), cpu_micros: None, peak_rss_bytes: 0 })
 }
 
 pub(crate) fn events(connection: &mut Connection) -> Vec<Event> {

@@ -14,7 +14,7 @@ use ringwall_wire::{
 use rustix::event::{PollFd, PollFlags, poll};
 
 pub(crate) fn exit(how: ExitHow) -> ExitReport {
-    ExitReport { how, cpu_micros: 1, peak_rss_bytes: 2 }
+    ExitReport { how, cpu_micros: Some(1), peak_rss_bytes: 2 }
 }
 
 pub(crate) fn program(argv: &[&str]) -> StartProcess {
