@@ -66,11 +66,11 @@ fn commands_behind_a_ring_for_tools_are_judged_by_the_rings_round_them() {
         let why = agent.failed("sandbox_run_code", code(wall, "untrusted"));
         assert!(why.contains("refused"), "{wall}: {why}");
     }
-    daemon.world.write("ringwall.toml", "version = 1\nprofile = \"medium\"\n");
+    daemon.world.write("ringwall.toml", "version = 1\nrisk = \"medium\"\n");
     for wall in ["process/wasm", "process"] {
         let why = agent.failed("sandbox_create", asked(wall, "files"));
-        assert!(why.contains("profiles.medium"), "{wall}: {why}");
+        assert!(why.contains("risk-levels.medium"), "{wall}: {why}");
         let why = agent.failed("sandbox_run_code", code(wall, "files"));
-        assert!(why.contains("profiles.medium"), "{wall}: {why}");
+        assert!(why.contains("risk-levels.medium"), "{wall}: {why}");
     }
 }
