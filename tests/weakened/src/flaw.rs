@@ -126,11 +126,11 @@ pub(crate) fn config(home: &TempDir) -> EngineConfig {
     EngineConfig { home: home.path().join("home"), programs }
 }
 
-/// The attacked place: a wall with this flaw, or no wall at all.
+/// The attacked place: a wall with this flaw.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Ground {
-    Wall(String, Flaw),
-    Control,
+pub(crate) struct Ground {
+    pub(crate) wall: String,
+    pub(crate) flaw: Flaw,
 }
 
 type Found = Arc<OnceLock<Vec<Finding>>>;
@@ -148,14 +148,9 @@ pub(crate) fn findings(ground: &Ground) -> Vec<Finding> {
 fn attack(ground: &Ground) -> Vec<Finding> {
     let home = home();
     let config = config(&home);
-    let (flaw, options) = match ground {
-        Ground::Wall(wall, flaw) => {
-            let walls = vec![wall.parse().expect("a wall")];
-            (*flaw, Options { walls, ..Options::default() })
-        }
-        Ground::Control => (Flaw::Without(&[]), Options { control: true, ..Options::default() }),
-    };
-    let report = verify(&config, &options, &flaw, &mut |_| {}).expect("a report");
+    let walls = vec![ground.wall.parse().expect("a wall")];
+    let options = Options { walls, ..Options::default() };
+    let report = verify(&config, &options, &ground.flaw, &mut |_| {}).expect("a report");
     assert_eq!(report.walls.len(), 1, "{:?}", report.skipped);
     let all: Vec<Finding> = report.walls.into_iter().flat_map(|wall| wall.findings).collect();
     let tested = all.iter().filter(|one| one.verdict != Verdict::NotTested).count();
@@ -171,5 +166,5 @@ pub(crate) fn through(ground: &Ground) -> Vec<&'static str> {
 
 /// The names of the attacks that got through a wall with this flaw.
 pub(crate) fn noticed(wall: &str, flaw: Flaw) -> Vec<&'static str> {
-    through(&Ground::Wall(wall.to_owned(), flaw))
+    through(&Ground { wall: wall.to_owned(), flaw })
 }

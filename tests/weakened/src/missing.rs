@@ -29,7 +29,7 @@ fn is_noticed_by(flaw: Flaw, probes: &[&str]) {
 fn is_noticed_in(wall: &str, flaw: Flaw, probes: &[&str]) {
     let noticed = noticed(wall, flaw);
     for probe in probes {
-        let all = findings(&Ground::Wall(wall.to_owned(), flaw));
+        let all = findings(&Ground { wall: wall.to_owned(), flaw });
         let made = all.into_iter().find(|one| one.probe == *probe);
         assert!(noticed.contains(probe), "{wall}: {made:?} is not among {noticed:?}");
     }
@@ -57,7 +57,7 @@ fn a_wall_without_landlock_is_noticed() {
     // What it refuses, capabilities and the filter refuse too, and nothing gets through for want of it; but
     // an attack tells by which of them it was refused.
     let why = |wall: &str, flaw: Flaw| {
-        let all = findings(&Ground::Wall(wall.to_owned(), flaw));
+        let all = findings(&Ground { wall: wall.to_owned(), flaw });
         let device = all.into_iter().find(|one| one.probe == "make-device");
         device.expect("an attack that makes devices").detail
     };

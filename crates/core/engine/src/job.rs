@@ -128,7 +128,7 @@ pub struct Finished {
 #[derive(Debug)]
 pub enum Brief {
     Ended(Ending),
-    GoesOn(Job),
+    GoesOn(Box<Job>),
 }
 
 impl Job {
@@ -179,9 +179,9 @@ impl Job {
             }
             Ok(event) => {
                 self.unread = Some(event);
-                Ok(Brief::GoesOn(self))
+                Ok(Brief::GoesOn(Box::new(self)))
             }
-            Err(ClientError::TimedOut) => Ok(Brief::GoesOn(self)),
+            Err(ClientError::TimedOut) => Ok(Brief::GoesOn(Box::new(self))),
             Err(error) => {
                 let finished = self.lost(error).and_then(|ending| self.over(ending))?;
                 Ok(Brief::Ended(finished.ending))

@@ -197,6 +197,11 @@ impl Engine {
         Ok(rings)
     }
 
+    /// Only a process ring shows the host's own tree, so only there Ringwall's files need covers.
+    fn masked_in(&self, ring: RingKind) -> Vec<PathBuf> {
+        if ring == RingKind::Process { self.places_to_cover() } else { Vec::new() }
+    }
+
     pub(crate) fn place(
         &self,
         permit: &Permit,
@@ -236,10 +241,7 @@ impl Engine {
             warden: self.programs.warden.clone(),
             wasm_warden: self.wasm_warden(&spec.wall)?.filter(|_| !in_vm),
             shown,
-            masked: match outermost {
-                RingKind::Process => self.places_to_cover(),
-                _ => Vec::new(),
-            },
+            masked: self.masked_in(outermost),
             // What a guest gets is copied, not shown.
             workspace: workspace.filter(|_| !in_vm),
             host_links: root.links,
