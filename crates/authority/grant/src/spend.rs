@@ -168,8 +168,8 @@ impl Spending {
         Ok(())
     }
 
-    /// Charges what was used without a reservation. Gives what is left for what runs already: reservations of others
-    /// do not count, as much of them may come back.
+    /// Charges usage without a reservation. Returns the amounts that running processes may still use.
+    /// Reservations of others do not count, as much of them may come back.
     pub fn charge(&self, accounts: &[(Account, Budget)], used: Cost) -> Result<Left, SpendError> {
         let _lock = self.lock()?;
         let mut left = Left::default();
