@@ -20,11 +20,15 @@ pub(crate) fn check(home: &Path) -> Result<(), String> {
     let mut way = std::path::absolute(home).map_err(|error| error.to_string())?;
     for _ in 0..=MAX_LINKS {
         let parts = look_at(&way)?;
-        let mut from_top = parts.iter().rev();
-        let link = from_top.clone().find(|part| part.metadata.is_symlink());
-        let is_before = |part: &&Part| link.is_none_or(|link| part.path != link.path);
-        from_top.by_ref().take_while(is_before).try_for_each(|part| me.refuse(part))?;
-        let Some(link) = link else { return Ok(()) };
+        let mut first_link = None;
+        for part in parts.iter().rev() {
+            if part.metadata.is_symlink() {
+                first_link = Some(part);
+                break;
+            }
+            me.refuse(part)?;
+        }
+        let Some(link) = first_link else { return Ok(()) };
         me.refuse_stranger(link)?;
         way = after(link, &way)?;
     }

@@ -123,6 +123,13 @@ struct Kept {
     door: Option<(UnixListener, Arc<Relay>)>,
 }
 
+/// How orders and callers reach the sandbox.
+struct Serving<'a> {
+    gate: &'a Gate,
+    waiting: &'a Waiting<'a>,
+    relay: Option<&'a Arc<Relay>>,
+}
+
 /// The variables that tell a keeper where VMMs and guest kernels are, which VMM it must use, and how often it
 /// checks its ring.
 const PASSED_ON: [&str; 6] =
@@ -243,8 +250,9 @@ impl Engine {
             socket: door.as_ref().map(|(socket, _)| socket),
         };
         let relay = door.as_ref().map(|(_, relay)| relay);
+        let serving = Serving { gate: &gate, waiting: &waiting, relay };
         let mut looks = Looks::new(oversight, &meter);
-        let ending = self.serve_orders(&mut sandbox, (&gate, &waiting), relay, &mut looks);
+        let ending = self.serve_orders(&mut sandbox, &serving, &mut looks);
         looks.ends(&sandbox);
         // No caller waits for an answer from a sandbox that ends.
         drop(door);
@@ -262,10 +270,10 @@ impl Engine {
     fn serve_orders(
         &self,
         sandbox: &mut Sandbox,
-        (gate, waiting): (&Gate, &Waiting<'_>),
-        relay: Option<&Arc<Relay>>,
+        serving: &Serving<'_>,
         looks: &mut Looks<'_>,
     ) -> Ending {
+        let Serving { gate, waiting, relay } = *serving;
         let until = Instant::now().checked_add(sandbox.limits().timeout);
         let interval = check_interval(std::env::var_os(CHECK_SECONDS).as_deref());
         let mut next_check = Instant::now() + interval;

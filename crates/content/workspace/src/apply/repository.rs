@@ -204,8 +204,7 @@ fn paths_of(setting: &Setting, bases: &[&Path], held: &Held<'_>) -> Vec<PathBuf>
     let mut paths = Vec::new();
     let directories = setting.directories();
     let words = setting.words().into_iter().chain(directories.iter().cloned());
-    for word in words {
-        let original = word;
+    for original in words {
         // A user without a home that we know owns no workspace of ours.
         let Some(word) = expanded(&original) else { continue };
         // `$(git rev-parse --show-toplevel)/tools/x` leaves `/tools/x`.

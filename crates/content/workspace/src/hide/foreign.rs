@@ -43,9 +43,8 @@ impl Visitor for Owners {
         if self.foreign.is_some() || !matches!(kind, FileType::RegularFile | FileType::Directory) {
             return;
         }
-        let name = path.file_name();
-        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-        if stat.is_ok_and(|stat| (stat.st_uid, stat.st_gid) != self.owner) {
+        let stat = stat_of(directory, Path::new(path.file_name()));
+        if stat.is_some_and(|stat| (stat.st_uid, stat.st_gid) != self.owner) {
             self.foreign = Some(path.as_path().to_owned());
         }
     }

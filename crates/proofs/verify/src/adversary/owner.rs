@@ -24,25 +24,7 @@ pub(super) enum Move {
 }
 
 /// As often as each is listed here.
-const WHILE_IT_RUNS: [Move; 15] = [
-    Move::Rights,
-    Move::Rights,
-    Move::Rights,
-    Move::Phase,
-    Move::Phase,
-    Move::Exec,
-    Move::Exec,
-    Move::Save,
-    Move::Save,
-    Move::SaveHidden,
-    Move::SaveHidden,
-    Move::SaveHidden,
-    Move::Diff,
-    Move::Gc,
-    Move::Below,
-];
-/// Guests take longer than other sandboxes.
-const IN_A_GUEST: [Move; 14] = [
+const IN_EVERY_WALL: [Move; 14] = [
     Move::Rights,
     Move::Rights,
     Move::Rights,
@@ -58,6 +40,8 @@ const IN_A_GUEST: [Move; 14] = [
     Move::Diff,
     Move::Gc,
 ];
+/// Guests take longer to start, so the owner starts no second sandbox while one runs.
+const BUT_IN_GUESTS: [Move; 1] = [Move::Below];
 const DIRECT: [Move; 8] = [
     Move::Below,
     Move::Below,
@@ -78,11 +62,12 @@ pub(super) fn choose(dice: &mut Dice, while_it_runs: bool, kind: Kind) -> Move {
     if kind == Kind::Guest && dice.one_in(ONE_IN) {
         return Move::Snapshot;
     }
+    let apart = [&IN_EVERY_WALL[..], &BUT_IN_GUESTS].concat();
     let all: &[Move] = match (kind, while_it_runs) {
         (Kind::Direct, true) => &DIRECT,
         (Kind::Direct, false) => &DIRECT_BETWEEN,
-        (Kind::Guest, true) => &IN_A_GUEST,
-        (Kind::Apart, true) => &WHILE_IT_RUNS,
+        (Kind::Guest, true) => &IN_EVERY_WALL,
+        (Kind::Apart, true) => &apart,
         (Kind::Apart | Kind::Guest, false) => &BETWEEN_COMMANDS,
     };
     dice.one_of(all).copied().unwrap_or(Move::Save)
