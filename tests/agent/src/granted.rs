@@ -130,7 +130,7 @@ fn records(place: &Place) -> Vec<Value> {
 }
 
 /// Runs an agent that calls this, revokes its grant once the call has begun, and gives what the agent said.
-fn revoked_under(place: &Place, (tool, input): (&str, Value), begun: &str) -> Output {
+fn revoked_under(place: &Place, tool: &str, input: Value, begun: &str) -> Output {
     let token = grant(place, &["--for", "30m"]);
     let listed = place.ringwall(["grant", "ls", "-o", "json"]).exits(0);
     let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
@@ -171,7 +171,7 @@ fn a_command_of_an_agent_ends_with_the_grant() {
     let place = Place::new();
     place.policy(crate::taint::POLICY);
     let command = json!({"command": "sleep 250", "timeout_seconds": 280});
-    let agent = revoked_under(&place, ("exec", command), "sleep 250");
+    let agent = revoked_under(&place, "exec", command, "sleep 250");
     ended_with_its_grant(&place, &agent);
 }
 
@@ -184,7 +184,7 @@ fn a_tool_call_of_an_agent_ends_with_the_grant() {
     let manifest = with(manifest("yes"), &json!({ "limits": slow }));
     std::fs::write(&path, component(&manifest, &Does::Loops)).expect("a file");
     place.ringwall(["tool", "add", path.to_str().expect("a path")]).exits(0);
-    let agent = revoked_under(&place, ("yes", json!({})), "yes");
+    let agent = revoked_under(&place, "yes", json!({}), "yes");
     ended_with_its_grant(&place, &agent);
 }
 

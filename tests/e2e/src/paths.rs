@@ -475,7 +475,7 @@ fn what_a_secret_is_in_keeps_its_name_where_a_job_can_write() {
         let run = world.sh(&[flag, "."], &after);
         assert!(!run.out().contains(SECRET), "{flag}: {run:?}");
     }
-    // A secret that is saved anew is covered where it was, and the sandbox runs on.
+    // An editor saves the secret by a rename. The new file is covered too, and the sandbox continues.
     let id = world.ringwall(["create", "--workspace-rw", "."]).exits(0).word();
     world.write("app/conf/saved", SECRET);
     let saved = world.project().join("app/conf/saved");

@@ -16,7 +16,7 @@ pub struct UserNamespaces {
     pub apparmor_restricted: Option<bool>,
 }
 
-/// Something that stands in the way, and the way round it.
+/// A setting of the host that refuses user namespaces, with the command that changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
     pub reason: String,
